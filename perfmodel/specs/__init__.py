@@ -5,13 +5,47 @@ The nouns that costs, drafts and answers name are imported from here, all else f
 
 from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance, find_acceptance
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, ENGINES, calibration_of, engine_of, parse_engine
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration, over_host
-from perfmodel.specs.calibrations.constants import Constant, interpolated
-from perfmodel.specs.calibrations.fit_errors import COVERAGE, Relation, Z
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
+from perfmodel.specs.calibrations.by_engine import (
+    ELSEWHERE,
+    ENGINES,
+    calibration_of,
+    devices_of,
+    engine_of,
+    parse_engine,
+)
+from perfmodel.specs.calibrations.calibration import (
+    CONSTANTS,
+    Calibration,
+    load_calibration,
+    over_host,
+    read_kernels,
+    with_engine,
+)
+from perfmodel.specs.calibrations.constants import Constant, Work, interpolated
+from perfmodel.specs.calibrations.fit_errors import (
+    COVERAGE,
+    MAX_LOG_RMS,
+    MeasuredRange,
+    Quantity,
+    Relation,
+    Scatter,
+    StatedFit,
+    Z,
+    square,
+)
 from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
 from perfmodel.specs.engines.attention import engine_attention
-from perfmodel.specs.engines.engines import DRIFT, release
+from perfmodel.specs.engines.engines import (
+    DRIFT,
+    ONLY,
+    VERSION,
+    Engines,
+    architecture_of,
+    borrowed_scopes,
+    release,
+)
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.engines.source_errors import kernels_of, step_errors
 from perfmodel.specs.models.components import MLA, AttentionHeads, Indexer, LinearAttention, Projection
@@ -25,7 +59,15 @@ from perfmodel.specs.models.formats import (
     weight_format,
 )
 from perfmodel.specs.models.ggml import in_gguf, is_gguf
-from perfmodel.specs.models.model import ModelSpec, hub_id, load_model, precision_of, served_id
+from perfmodel.specs.models.model import (
+    ModelSpec,
+    MoE,
+    RopeScaling,
+    hub_id,
+    load_model,
+    precision_of,
+    served_id,
+)
 
 __all__ = [
     "AcceptanceRow",
@@ -39,23 +81,41 @@ __all__ = [
     "Defect",
     "ELSEWHERE",
     "ENGINES",
+    "Engines",
+    "FINITE",
     "Format",
+    "Frozen",
     "GPUSpec",
     "Indexer",
     "LinearAttention",
+    "MAX_LOG_RMS",
     "MLA",
+    "MeasuredRange",
+    "MoE",
     "ModelSpec",
+    "ONLY",
+    "Positive",
     "Precision",
     "Projection",
+    "Quantity",
     "Relation",
+    "RopeScaling",
+    "Scatter",
+    "StatedFit",
     "UnknownAcceptance",
+    "VERSION",
     "WEIGHT_FORMATS",
     "Weights",
+    "Work",
     "Z",
+    "architecture_of",
+    "borrowed_scopes",
     "calibration_of",
     "check_power_limit",
+    "devices_of",
     "engine_attention",
     "engine_of",
+    "files",
     "find_acceptance",
     "hub_id",
     "in_gguf",
@@ -70,10 +130,13 @@ __all__ = [
     "parse_engine",
     "precision_of",
     "published_drafts",
+    "read_kernels",
     "release",
     "served_id",
     "serving_engines",
     "short_name",
+    "square",
     "step_errors",
     "weight_format",
+    "with_engine",
 ]

@@ -16,8 +16,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import parse_rate
-from perfmodel.specs import published_drafts, short_name
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files, published_drafts, short_name
 
 RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4x3", "llama-3.2-1b": "0.7"}
 

@@ -10,7 +10,7 @@ import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.caveats import TINY_BUDGET
 from perfmodel.reading import data_folder
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files
 
 VERBS: dict[str, dict[str, Any]] = {
     "whatif": {"batch": 1, "gamma": 2, "alpha": 0.7},

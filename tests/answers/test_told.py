@@ -12,7 +12,7 @@ from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verd
 from perfmodel.answers.question import Query, beyond, resolve
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.fit_errors import MeasuredRange
+from perfmodel.specs import MeasuredRange
 from perfmodel.speculation import memory_of
 from tests.speculation.asked import scenario as llama
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import inputs as module
 from tests.attack import hostile, watch

@@ -3,8 +3,7 @@
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
-from perfmodel.specs.boundary import files
+from perfmodel.specs import ModelSpec, Precision, files, kv_format, load_model, weight_format
 
 FULL = parse_kv("full")
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))

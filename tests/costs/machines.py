@@ -2,8 +2,7 @@
 
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import Calibration, load_calibration, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.specs.calibrations.constants import AllReduce
 
 A100 = load_gpu("a100-sxm-80gb")

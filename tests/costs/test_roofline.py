@@ -14,8 +14,7 @@ from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import WEIGHT_FORMATS, Calibration, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, load_gpu
 from perfmodel.specs.calibrations.engine_constants import Curves
 from perfmodel.specs.models.formats import KV_FORMATS
 from tests.costs.machines import (

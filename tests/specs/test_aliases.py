@@ -7,8 +7,7 @@ import re
 import pytest
 
 from perfmodel import InputError, whatif
-from perfmodel.specs import load_gpu, load_model, short_name
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files, load_gpu, load_model, short_name
 from perfmodel.specs.devices import gpu
 from perfmodel.specs.models import model
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import Calibration, GPUSpec, ModelSpec, load_calibration, load_gpu, load_model
+from perfmodel.specs import Calibration, GPUSpec, ModelSpec, files, load_calibration, load_gpu, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
-from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.faults import find_fault
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 from tests.specs.configs import DEVICE, table

@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import CONSTANTS, Calibration, Constant, interpolated, load_calibration
+from perfmodel.specs import (
+    CONSTANTS,
+    Calibration,
+    Constant,
+    Scatter,
+    StatedFit,
+    interpolated,
+    load_calibration,
+)
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
-from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit
 from perfmodel.speculation import Scenario, with_calibration, with_values
 
 ROOT = Path(__file__).parents[2]

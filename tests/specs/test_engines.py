@@ -6,10 +6,19 @@ from typing import get_args
 
 import pytest
 
-from perfmodel.specs import ENGINES, Relation, calibration_of, engine_of, load_gpu, over_host, release
-from perfmodel.specs.boundary import files
+from perfmodel.specs import (
+    ENGINES,
+    Relation,
+    calibration_of,
+    engine_of,
+    files,
+    load_gpu,
+    over_host,
+    read_kernels,
+    release,
+)
 from perfmodel.specs.calibrations.by_engine import _distance
-from perfmodel.specs.calibrations.calibration import load_bundled, read_kernels
+from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.engines.engines import engines
 
 SERVED = ("vllm", "trtllm", "sglang")

@@ -3,8 +3,7 @@
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import GPUSpec, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import GPUSpec, files, load_gpu
 from perfmodel.specs.devices.gpu import Quantity
 from tests.specs.configs import DEVICE, page
 

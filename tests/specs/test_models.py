@@ -6,8 +6,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
-from perfmodel.specs import ModelSpec, hub_id, load_model, short_name
-from perfmodel.specs.boundary import files
+from perfmodel.specs import ModelSpec, files, hub_id, load_model, short_name
 from perfmodel.specs.models import model
 
 NAMES = files.bundled_names("models")

@@ -13,7 +13,7 @@ import pytest
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.iteration import Passes

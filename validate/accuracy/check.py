@@ -12,9 +12,7 @@ import numpy as np
 from msgspec import Meta, field
 
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
-from perfmodel.specs import Calibration
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import FINITE, Frozen
+from perfmodel.specs import FINITE, Calibration, Frozen, files
 from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, doubted, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors

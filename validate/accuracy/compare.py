@@ -15,8 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.kv import parse_kv
-from perfmodel.specs import Calibration, find_acceptance, load_calibration, load_gpu
-from perfmodel.specs.calibrations.fit_errors import Scatter
+from perfmodel.specs import Calibration, Scatter, find_acceptance, load_calibration, load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.fit.counted_points import Array, PointSet

@@ -10,8 +10,7 @@ from pathlib import Path
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
-from perfmodel.specs import Calibration, load_calibration, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
 from perfmodel.validate.engine.calibrate import speedup_pairs

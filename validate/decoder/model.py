@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
-from perfmodel.specs import ModelSpec
-from perfmodel.specs.models.model import MoE
+from perfmodel.specs import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.fp8 import by_row

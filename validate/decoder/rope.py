@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from perfmodel.specs import ModelSpec
-from perfmodel.specs.models.model import RopeScaling
+from perfmodel.specs import ModelSpec, RopeScaling
 from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")

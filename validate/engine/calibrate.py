@@ -10,8 +10,16 @@ import numpy as np
 from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs import CONSTANTS, Calibration, Constant, load_gpu
-from perfmodel.specs.calibrations.fit_errors import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
+from perfmodel.specs import (
+    CONSTANTS,
+    MAX_LOG_RMS,
+    Calibration,
+    Constant,
+    MeasuredRange,
+    Scatter,
+    StatedFit,
+    load_gpu,
+)
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.constants import rows_apart
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample

@@ -11,8 +11,7 @@ from msgspec import Meta, structs
 from perfmodel.answers.question import Query
 from perfmodel.answers.question.resolving import draft_kv
 from perfmodel.reading import parse_json, read_text
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, files
 from perfmodel.validate.engine.timing import Seconds, Timing
 from perfmodel.validate.records import check_stamp, version
 

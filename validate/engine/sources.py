@@ -8,8 +8,7 @@ from pathlib import Path
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.reading import read_text
-from perfmodel.specs import Calibration, calibration_of, load_calibration, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import Calibration, calibration_of, files, load_calibration, load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
 from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import RECORD, read

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from perfmodel.errors import refuse
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, files
 
 MAX_PREFILL_SHARE = 0.06
 """Share of the time between tokens that other requests' prompts may take in a usable row."""

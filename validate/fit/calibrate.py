@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.specs import Calibration, Constant, load_calibration
+from perfmodel.specs import Calibration, Constant, Scatter, StatedFit, load_calibration, square
 from perfmodel.specs.boundary.files import data_directory
-from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit

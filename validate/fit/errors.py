@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.specs.calibrations.fit_errors import Scatter
+from perfmodel.specs import Scatter
 from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 

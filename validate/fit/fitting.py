@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array, Mask
-from perfmodel.specs import CONSTANTS, Calibration, Constant, load_calibration
-from perfmodel.specs.calibrations.fit_errors import StatedFit
+from perfmodel.specs import CONSTANTS, Calibration, Constant, StatedFit, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet

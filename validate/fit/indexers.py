@@ -14,8 +14,7 @@ from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs import Constant, GPUSpec, load_model, precision_of
-from perfmodel.specs.calibrations.calibration import with_engine
+from perfmodel.specs import Constant, GPUSpec, load_model, precision_of, with_engine
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.fit.tables import Tables, where

@@ -10,8 +10,7 @@ from pathlib import Path
 from msgspec import field
 
 from perfmodel.errors import unknown_name
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, files
 
 
 class Recipe(Frozen):

@@ -11,8 +11,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.operations import Mask
-from perfmodel.specs import CONSTANTS, Calibration
-from perfmodel.specs.calibrations.constants import Work
+from perfmodel.specs import CONSTANTS, Calibration, Work
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet

@@ -10,9 +10,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError, unknown_name
-from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen, Positive
+from perfmodel.specs import (
+    Frozen,
+    ModelSpec,
+    Positive,
+    Precision,
+    files,
+    kv_format,
+    load_model,
+    weight_format,
+)
 from perfmodel.validate.records.plan_points import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"

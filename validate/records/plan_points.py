@@ -9,7 +9,7 @@ from typing import Annotated, cast
 from msgspec import Meta
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 

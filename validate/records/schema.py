@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from perfmodel.specs import ModelSpec
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.plan import Mode, Plan
 from perfmodel.validate.records.plan_points import GridBlock, PlanPoint, Size

@@ -12,8 +12,7 @@ from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import PACKAGE, data_folder, read_text
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, files
 from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 

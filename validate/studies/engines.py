@@ -15,10 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.specs import Relation, Z, load_model, release
+from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, load_model, release
 from perfmodel.specs.calibrations.calibration import beyond
-from perfmodel.specs.calibrations.fit_errors import Quantity, Scatter
-from perfmodel.specs.engines.engines import VERSION
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.records import BUNDLED

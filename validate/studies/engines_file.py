@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from perfmodel.specs import DRIFT, Relation
-from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.fit_errors import Quantity, Scatter
-from perfmodel.specs.engines.engines import FILE, Engines
+from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
+from perfmodel.specs.engines.engines import FILE
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import (
     DECODING,

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import CONSTANTS
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import FINITE, Frozen
+from perfmodel.specs import CONSTANTS, FINITE, Frozen, files
 
 SCHEMA_VERSION = 2
 """Schema version of results/accuracy.json."""

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs import COVERAGE, Relation, calibration_of, load_gpu
-from perfmodel.specs.calibrations.fit_errors import Scatter
-from perfmodel.specs.engines.engines import architecture_of
+from perfmodel.specs import COVERAGE, Relation, Scatter, architecture_of, calibration_of, load_gpu
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.reading import PACKAGE, read_bytes, read_text
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records import RESULTS

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import DRIFT
-from perfmodel.specs.calibrations.by_engine import devices_of
+from perfmodel.specs import DRIFT, devices_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.validate.studies.engines import recorded

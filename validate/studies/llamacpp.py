@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, files, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml

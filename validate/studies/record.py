@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs import Calibration, load_calibration
-from perfmodel.specs.calibrations.fit_errors import Scatter
+from perfmodel.specs import Calibration, Scatter, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance, Workload, predict, speedup_interval, speedups
 from perfmodel.validate.accuracy.compare import (

@@ -20,10 +20,18 @@ import yaml
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
-from perfmodel.specs import DRIFT, ELSEWHERE, Z, calibration_of, kernels_of, load_gpu, load_model
+from perfmodel.specs import (
+    DRIFT,
+    ELSEWHERE,
+    VERSION,
+    Z,
+    calibration_of,
+    files,
+    kernels_of,
+    load_gpu,
+    load_model,
+)
 from perfmodel.specs import ENGINES as KNOWN_ENGINES
-from perfmodel.specs.boundary import files
-from perfmodel.specs.engines.engines import VERSION
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant

@@ -8,9 +8,18 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.question import resolve
 from perfmodel.operations import Op
-from perfmodel.specs import DRIFT, Calibration, Constant, calibration_of, load_gpu, release
-from perfmodel.specs.calibrations.calibration import read_kernels
-from perfmodel.specs.engines.engines import ONLY, architecture_of, borrowed_scopes
+from perfmodel.specs import (
+    DRIFT,
+    ONLY,
+    Calibration,
+    Constant,
+    architecture_of,
+    borrowed_scopes,
+    calibration_of,
+    load_gpu,
+    read_kernels,
+    release,
+)
 from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.speculation.uncertainty import OF_SHARDS
 from perfmodel.validate.solving import grouped

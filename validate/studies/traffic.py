@@ -25,8 +25,7 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
-from perfmodel.specs import Z
-from perfmodel.specs.engines.engines import architecture_of
+from perfmodel.specs import Z, architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration
 from perfmodel.validate.records import BUNDLED

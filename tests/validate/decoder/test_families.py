@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from perfmodel.specs.models.model import MoE
+from perfmodel.specs import MoE
 from perfmodel.validate.decoder import RandomWeights, Request, build, load, make_decoder
 from perfmodel.validate.decoder.weights import Piece
 from tests.validate.tiny import save_tensors, tiny_spec

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from perfmodel.costs.shards import shard
-from perfmodel.specs import Precision, kv_format, weight_format
-from perfmodel.specs.models.model import MoE
+from perfmodel.specs import MoE, Precision, kv_format, weight_format
 from perfmodel.validate.decoder import Model, RandomWeights, Request, backends, build, make_decoder
 from perfmodel.validate.decoder.fp8 import (
     FP8,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.models.model import MoE, RopeScaling
+from perfmodel.specs import MoE, RopeScaling
 from perfmodel.validate.decoder import Generation, KVCache, Model, Projected, Request, State, make_decoder
 from perfmodel.validate.decoder.drafts import NGramDrafter
 from perfmodel.validate.decoder.runner import Runner

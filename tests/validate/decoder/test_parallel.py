@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from perfmodel.specs.models.model import MoE
+from perfmodel.specs import MoE
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import (
     RandomWeights,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from perfmodel.specs.models.model import RopeScaling
+from perfmodel.specs import RopeScaling
 from perfmodel.validate.decoder import Model, Projected, Request, Sampling, make_decoder
 from perfmodel.validate.decoder.kv import streamingllm
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from perfmodel.specs.models.model import MoE, RopeScaling
+from perfmodel.specs import MoE, RopeScaling
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Model, Request, load, make_decoder
 from tests.validate.decoder.methods import PUBLISHED

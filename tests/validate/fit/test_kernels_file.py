@@ -13,8 +13,7 @@ import yaml
 from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.specs import GPUSpec, load_gpu, load_model, precision_of
-from perfmodel.specs.calibrations.calibration import with_engine
+from perfmodel.specs import GPUSpec, load_gpu, load_model, precision_of, with_engine
 from perfmodel.validate.fit.indexers import NAME, with_indexer
 from perfmodel.validate.fit.kernels import Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of

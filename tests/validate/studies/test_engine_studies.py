@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
+from perfmodel.specs import Scatter, square
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
-from perfmodel.specs.calibrations.fit_errors import Scatter, square
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines import (

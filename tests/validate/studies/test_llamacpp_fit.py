@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.specs import load_gpu
-from perfmodel.specs.calibrations.calibration import read_kernels
+from perfmodel.specs import load_gpu, read_kernels
 from perfmodel.validate.studies.llamacpp import TERMS, DeviceConstants, LeftOut, Passes
 from perfmodel.validate.studies.public_runs import answers
 

@@ -10,9 +10,8 @@ from typing import Any
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.reading import read_text
-from perfmodel.specs import load_model
+from perfmodel.specs import files, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
-from perfmodel.specs.boundary import files
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts

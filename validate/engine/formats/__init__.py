@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.specs.boundary import files
+from perfmodel.specs import files
 from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block, vllm
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects

@@ -14,8 +14,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs import CONSTANTS, Calibration, GPUSpec, load_gpu
-from perfmodel.specs.boundary import files
+from perfmodel.specs import CONSTANTS, Calibration, GPUSpec, files, load_gpu
 from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records import KernelRow, Record
 from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant

@@ -7,8 +7,7 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs import Frozen, files
 from perfmodel.writing import destination, write_all
 
 
