@@ -49,8 +49,8 @@ LONG_CONTEXT = 1024.0
 WIDE = 256.0
 """Verified tokens from which a verification counts as wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
-Constants = Mapping[str, Mapping[str, float]]
-"""Name of a fold -> the constants fitted without it."""
+Folds = dict[str, Mapping[Any, Mapping[str, Mapping[str, float]]]]
+"""``step_folds``, ``ratio_folds`` -> relation -> name of a fold -> the constants fitted without it."""
 
 
 class Fold(NamedTuple):
@@ -103,18 +103,10 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
 }
 
 
-@dataclass(frozen=True)
-class EngineFits:
-    """Fits of steps and of ratios: to all rows, and without each fold."""
-
-    steps: FittedValues
-    iteration: FittedValues
-    step_folds: Mapping[Relation, Constants]
-    ratio_folds: Mapping[RatioFold, Constants]
-
-
-def make() -> EngineFits:
-    """Fits everything anew: some minutes."""
+def make() -> tuple[FittedValues, FittedValues, Folds]:
+    """Fits everything anew, some minutes: steps and ratios from all rows, and from those outside each
+    fold.
+    """
     steps = rows_of("seen")
     whole, slopes = steps.fit()
     fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
@@ -122,7 +114,7 @@ def make() -> EngineFits:
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
     ratio_folds = {by: refits(rows, fold.key, iteration.values, slopes) for by, fold in RATIO_FOLDS.items()}
-    return EngineFits(whole, iteration, step_folds, ratio_folds)
+    return whole, iteration, {"step_folds": step_folds, "ratio_folds": ratio_folds}
 
 
 @dataclass(frozen=True)
@@ -276,13 +268,14 @@ def _carried(rates: Sequence[float]) -> list[float]:
 
 def texts(date: datetime.date) -> dict[Path, str]:
     """``hardware/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
-    return texts_of(make(), date)
+    return texts_of(*make(), date)
 
 
-def texts_of(fits: EngineFits, date: datetime.date) -> dict[Path, str]:
-    """The same texts from given fits."""
-    constants: dict[str, Any] = {"steps": fits.steps.values, "iteration": fits.iteration.values}
-    constants |= {"step_folds": fits.step_folds, "ratio_folds": fits.ratio_folds}
+def texts_of(
+    decoding: FittedValues, iteration: FittedValues, folds: Folds, date: datetime.date
+) -> dict[Path, str]:
+    """The same texts from given fits, as `make` returns them."""
+    constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps, rows = rows_of("seen").rows, errors.rows
     fitted = {
@@ -295,7 +288,7 @@ def texts_of(fits: EngineFits, date: datetime.date) -> dict[Path, str]:
         "unseen_context": errors.unseen_context(),
         "unseen_width": errors.unseen_width(),
     }
-    yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
+    yaml = render(decoding, iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
     recorded = {"schema_version": SCHEMA_VERSION, **shortened(constants, 4)}
     return {CONSTANTS: yaml, PATH: json.dumps(recorded, indent=1) + "\n"}
 

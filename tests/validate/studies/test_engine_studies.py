@@ -15,7 +15,6 @@ from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines import (
-    EngineFits,
     HeldOutReplay,
     _carried,
     _wider,
@@ -89,8 +88,8 @@ def test_both_files_come_out_as_shipped() -> None:
     steps = fitted(DECODING, record["steps"], np.eye(len(DECODING)))
     ratios = fitted(SPECULATING, record["iteration"], speculating)
     digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
-    fits = EngineFits(replace(steps, values=digits), ratios, record["step_folds"], record["ratio_folds"])
-    stated, text = texts_of(fits, engines().date).values()
+    folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
+    stated, text = texts_of(replace(steps, values=digits), ratios, folds, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
     ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in ours] == [place for place, _ in theirs]
