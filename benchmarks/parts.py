@@ -15,11 +15,8 @@ from counts import QUERY, SERVER  # beside this file
 
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.resolving import resolve
-from perfmodel.speculation.iteration import Prediction, predict
-from perfmodel.speculation.lengths import context_lengths
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.answers.question import resolve
+from perfmodel.speculation import Prediction, Scenario, Workload, context_lengths, predict
 
 DECODER_CONTEXT = 16384
 Rows = list[tuple[str, float, str, float | None]]

@@ -13,13 +13,8 @@ from perfmodel.costs import forward
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.speculation import capacity, lengths
-from perfmodel.speculation.acceptance import tokens_per_iteration
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.specs import load_calibration, load_gpu
+from perfmodel.speculation import Scenario, Workload, capacity, lengths, predict, tokens_per_iteration
 from tests.speculation import asked
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336

@@ -16,21 +16,18 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
 from perfmodel.queueing.policies import in_words, policies
-from perfmodel.specs.boundary import files
+from perfmodel.specs import GPUSpec, files, load_model
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.devices import gpu
-from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+from perfmodel.specs.devices.gpu import Quantity
 from perfmodel.specs.models import model
-from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.iteration import predict, speedups
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, predict, speedups
 
 # Devices.
 

@@ -7,11 +7,8 @@ import pytest
 
 from perfmodel.answers.point.break_even import smallest_alpha, speedup_at
 from perfmodel.answers.point.inverse import inverse
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.iteration import predict, speedups
-from perfmodel.speculation.workload import Workload
+from perfmodel.answers.question import Query, resolve
+from perfmodel.speculation import Acceptance, Workload, predict, speedups
 
 BASE = Query(
     "llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=3, tp=8, draft_kv="streamingllm:512", alpha=0.85

@@ -7,9 +7,7 @@ import pytest
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import Experts
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, predict
 
 
 def scenario(hardware: str = "h100", **given: object) -> Scenario:

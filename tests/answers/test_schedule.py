@@ -25,7 +25,7 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
-from perfmodel.speculation.iteration import speedups
+from perfmodel.speculation import speedups
 from tests.speculation.asked import scenario as llama
 
 scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)

@@ -13,8 +13,7 @@ from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model, weight_format
 from perfmodel.specs.models.published_heads import published_heads
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, predict
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256

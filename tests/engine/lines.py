@@ -14,8 +14,7 @@ from pathlib import Path
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import CHECKED, Export, ServedTarget, export
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands
 
 RECORD = Path(__file__).with_name("lines.json")

@@ -9,8 +9,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import resolve
 from perfmodel.explorer import page as explore
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, predict
 from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, written
 
 

@@ -18,8 +18,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.plots import theme
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, predict
 from tests.explorer.headless import Browser
 from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written
 from tests.scripts import of_docs

@@ -16,10 +16,7 @@ from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question import Query, resolve
 from perfmodel.plots import passes as plots_passes
-from perfmodel.speculation import capacity
-from perfmodel.speculation.iteration import predict, speedups
-from perfmodel.speculation.lengths import break_even_context
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, break_even_context, capacity, predict, speedups
 from perfmodel.validate.accuracy.compare import compare
 from tests.plots.asked import ASK, LONG, POINTS, REQUEST, SCENARIO
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.keys import PATTERNS
-from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")

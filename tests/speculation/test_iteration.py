@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
+from perfmodel.speculation import Acceptance, Prediction, Workload, predict, speedups
 from perfmodel.speculation import iteration as speculative
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.iteration import Prediction, predict, speedups
-from perfmodel.speculation.workload import Workload
 from tests.speculation import asked
 
 NUMBERS = (

@@ -7,21 +7,23 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.speculation.iteration import speedups
-from perfmodel.speculation.lengths import (
-    SEARCH_TO,
+from perfmodel.speculation import (
     ContextLengths,
-    batches_between,
+    Scenario,
     break_even_context,
     context_lengths,
+    inflection_context,
+    memory_bound_context,
+    speedups,
+)
+from perfmodel.speculation.lengths import (
+    SEARCH_TO,
+    batches_between,
     falls,
     first_where,
-    inflection_context,
     last_where,
-    memory_bound_context,
     without_waves,
 )
-from perfmodel.speculation.scenario import Scenario
 from tests.speculation import asked
 
 scenario = partial(asked.scenario, draft_kv="streamingllm:512")

@@ -15,9 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import files
 from perfmodel.specs.calibrations.calibration import load_bundled
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.iteration import Passes
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Acceptance, Passes, Scenario
 
 MODELS = {
     "llama-3.1-8b": (1, 2),

@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
-from perfmodel.specs.boundary import files
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.models.model import ModelSpec
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.lengths import inflection_context
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.specs import GPUSpec, ModelSpec, files, load_gpu
+from perfmodel.speculation import Acceptance, Scenario, Workload, inflection_context, predict
 from tests.costs.counting import BF16
 from tests.costs.machines import IDEAL
 from tests.speculation.asked import scenario

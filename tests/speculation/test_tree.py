@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.speculation.iteration import speedups
+from perfmodel.speculation import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import as_given, choose, iteration_s, levels_within, speedup, surface
 from tests.speculation import asked

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.iteration import speedups
+from perfmodel.speculation import Acceptance, memory_of, speedups, tokens_per_iteration
 from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
 from tests.speculation import asked
 

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
-from perfmodel.specs.calibrations.calibration import over_host
-from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Scatter, StatedFit, Z
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, over_host, step_errors
 from perfmodel.specs.engines.engines import engines
-from perfmodel.specs.engines.source_errors import BORROWED, step_errors
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.iteration import Passes, speedups
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import (
+from perfmodel.specs.engines.source_errors import BORROWED
+from perfmodel.speculation import (
+    Acceptance,
+    Passes,
+    Scenario,
     acceptance_log_error,
     doublings,
     interval_of,
@@ -24,12 +22,13 @@ from perfmodel.speculation.uncertainty import (
     log_error,
     ratio_log_error,
     speedup_interval,
+    speedups,
     step_log_error,
-    variance_of,
     widening,
     with_calibration,
     with_values,
 )
+from perfmodel.speculation.uncertainty import variance_of
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies import gate
 

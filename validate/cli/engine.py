@@ -16,13 +16,12 @@ from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.models.model import hub_id, load_model, served_id
+from perfmodel.specs import hub_id, load_gpu, load_model, served_id
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.records import RESULTS, machine_folder
 
 if TYPE_CHECKING:
-    from perfmodel.answers.question.query import Query
+    from perfmodel.answers.question import Query
 
 
 @question
@@ -132,7 +131,7 @@ class EngineQuestion(Question):
 
     def query(self) -> "Query":
         """The question whose model, formats and draft the engine serves."""
-        from perfmodel.answers.question.query import Query
+        from perfmodel.answers.question import Query
 
         names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
         said = {name: getattr(self, name) for name in names}
@@ -241,7 +240,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 def _watch(q: EngineQuestion, query: "Query") -> None:
     """Prints whether the served draft length is still good, and exits with 1 if it is not."""
-    from perfmodel.answers.question.resolving import resolve
+    from perfmodel.answers.question import resolve
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
     from perfmodel.validate.engine.fit import ANY
@@ -275,7 +274,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
-    from perfmodel.answers.question.resolving import resolve
+    from perfmodel.answers.question import resolve
     from perfmodel.validate.engine.bench_commands import GAMMAS, BenchRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
@@ -310,7 +309,8 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """The engine's path of a draft: the id of a model, or of the published head for the target."""
-    from perfmodel.specs.acceptance.acceptance_library import find_published, short_name
+    from perfmodel.specs import short_name
+    from perfmodel.specs.acceptance.acceptance_library import find_published
     from perfmodel.validate.engine.bench_commands import OWN
 
     if method is None:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder.capture import drop_all
 
 

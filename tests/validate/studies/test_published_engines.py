@@ -4,8 +4,7 @@ import pytest
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import forward
-from perfmodel.speculation.iteration import predict
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, predict
 from perfmodel.validate.studies.published_engines import step_laws
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.source_errors import BORROWED, OTHER, kernels_of, step_errors
+from perfmodel.specs import kernels_of, load_gpu, step_errors
+from perfmodel.specs.engines.source_errors import BORROWED, OTHER
 from perfmodel.validate.studies.sources import judged, of_figure
 
 
