@@ -40,7 +40,7 @@ Over = Annotated[str, Argument("Quantity on the axis; each value of the other is
 Measured = Annotated[bool, Argument("Draw published measurements of this pair, device and gamma as dots.")]
 Sets = Annotated[
     tuple[str, ...] | None,
-    Argument("Set of measured times; repeatable [all gated ones].", "NAME", flag="--set"),
+    Argument("Set of measurements; repeatable [all in the gate].", "NAME", flag="--set"),
 ]
 HeldOut = Annotated[bool, Argument("Predict fitted rows with refits without their fold.")]
 
