@@ -7,6 +7,7 @@ on use.
 """
 
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, replace
@@ -220,6 +221,7 @@ def save(figure: "Figure", path: str | Path) -> Path:
     """
     where = destination(path, *FORMATS)
     undated: dict[str, None] = {"Date": None} if where.suffix.lower() == ".svg" else {"Software": None}
-    with style():
+    with style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a letter of no font is a box
         write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=undated))
     return where

@@ -4,6 +4,7 @@ want.
 
 import itertools
 import re
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfmodel import cli
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
@@ -197,6 +199,17 @@ def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
         assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)
     with pytest.raises(InputError, match="measured at 4000 to 100000"):
         schedule("llama-3.1-8b", "a100", (8000, 200_000), **asked)
+
+
+@pytest.mark.parametrize("flag", ["--model-path", "--draft-path"])
+def test_a_path_that_no_line_can_show_is_refused_and_any_letter_drawn(flag, tmp_path, capsys) -> None:
+    ask = (
+        f"plot pareto --model llama-3.1-8b --hardware h100 --context 8k --rate eagle3=0.5 -o {tmp_path}/p.svg"
+    )
+    assert cli.run([*ask.split(), flag, "a\0"]) == 2
+    assert f"error: {flag}: must be printable characters" in capsys.readouterr().err
+    with warnings.catch_warnings(action="error"):
+        assert cli.run([*ask.split(), flag, "\u4e2d"]) == 0
 
 
 def test_every_context_has_the_seats_that_fit_there() -> None:

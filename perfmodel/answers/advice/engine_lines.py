@@ -16,6 +16,7 @@ from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
+from perfmodel.errors import refuse
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import engine_attention, engine_of, hub_id, in_gguf, served_id, serving_engines
 from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario
@@ -169,8 +170,12 @@ def no_line(why: str) -> Export:
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
     """The target of a question of advice, and the path where the engine finds its draft.
 
-    named: the draft as the user named it; None without a draft.
+    named: the draft as the user named it; None without a draft. Raises InputError for a path that no line can
+    show.
     """
+    for flag in ("model_path", "draft_path"):
+        if not (given := getattr(question, flag, None) or "").isprintable():
+            raise refuse(f"--{flag.replace('_', '-')}", None, "printable characters", given)
     path = None if named is None else question.draft_path or _draft_source(named, question.model, scenario)
     model_id = question.model_path or served_id(question.model, path)
     return ServedTarget.of(question, model_id, scenario), path
