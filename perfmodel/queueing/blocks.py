@@ -70,8 +70,8 @@ class BlockCache:
         hit = int(self.law.hits(matched, prompt)) if matched else 0
         return hit, needed + matched - hit
 
-    def enter(self, request: int, prompt: int, hit: int, needed: int) -> None:
-        """Takes the room that `find` returned."""
+    def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
+        """Takes the room that `find` returned. again: after a preemption, which does not count as a hit."""
         fresh, double = 0, needed - prompt
         for node, tokens in self.shared.paths[request]:
             before = self.size.get(node, 0) if node in self.users else 0
@@ -82,8 +82,9 @@ class BlockCache:
             fresh += grown
             double += tokens - grown
         self.own[request] = needed - fresh - double, double
-        self.read += prompt - hit
-        self.found += hit
+        if not again:
+            self.read += prompt - hit
+            self.found += hit
 
     def leave(self, request: int, decoded: float, keep: bool = True) -> float:
         """Returns the tokens of room that a finished request gives back.

@@ -47,9 +47,8 @@ class Moments:
     @property
     def _shape(self) -> tuple[Array, Array]:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
-        skew = np.divide(
-            self.third, deviation**3, out=np.zeros_like(deviation + self.third), where=deviation > 0
-        )
+        cube = deviation**3  # of very small times 0
+        skew = np.divide(self.third, cube, out=np.zeros_like(cube + self.third), where=cube > 0)
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
         return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
 

@@ -63,7 +63,7 @@ class Engine:
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
         """The law of a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
-        block = self.block or (raised(scenario, gamma, rules.block) if rules.raised else rules.block)
+        block = self.block or (raised(scenario, gamma, rules) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
         return HitLaw(block, int(drops and gamma > 0))
 
@@ -76,16 +76,17 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
     return engines.get(engine_of(scenario.machine.calibration) or DEFAULT, engines[DEFAULT]).prefix
 
 
-def raised(scenario: Scenario, gamma: int, block: int) -> int:
+def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
     """Tokens of a block. With recurrent layers it is the number of whole blocks whose attention page holds a
     state.
 
     The state is that of one layer and sequence on one device, with an input of the convolution for each
-    drafted token (vLLM, model_executor/models/config.py, recalled). Gives 2,144 and 1,648 of vllm#54360.
+    drafted token (vLLM 0.32, platforms/interface.py). Gives 2,144 and 1,648 of vllm#54360.
     """
-    part = scenario.target_shard
+    part, block = scenario.target_shard, rules.block
     if part.states is None or not part.attentions:
         return block
+    block = max(block, rules.latent) if scenario.target.mla else block
     state = (part.states.bytes_per_sequence + gamma * part.states.bytes_per_input) / part.states.layers
     return block * math.ceil(state / (block * part.attentions[0].layout.token_bytes))
 

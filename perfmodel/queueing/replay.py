@@ -301,7 +301,7 @@ class _Server:
             self.left[request] = tokens
             self.cached += needed
             if self.blocks is not None:
-                self.blocks.enter(request, prompt, hit, needed)
+                self.blocks.enter(request, prompt, hit, needed, again=request in self.first)
                 self.blocks.trim(self.room - self.cached)
                 self.hit[request] = hit
             self.reading.append(request)

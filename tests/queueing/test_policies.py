@@ -86,3 +86,4 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
     told, met = found.rows[1], found.replay[1]
     assert told.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
     assert told.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
+    assert any("change of the draft length" in each for each in told.warnings) == (clients == 65)

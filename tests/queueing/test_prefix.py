@@ -66,6 +66,10 @@ def test_published_hits_lie_on_the_law() -> None:
         ("qwen3.5-35b-a3b", "fp8", 0, 2096),
         # 48 x 128 x 128 fp32 and 10,240 x (3 + 7) bf16 over 2 x 4 x 256 fp8: 1,636 in blocks of 16
         ("qwen3.5-27b", "fp8", 7, 1648),
+        # 32 x 128 x 128 fp32 and 12,288 x 3 bf16 over 1,152: 1,885 in blocks of 128 for MLA
+        ("kimi-linear-48b-a3b", "bf16", 0, 1920),
+        # 64 x 64 x 128 fp32 and 6,144 x 3 bf16 over 2 x 2 x 128 bf16: 2,084 in blocks of 16
+        ("nemotron-3-nano-30b-a3b", "bf16", 0, 2096),
         ("llama-3.1-8b", "bf16", 3, 16),
     ],
 )
@@ -138,8 +142,9 @@ def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
 
 def test_a_preempted_request_leaves_its_blocks_twice() -> None:
     blocks = BlockCache(HitLaw(10), Shared([()], [-1]))
-    for prompt, decoded, idle in ((100, 50, 150), (150, 20, 320)):
-        blocks.enter(0, prompt, *blocks.find(0, prompt))
+    for prompt, decoded, idle, again in ((100, 50, 150, False), (150, 20, 320, True)):
+        blocks.enter(0, prompt, *blocks.find(0, prompt), again)
+        assert blocks.read == 100  # once
         assert blocks.leave(0, decoded, keep=False) == prompt + decoded
         assert blocks.idle_tokens == sum(blocks.idle.values()) == idle
     blocks.trim(0)

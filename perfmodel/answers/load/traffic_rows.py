@@ -32,6 +32,8 @@ CROWDED = 0.05
 """Share of the time without free seats above which the TTFT may be 50 % off."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
 """Prompts per pass, and share of the saturation rate, above which the predicted TTFT is too low."""
+SELDOM = 0.1
+"""Share of the time at other draft lengths above which clients may be 15 % off."""
 SHORT = (8, 12)
 """Number of prompts, and of prompts longer than a pass, during one answer. Below both, the closed form and
 the replay may differ by more than 3 %.
@@ -52,6 +54,7 @@ LOCKSTEP = (
     "clients with equal output lengths stay in step, and their prompts wait for each other: use the times of "
     "--replay; TTFT may be several times higher"
 )
+CHANGING = "clients are around a change of the draft length: use the means of --replay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
     splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _falling_share(question, steps, served, loads) if question.limits_s else None
+    between = _between_lengths(steps, served)
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
     hit_rate = None if steps.cached is None else steps.cached.found(served.share)
@@ -140,6 +144,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
                     *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
+                    *((CHANGING,) if not question.opens and between[i] > SELDOM else ()),
                     *((LOCKSTEP,) if question.in_lockstep and value > 1.0 else ()),
                 ),
             )
@@ -311,6 +316,13 @@ def _warnings(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
         )
     return tuple(notes)
+
+
+def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
+    """Share of time at other draft lengths than the most usual one, by load."""
+    drafted = np.array([t.gamma for t in steps.table or (steps,) * steps.seats])
+    at = [served.share[:, 1:] @ (drafted == gamma) for gamma in np.unique(drafted)]
+    return np.asarray(served.share[:, 1:].sum(1) - np.max(at, 0))
 
 
 def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
