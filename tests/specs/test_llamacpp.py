@@ -53,28 +53,8 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     assert "llama.cpp has no int8 weights: the answer uses q8_0" in whole.warnings
 
 
-@pytest.mark.parametrize(
-    ("hardware", "model", "weights", "batch", "context", "measured_ms"),
-    [  # ggml-org/llama.cpp, benches; kekzl/imp; lhl/strix-halo-testing: see results/published/public_runs.csv
-        ("dgx-spark", "qwen2.5-7b", "q8_0", 1, 528, 34.36),
-        ("dgx-spark", "qwen2.5-7b", "q8_0", 32, 4112, 87.94),
-        ("dgx-spark", "gpt-oss-120b", None, 4, 4112, 44.09),
-        ("m2-ultra", "qwen2.5-7b", "q8_0", 8, 4112, 36.18),
-        ("rtx-5090", "llama-3.1-8b", "q8_0", 1, 64, 6.06),
-        ("strix-halo", "llama-3.1-70b", "q4_k_m", 1, 64, 227.9),
-    ],
-)
-def test_published_steps(
-    hardware: str, model: str, weights: str | None, batch: int, context: int, measured_ms: float
-) -> None:
-    a = whatif(model, hardware, batch, context, 0, weights=weights, engine="llamacpp")
-    low, high = np.array(a.ar_tpot_interval) * 1e3
-    assert low < measured_ms < high
-    assert a.ar_tpot_s * 1e3 == pytest.approx(measured_ms, rel=0.15)
-
-
 def test_published_runs_are_off_by_what_the_page_says() -> None:
-    for figure, most, left_out in (("step", 0.09, 0.17), ("ratio", 0.06, 0.14), ("speedup", 0.06, 0.14)):
+    for figure, most, left_out in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
         rows = [row for row in judged(figure) if row.engine == "llamacpp"]
         assert np.expm1(np.mean([abs(row.shipped) for row in rows])) < most
         assert np.expm1(np.mean([abs(row.off) for row in rows])) < left_out
@@ -147,6 +127,8 @@ def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length(
     assert one.serve
     assert "-np 4" in str(one.serve.llamacpp_line)
     assert one.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # room for the states of 3 tokens
+    longer = schedule(**states, draft="mtp", alpha=0.8).tables[0]  # type: ignore[arg-type]
+    assert (longer.max_tokens, longer.ranges[-1].high) == (4, 3)  # not one sequence with the states of 16
     ngram = schedule("gpt-oss-20b", "3090", 16384, draft="ngram", rate="0.4x3", engine="llamacpp").tables[0]
     assert ngram.ranges[-1].high == 4
     assert not any("by default" in note for note in ngram.export.notes)

@@ -61,14 +61,13 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batch: int) 
     best, ends = (0.0, 0, 0.0), [0.0, *sorted({*SURE, *UNSURE})]
     for n, at in product((1, 2, 3), range(len(ends))):
         kept = [min([j for j in range(n) if r[j] < ends[at]], default=n) for r in (SURE, UNSURE)]
-        mean, gained = np.dot((0.25, 0.75), kept), 1.0
-        for w, k, r in zip((0.25, 0.75), kept, (SURE, UNSURE), strict=True):
-            gained += w * np.cumprod(r)[:k].sum()
-        ended = [sum(w for w, k in zip((0.25, 0.75), kept, strict=True) if k < j) for j in range(n)]
-        passes = sum(1 - share**batch for share in ended)
+        gains = [np.cumprod(rates)[:k].sum() for k, rates in zip(kept, (SURE, UNSURE), strict=True)]
+        passes = sum(1 - np.dot((0.25, 0.75), np.less(kept, j)) ** batch for j in range(n))
         seconds = float(s.draft_token_s(float(batch), 4096.0, np.array([n]))) * passes
-        seconds += float(s.target_pass_s(float(batch), 4096.0, 1 + mean)) + float(s.overhead_s(batch, 4096.0))
-        gain = gained / seconds * float(s.target_pass_s(float(batch), 4096.0))
+        seconds += float(s.target_pass_s(float(batch), 4096.0, 1 + np.dot((0.25, 0.75), kept))) + float(
+            s.overhead_s(batch, 4096.0)
+        )
+        gain = (1 + np.dot((0.25, 0.75), gains)) / seconds * float(s.target_pass_s(float(batch), 4096.0))
         best = max(best, (gain, n, -np.mean(ends[max(at - 1, 0) : at + 1])))
     speedup, tokens, least = best_stop(s, float(batch), 4096.0)
     assert (speedup, tokens, -least) == pytest.approx(best, abs=1e-3)
