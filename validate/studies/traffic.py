@@ -200,7 +200,7 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     return with_calibration(shipped(run), constants.calibration(values))
 
 
-Folds = Mapping[str, Mapping[str, Mapping[str, float]]]
+Folds = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Held-out group -> engine, or ``common`` -> constants of requests fitted without it."""
 
 
