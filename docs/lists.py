@@ -26,21 +26,21 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a "
-        "link is one direction; `calibration` is what answers where neither `--engine` nor "
-        "`--calibration` is given. Names as `nvidia-smi`, `lspci` and owners write them work too: `Radeon RX "
-        "7900 XTX 24GB`. A file of your own works the same: `--hardware ./mine.yaml`.",
+        "Peaks are dense. `-` means that the vendor states none; a question that needs it is refused. GB is "
+        "10^9 bytes, and link GB/s count one direction. `calibration` is the one in use without `--engine` "
+        "and `--calibration`. Names as `nvidia-smi`, `lspci` and owners write them work too: `Radeon RX "
+        "7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (
         "models",
         "Models",
-        "Parameters are computed from the shape; `active` is what one token uses, without the input "
-        "embedding. KV bytes are bf16, of one token in all layers on one device; `weights` is what the "
-        "checkpoint comes in. A Hugging Face id works as a name, with what it was tuned for: "
-        "`Qwen/Qwen2.5-7B-Instruct`, and with its format: `nvidia/Llama-3.3-70B-Instruct-FP8`. Any "
-        "local `config.json` works the same, `--model ./config.json`, of "
-        f"the `model_type`s {', '.join(SUPPORTED)}.",
+        "Parameters are computed from the shape; `active` counts those that one token uses, without the "
+        "input embedding. KV bytes are those of one token in bf16, over all layers on one device. `weights` "
+        "is the format of the checkpoint. A Hugging Face id is a name too, also that of a tuned or "
+        "quantised model: `Qwen/Qwen2.5-7B-Instruct`, `nvidia/Llama-3.3-70B-Instruct-FP8`. "
+        "`--model ./config.json` reads a local file of one "
+        f"of these `model_type`s: {', '.join(SUPPORTED)}.",
         models.CATALOGUE,
     ),
     (
@@ -149,9 +149,7 @@ def _records() -> str:
     rows = [
         [f"`{name}`", mode, what] for mode, names in schema.SAMPLES.items() for name, what in names.items()
     ]
-    return (
-        "\n".join([*parts, *table(["sample", "mode", "what was timed"], rows, text_columns=range(3))]) + "\n"
-    )
+    return "\n".join([*parts, *table(["sample", "mode", "timed work"], rows, text_columns=range(3))]) + "\n"
 
 
 def _schema(model: type[Frozen]) -> dict[str, Any]:
