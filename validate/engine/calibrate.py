@@ -159,19 +159,23 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     """Errors of a step or iteration, and of a speedup, at a draft length or batch that no row has.
 
     Each draft length and batch between the ends is left out whole, because the rows of one server are off
-    together. Each such group counts once, and the errors of other servers (`USUAL`) count as `WEIGHT`
-    groups. Few groups widen the mean square (Student's t).
+    together. Each such group counts once, as do all rows left out one by one, which scatter widely on a busy
+    machine. The errors of other servers (`USUAL`) count as `WEIGHT` groups. Few groups widen the mean square
+    (Student's t).
     """
-    off = [(left, np.log(seconds / rows.measured)) for left, seconds in fitted.groups]
+    one_by_one = np.ones(len(rows.timings), bool), fitted.held_out
+    groups = (*fitted.groups, one_by_one) if fitted.groups else ()
+    off = [(left, np.log(seconds / rows.measured)) for left, seconds in groups]
     pairs = speedup_pairs(rows.timings)
     ratios = [[e[i] - e[j] for i, j in pairs if left[i]] for left, e in off]
     own = {"target_s": [e[left] for left, e in off], "speedup": list(filter(None, ratios))}
     errors = {}
     for name, usual in USUAL.items():
         squares = [float(np.mean(np.square(group))) for group in own[name]]
-        groups = WEIGHT + len(squares)
-        rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / groups) ** 0.5, groups + 1)
-        source = f"{len(squares)} draft lengths and batches left out whole, and {WEIGHT} of other servers"
+        count = WEIGHT + len(squares)
+        rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / count) ** 0.5, count + 1)
+        left_out = f"{len(fitted.groups)} draft lengths and batches left out whole"
+        source = f"{left_out}, rows left out one by one, and {WEIGHT} of other servers"
         rounded = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
         errors[name] = Scatter(log_rms=rounded, rows=len(rows.timings), source=source)
     return errors

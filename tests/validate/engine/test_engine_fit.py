@@ -84,16 +84,19 @@ def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None
 
 
 def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) -> None:
-    """K = 2 is off by 0.1 against its own baseline, batch 8 by 0.2 with it; four groups of others."""
+    """K = 2 is off by 0.1 against its own baseline, batch 8 by 0.2 with it, K = 7 by 0.3 one by one; four
+    groups of others.
+    """
     rows = fitted.rows
     gamma, batch = (np.array([getattr(t, name) for t in rows.timings]) for name in ("gamma", "batch"))
     assert [(mask.sum(), seconds.shape) for mask, seconds in fitted.fitted.groups] == [(6, (18,)), (6, (18,))]
     off = ((gamma == 2, 0.1 * (gamma == 2)), (batch == 8, np.full(18, 0.2)))
     groups = tuple((mask, rows.measured * np.exp(e)) for mask, e in off)
-    stated = _errors(replace(fitted.fitted, groups=groups), rows)
-    expected = small_sample(((4 * 0.06**2 + 0.01 + 0.04) / 6) ** 0.5, 7)
+    one_by_one = rows.measured * np.exp(0.3 * (gamma == 7))
+    stated = _errors(replace(fitted.fitted, groups=groups, held_out=one_by_one), rows)
+    expected = small_sample(((4 * 0.06**2 + 0.01 + 0.04 + 0.09 / 3) / 7) ** 0.5, 8)
     assert stated["target_s"].log_rms == pytest.approx(expected, rel=0.01)
-    expected = small_sample(((4 * 0.072**2 + 0.01) / 6) ** 0.5, 7)
+    expected = small_sample(((4 * 0.072**2 + 0.01 + 0.09 / 2) / 7) ** 0.5, 8)
     assert stated["speedup"].log_rms == pytest.approx(expected, rel=0.01)
 
 
