@@ -226,6 +226,8 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
+    if (load := os.getloadavg()[0]) > (cores := os.cpu_count() or 1):
+        click.echo(f"WARNING: load {load:.1f} on {cores} CPUs: measure again on a quiet machine", err=True)
     try:
         path = run(server, name, subject, vocabulary, points, length, q.results_folder(), q.resume)
     except PartialRun as failed:

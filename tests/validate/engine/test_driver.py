@@ -83,13 +83,16 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
         )
 
     monkeypatch.setattr(session, "measure", scripted)
+    monkeypatch.setattr("os.getloadavg", lambda: (1e3, 0.0, 0.0))
     monkeypatch.setenv(KEY, "secret-key-1")
     engine = Engine()
     with serving(engine) as url:
         assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 0
     assert set(engine.keys) == {"Bearer secret-key-1"}
     assert not any("secret" in p.read_text() or "127.0.0.1" in p.read_text() for p in tmp_path.rglob("*.*"))
-    assert "must hold two draft lengths or more" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "must hold two draft lengths or more" in printed.out
+    assert "WARNING: load 1000.0 on" in printed.err
     (plain,) = (tmp_path / "here-1").glob("engine-*-K0.json")
     record = read_engine_record(plain)
     assert (record.subject.engine, record.subject.engine_version) == ("vllm", "9.9")
