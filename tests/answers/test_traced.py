@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfmodel.answers.load import traffic_replay
 from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.load.traffic_rows import Percentiles
 from perfmodel.errors import InputError
 
 ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0}
@@ -63,6 +65,7 @@ def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch
     assert beginning is not None
     assert whole is not None
     assert whole[0].tpot_s == beginning[0].tpot_s
+    assert traffic_replay.percentiles(np.zeros(0)) == Percentiles(0, 0, 0, 0)
     assert whole[0].warnings == ("the first 50 of the trace's 51 requests are replayed",)
 
 

@@ -75,7 +75,7 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     for more, says in (
         ({"cpu_moe": 3}, "needs host_bandwidth"),
         ({"host_bandwidth": 50}, "host_bandwidth: needs cpu_moe or gpu_layers"),
-        ({"cpu_moe": 3, "engine": "vllm", "host_bandwidth": 50}, "llamacpp, which has"),
+        ({"cpu_moe": 3, "engine": "vllm", "host_bandwidth": 50}, "llamacpp, which has cpu_moe"),
     ):
         with pytest.raises(InputError, match=says):
             whatif(*asked, **({"engine": "llamacpp"} | more))  # type: ignore[arg-type]

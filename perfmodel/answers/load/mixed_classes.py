@@ -53,11 +53,11 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
         if getattr(question, f"{name}_len") is None:
             length = max(round(mean), least)
             stated |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
-    known = [c for c in classes if c.alpha is not None]
+    known = [c.alpha for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and given == (None,) * 4:
         tokens = weight * [c.output_len for c in classes]
-        stated["alpha"] = float(np.average([c.alpha or 0.0 for c in classes], weights=tokens))
+        stated["alpha"] = float(np.average(known, weights=tokens))
     return replace(question, **stated)  # type: ignore[arg-type]  # of names that are numbers
 
 
