@@ -58,7 +58,7 @@ def as_dict(made: Report) -> dict[str, Any]:
         "at_bound": list(made.fit.at_bound),
         "parameters": list(fitted.parameters),
         "correlation": square(fitted.correlation).tolist(),
-        "strong_correlations": strong(fitted),
+        "strong_correlations": correlated(fitted),
         "pinned": {name: value for name, (value, _) in made.recipe.pinned.items()},
         "rows": len(points_of(made.recipe).points),
         "in_sample": {name: asdict(e) for name, e in made.in_sample.items()},
@@ -68,7 +68,7 @@ def as_dict(made: Report) -> dict[str, Any]:
     }
 
 
-def strong(fitted: StatedFit) -> list[tuple[str, str, float]]:
+def correlated(fitted: StatedFit) -> list[tuple[str, str, float]]:
     """Pairs of strongly correlated constants, which the rows barely separate."""
     names, rows = fitted.parameters, enumerate(fitted.correlation)
     return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
@@ -100,12 +100,12 @@ def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
 
 def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
     """Speedup error of a fitted calibration on the rows of the same stack on another device."""
-    for other in _elsewhere(recipe):
+    for other in _on_other_devices(recipe):
         return other_error(other, whole_fit(recipe).calibration)["speedup"], other
     return None
 
 
-def _elsewhere(recipe: Recipe) -> list[Recipe]:
+def _on_other_devices(recipe: Recipe) -> list[Recipe]:
     """The recipes of the same stack on other devices."""
     return [other for other in RECIPES.values() if other.stack == recipe.stack and other.gpu != recipe.gpu]
 
@@ -133,7 +133,7 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
     """Errors, in words, on another device of the same stack with each model held out; empty if no device has
     two models.
     """
-    for other in _elsewhere(recipe):
+    for other in _on_other_devices(recipe):
         if has_folds(other, "model"):
             out = held_out(other, "model")
             words = f"{recipe.gpu} has one model: held out by model on {other.gpu}"
