@@ -76,7 +76,7 @@ def test_rounds_that_another_process_slowed_do_not_count() -> None:
     calm = [Stretch(EVEN, 60, 0.5, 60.0, 10.0), Stretch(EVEN, 40, 0.5, 40.0, 20.0)]
     slow = Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
     quiet, busy = (driver._timing("u", LOAD, 0, rounds, None) for rounds in (calm, [calm[0], slow, calm[1]]))
-    assert busy == replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
+    assert busy == structs.replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
 
 
 def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnswer:
