@@ -131,3 +131,10 @@ def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(
     assert len(told) == len({*told}) == 12
     assert more == f"warning: {len(models) + 1 - 12} more"
     assert rows.startswith(f"{len(models) * 4} rows in ")
+
+
+def test_a_device_without_fixed_costs_has_none_to_move() -> None:
+    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 8, "context": 8192, "alpha": 0.8}
+    for calibration, there in (("ideal", False), ("h100-sxm-80gb.magicdec", True)):
+        rows = pm.sensitivity(**asked, gamma=3, calibration=calibration)
+        assert ("fixed costs" in {row.input for row in rows}) == there
