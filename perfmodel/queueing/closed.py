@@ -236,10 +236,11 @@ def _cycle_within(
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
-    rising, least = np.maximum.accumulate, np.ones_like(tried)
+    least = np.ones_like(tried)
     if steps.table:  # serves less where it changes to a slower length
-        each = steps.batches / steps.decode_s
-        rising, least = np.asarray, np.interp(1.0 + others, steps.batches, each / np.maximum.accumulate(each))
+        each = 1.0 / (steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s)
+        least = np.interp(1.0 + others, steps.batches, each / np.maximum.accumulate(each))
+    rising = np.asarray if steps.table else np.maximum.accumulate
     decoding = rising(decoding)
     rates = tried / (decoding + ttft.mean)
     rates = np.minimum(np.maximum(rates, least * np.maximum.accumulate(rates)), most)

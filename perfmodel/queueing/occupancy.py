@@ -153,7 +153,7 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     # mu(n-1) / mu(n), and mu(0) = 0
     slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
-    rises = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1]
+    rises = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1] & (load[:, -1:] >= 1)
     weight = np.concatenate([np.zeros_like(index), np.cumsum(np.where(rises, 0.0, np.log(ratio)), 1)], 1)
     weight = np.exp(weight - weight.max(1, keepdims=True))
     beyond = (load[:, -1] + index[:, 0] - 1.0) / index[:, 0]
