@@ -237,10 +237,11 @@ def _cycle_within(
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
     least = np.ones_like(tried)
-    if steps.table:  # serves less where it changes to a slower length
+    changes = len({t.gamma for t in steps.table}) > 1
+    if changes:  # serves less where it changes to a slower length
         each = 1.0 / (steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s)
         least = np.interp(1.0 + others, steps.batches, each / np.maximum.accumulate(each))
-    rising = np.asarray if steps.table else np.maximum.accumulate
+    rising = np.asarray if changes else np.maximum.accumulate
     decoding = rising(decoding)
     rates = tried / (decoding + ttft.mean)
     rates = np.minimum(np.maximum(rates, least * np.maximum.accumulate(rates)), most)
