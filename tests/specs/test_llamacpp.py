@@ -115,6 +115,15 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
         whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **asked)
 
 
+def test_two_cards_of_24_gib_hold_a_model_of_70b() -> None:
+    """Boards of GDDR hold GiB: 2 x 24 x 2^30 x 0.92 = 47.4 GB; Q4_K_M with 8,192 tokens fits."""
+    memory = whatif(
+        "llama-3.1-70b", "3090", 1, 8192, 0, weights="q4_k_m", engine="llamacpp", layer_split=2
+    ).memory
+    assert memory.fits
+    assert memory.available_bytes == pytest.approx(47.42e9, rel=1e-3)
+
+
 def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length() -> None:
     a = advise("gpt-oss-20b", "m4-max", 16384)
     assert a.serve
@@ -127,7 +136,8 @@ def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length(
     assert one.serve
     assert "-np 4" in str(one.serve.llamacpp_line)
     assert one.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # room for the states of 3 tokens
-    longer = schedule(**states, draft="mtp", alpha=0.8).tables[0]  # type: ignore[arg-type]
+    smaller = states | {"hardware": "3090:22gb", "draft": "mtp", "alpha": 0.8}
+    longer = schedule(**smaller).tables[0]  # type: ignore[arg-type]
     assert (longer.max_tokens, longer.ranges[-1].high) == (4, 3)  # not one sequence with the states of 16
     ngram = schedule("gpt-oss-20b", "3090", 16384, draft="ngram", rate="0.4x3", engine="llamacpp").tables[0]
     assert ngram.ranges[-1].high == 4

@@ -192,11 +192,18 @@ class GPUSpec(Frozen):
         return self.memory_bandwidth.si
 
     @property
-    def memory_bytes(self) -> float:
-        """Memory capacity in bytes, as in the data sheet (GB = 10^9). Raises InputError if it is missing."""
+    def stated_memory(self) -> Quantity:
+        """Memory capacity: in GB (10^9 bytes) as the data sheet states it, in GiB where the chips hold that
+        much. Raises InputError if it is missing.
+        """
         if not self.memory:
             raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
-        return self.memory.si
+        return self.memory
+
+    @property
+    def memory_bytes(self) -> float:
+        """`stated_memory` in bytes."""
+        return self.stated_memory.si
 
     @property
     def link_bytes_per_s(self) -> float | None:
@@ -264,8 +271,10 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         link = Link(name=f"PCIe {box}.0 x16", per_direction=nominal)
         return load_gpu(name, flag).model_copy(update={"host_link": link})
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
-        memory = Quantity(value=float(sized[2]), unit="GB", source=f"as given: {flag} {name}")
-        return load_gpu(sized[1], flag).model_copy(update={"memory": memory})
+        gpu = load_gpu(sized[1], flag)
+        unit = gpu.memory.unit if gpu.memory else "GB"
+        memory = Quantity(value=float(sized[2]), unit=unit, source=f"as given: {flag} {name}")
+        return gpu.model_copy(update={"memory": memory})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
@@ -284,7 +293,7 @@ def _bundled_name(name: str, flag: str) -> str:
 
         listed = [*aliases().items(), *((each, (each,)) for each in files.bundled_names("gpus"))]
         found = pasted_name(
-            name, flag, _bundled_name, listed, lambda each: load_bundled(each).memory_bytes / 1e9
+            name, flag, _bundled_name, listed, lambda each: load_bundled(each).stated_memory.value
         )
         if found is None:
             raise
