@@ -200,7 +200,7 @@ def test_models_that_do_not_go_together_or_see_too_little(target, make_model) ->
     refused(
         "must have the 61 tokens of tiny, given 62", make_decoder, target, Request(1, 8, 8, 2, "model"), other
     )
-    says = "sees 8 tokens and must be given fewer in one pass, given 8"
+    says = "--gamma: must be below the window of tiny, 8 tokens, given 8"
     refused(says, make_decoder, sliding, Request(1, 60, 8, 7))
     assert make_decoder(sliding, Request(1, 60, 8, 6))
     says = "own_prefill=true cannot be run with the sliding layers of tiny"

@@ -10,7 +10,7 @@ from perfmodel.validate.studies.power import fitted, held_out, log_errors, power
 
 GPU = load_gpu("rtx-5090")
 AT = {"model": "qwen3.8-27b", "weights": "ud-q4_k_xl", "hardware": "5090", "batch": 1, "context": 250}
-DRAFTED = {**AT, "draft": "mtp", "alpha": 0.8}
+DRAFTED = {**AT, "draft": "mtp", "alpha": 0.84}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_limit_slows_saves_and_shortens() -> None:
     assert (low.joules_per_token or 9) < (free.joules_per_token or 0)
     assert low.power_w == pytest.approx(400)
     assert (free.gamma_optimal, low.gamma_optimal) == (4, 3)
-    pick, best = advise(**AT, rate={"mtp": 0.8}, power_limit=400).chosen, whatif(**DRAFTED, power_limit=400)
+    pick, best = advise(**AT, rate={"mtp": 0.84}, power_limit=400).chosen, whatif(**DRAFTED, power_limit=400)
     assert pick is not None
     assert (pick.gamma, pick.tpot_s) == (3, pytest.approx(best.tpot_s))
     assert pick.joules_per_token == pytest.approx(best.joules_per_token)

@@ -12,7 +12,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.reading import read_text
 from perfmodel.specs import files, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
-from perfmodel.speculation import MAX_GAMMA
+from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
-from perfmodel.speculation import MAX_GAMMA
+from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
