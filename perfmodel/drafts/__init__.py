@@ -103,7 +103,7 @@ def spelled(word: str) -> str:
     if looks_like_path(word):
         return word
     plain = re.sub(r"^draft-|[-_ ]", "", word.lower())
-    plain = "mtp" if plain == "nextn" or plain.endswith("mtp") else plain
+    plain = "mtp" if plain == "nextn" or re.fullmatch(r"([a-z0-9]+_)+mtp", word.lower()) else plain
     return next((word for word in names() if word.replace("_", "") == plain), plain)
 
 

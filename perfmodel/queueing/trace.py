@@ -73,8 +73,9 @@ def read_trace(path: str | Path) -> Arrivals:
     order = np.argsort(at, kind="stable")
     prompts, outputs = inputs[order].astype(np.int64), outputs[order].astype(np.int64)
     shared = None
-    if names["mark"] == HASHES and any(marks):
-        shared = of_hashes(prompts[:LONGEST], [mark or () for mark in marks], str(where))
+    if names["mark"] == HASHES:
+        if any(marks):
+            shared = of_hashes(prompts[:LONGEST], [mark or () for mark in marks], str(where))
     elif any(mark is not None for mark in marks):
         shared = of_sessions(prompts[:LONGEST], outputs[:LONGEST], marks)
     return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)

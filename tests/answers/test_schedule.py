@@ -219,6 +219,8 @@ def test_every_context_has_the_seats_that_fit_there() -> None:
     both = schedule("llama-3.1-8b", "h100", (768, 32768), **asked)
     assert [table.ranges[-1].high for table in both.tables] == ends
     assert ends[0] > 4 * ends[1]
+    mixed = schedule("llama-3.1-8b", "4090", (4096, 131072), **asked, max_batch=64)  # the second holds none
+    assert "batches above 12 do not fit at 4096 tokens and are left out" in " ".join(mixed.warnings)
     capped = schedule("llama-3.1-8b", "h100", (768, 32768), **asked, max_batch=64)
     assert [w for w in capped.warnings if "left out" in w] == [
         f"batches above {ends[1]} do not fit at 32768 tokens and are left out"

@@ -156,6 +156,11 @@ def test_kinds_as_engines_spell_them(spelled: str, name: str) -> None:
     assert scenario(spelled, model="qwen3.5-27b").draft.name == name
 
 
+def test_a_name_that_ends_in_mtp_is_no_kind() -> None:
+    with pytest.raises(InputError, match="no model named 'Qwen3-0"):
+        scenario("Qwen3-0.6B-MTP", model="qwen3.5-27b")
+
+
 def test_stacked_mtp_layers() -> None:
     one, three = (
         scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3)

@@ -71,6 +71,12 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
     assert (shared.paths, shared.follows) == (paths, follows)
 
 
+def test_empty_hashes_are_no_session(tmp_path):
+    where = tmp_path / "t.jsonl"
+    where.write_text(MOONCAKE.replace('"hash_ids": [1]', '"hash_ids": []'))
+    assert read_trace(where).shared is None
+
+
 @pytest.mark.parametrize(("name", "text"), [("t.jsonl", HASHED), ("t.csv", CHATS)])
 def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monkeypatch, name, text):
     where = tmp_path / name

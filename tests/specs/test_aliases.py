@@ -39,6 +39,7 @@ DEVICES = {
     "Mac Studio M2 Ultra 192GB": "apple-m2-ultra-192gb",
     "Intel(R) Arc(TM) Pro B70 Graphics": "arc-pro-b70-32gb",
     "VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)": "rtx-4090-24gb",
+    "VGA compatible controller [0300]: NVIDIA GA102 [GeForce RTX 3090] [10de:2204]": "rtx-3090-24gb",
 }
 REFUSED = {
     "2x RTX 5060 Ti 16GB": "one device: rtx-5060-ti-16gb with --tp 2",

@@ -21,8 +21,8 @@ from perfmodel.validate.engine.timing import Timing
 ROUNDS = 4
 """Rounds of a point, after one for warm-up."""
 CALM = 1.1
-"""Times the shortest median gap of the rounds from which a round does not count, because other processes
-disturbed it.
+"""Times the shortest mean gap of the rounds from which a round does not count, because other processes
+disturbed it. Chunks that are read late and together do not change it.
 """
 WARM_TOKENS = 16
 """Most tokens of the warm-up round."""
@@ -147,9 +147,9 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
 def _timing(
     url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
 ) -> Timing:
-    medians = [statistics.median(s.gaps) for s in stretches]
-    disturbed = sum(m > CALM * min(medians) for m in medians)
-    stretches = [s for s, m in zip(stretches, medians, strict=True) if m <= CALM * min(medians)]
+    means = [statistics.fmean(s.gaps) for s in stretches]
+    calm = [s for s, mean in zip(stretches, means, strict=True) if mean <= CALM * min(means)]
+    disturbed, stretches = len(stretches) - len(calm), calm
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)

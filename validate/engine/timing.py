@@ -35,7 +35,7 @@ class Timing(Frozen):
     prompt: Tokens | None = None
     how: str = ""
     prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    ttft_s: Seconds | None = None
+    ttft_s: Annotated[float, Meta(ge=1e-9, le=1e5)] | None = None
     samples: tuple[Seconds, ...] = ()
 
     @classmethod

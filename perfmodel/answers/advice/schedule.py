@@ -285,8 +285,8 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task
         )
-    # where none fits the table is of the asked batches, and says so
-    fitting = np.minimum(np.where(room[-1].any(), room, MAX_BATCH), most)
+    # a context at which none fits has a table of the asked batches, which says so
+    fitting = np.minimum(np.where(room.any(1, keepdims=True), room, MAX_BATCH), most)
     longest = int(np.flatnonzero(fitting[-1])[-1])
     while True:
         seats = fitting[:, longest].tolist()

@@ -48,6 +48,7 @@ def pasted_name(
 
 def _words(name: str) -> frozenset[str]:
     """The words that tell devices apart, without the memory; of ``lspci`` those in brackets."""
-    text = MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", name.lower()))
+    plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # numbers of `lspci -nn`
+    text = MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain))
     words = re.findall(r"[a-z0-9]+", re.sub(r"sxm\d", "sxm", text))
     return frozenset(word for word in words if not COMMON.fullmatch(word))

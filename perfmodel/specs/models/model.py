@@ -98,8 +98,11 @@ def named_format(name: str) -> str | None:
     ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
     """
     key = files.spelling(name)
-    listed = not IN_FORMAT.fullmatch(key) or files.spelling(load_model(name).hf_id or "") == key
-    return None if listed else load_model(name).weights
+    if os.path.exists(name) or not IN_FORMAT.fullmatch(key):
+        return None
+    model = load_model(name)
+    listed = files.spelling(model.hf_id or "")
+    return None if key in (listed, listed.rpartition("/")[2]) else model.weights
 
 
 def _plain(name: str) -> str | None:

@@ -77,6 +77,8 @@ def test_rounds_that_another_process_slowed_do_not_count() -> None:
     slow = Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
     quiet, busy = (driver._timing("u", LOAD, 0, rounds, None) for rounds in (calm, [calm[0], slow, calm[1]]))
     assert busy == structs.replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
+    late = Stretch((0.0001,) * 30 + (0.05,) * 18, 48, 0.9, 48.0, 15.0)  # chunks that were read together
+    assert driver._timing("u", LOAD, 0, [*calm, late], None) == busy
 
 
 def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnswer:
