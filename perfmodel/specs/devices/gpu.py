@@ -272,8 +272,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         return load_gpu(name, flag).model_copy(update={"host_link": link})
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
-        unit = "GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB"
-        memory = Quantity(value=float(sized[2]), unit=unit, source=f"as given: {flag} {name}")
+        binary = gpu.memory and gpu.memory.unit in ("GiB", "MiB")
+        source = f"as given: {flag} {name}"
+        memory = Quantity(value=float(sized[2]), unit="GiB" if binary else "GB", source=source)
         return gpu.model_copy(update={"memory": memory})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
