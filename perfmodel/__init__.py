@@ -1,7 +1,7 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`hierarchy`, `traffic`, `compare`. Solve for inputs: `inverse`, `inflection`. Every function takes the
+`traffic`, `compare`. Solve for inputs: `inverse`, `inflection`. Every function takes the
 arguments that are flags on the command line, as numbers or as text (``context="32k"``), or a `Query` with
 some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines`
 list the known names. Every name is loaded on first use.
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from perfmodel.answers.point.sensitivity import sensitivity
     from perfmodel.answers.point.whatif import whatif
     from perfmodel.answers.question.query import Query
-    from perfmodel.answers.trees.hierarchy import hierarchy
     from perfmodel.answers.trees.tree import tree
     from perfmodel.cli.frames import engines, gpus, models
     from perfmodel.errors import InputError
@@ -43,7 +42,7 @@ _VERBS = {
     "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "compare"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
-    "trees": ("tree", "hierarchy"),
+    "trees": ("tree",),
     "load": ("traffic",),
 }
 """Folder of `perfmodel.answers` -> its verbs, each a function in a module of its name."""
@@ -73,7 +72,6 @@ __all__ = [
     "advise",
     "schedule",
     "tree",
-    "hierarchy",
     "traffic",
     "compare",
     "explore",

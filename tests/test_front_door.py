@@ -24,14 +24,6 @@ from tests.commands import run
 
 LLAMA = {"model": "llama-3.1-8b", "hardware": "h100"}
 SPARSE = LLAMA | {"draft_kv": "snapkv:1k", "alpha": 0.8}
-TRIFORCE = {
-    "model": "llama-2-7b-32k",
-    "hardware": "a100",
-    "draft_kv": "retrieval:4096,every=1000",
-    "alpha": 0.91,
-    "small": "llama-68m",
-    "small_rate": 0.46,
-}
 ASKED: dict[str, dict[str, Any]] = {
     "whatif": SPARSE | {"batch": 4, "context": "32k", "gamma": 2},
     "ops": LLAMA | {"batch": 4, "context": "32k", "stage": "verify", "gamma": 3},
@@ -41,13 +33,12 @@ ASKED: dict[str, dict[str, Any]] = {
     | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
     "schedule": LLAMA | {"context": "4k", "draft": "ngram", "rate": "0.4x3", "max_batch": 8},
     "tree": LLAMA | {"batch": 4, "context": "4k", "draft": "llama-3.2-1b", "rates": [0.6, 0.1], "size": 16},
-    "hierarchy": TRIFORCE | {"batch": 1, "context": "64k", "gamma_2": "4,5"},
     "compare": SPARSE | {"context": "8k", "gamma": 3},
     "traffic": LLAMA
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},
 }
 TABLES = ("models", "gpus", "engines")
-SEVERAL = ("inverse", "inflection", "tree", "hierarchy", "compare")
+SEVERAL = ("inverse", "inflection", "tree", "compare")
 """Verbs whose JSON has rows, since there can be several."""
 
 
@@ -149,7 +140,7 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
+        (lambda: pm.tree("llama-3.1-8b", "h100", batch=1, context="8k"), "rates: must be given"),
         (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
         (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
         (

@@ -26,7 +26,6 @@ HEADINGS = {
         "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",
         "schedule": "Draft length by batch size and context, for vLLM and SGLang.",
         "tree": "The best tree of drafted tokens for each batch and context.",
-        "hierarchy": "Two levels: a small model drafts for the sparse self-draft.",
         "traffic": "Latency, saturation rate and replicas for a request rate, with and without a draft.",
         "compare": "Speculation compared with batching, and both together.",
     },
@@ -54,10 +53,6 @@ INSTEAD = {
     "tree": dict.fromkeys((*RATES, "--acceptance"), BY_RANK),
     "advise": dict.fromkeys(RATES, BY_DRAFT),
     "pareto": dict.fromkeys(RATES, BY_DRAFT),
-    "hierarchy": dict.fromkeys(
-        ("--draft", "--draft-model"),
-        "must be left out here; --small names the small model, --draft-kv the cache of the middle",
-    ),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")

@@ -1,14 +1,12 @@
-"""Speculation: acceptance, chains, trees and two levels of drafts, memory, and the uncertainty of a
-speedup.
+"""Speculation: acceptance, chains and trees of drafts, memory, and the uncertainty of a speedup.
 
-All that most answers need is imported from here. Trees, two levels and confidence have modules of their own,
-which load on use.
+All that most answers need is imported from here. Trees and confidence have modules of their own, which load
+on use.
 """
 
 from perfmodel.speculation.acceptance import (
     Acceptance,
     alpha_from_tokens_per_iteration,
-    conditional_from_survival,
     tokens_per_iteration,
 )
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory, memory_of
@@ -67,7 +65,6 @@ __all__ = [
     "alpha_from_tokens_per_iteration",
     "break_even_context",
     "check_draft_length",
-    "conditional_from_survival",
     "context_lengths",
     "doublings",
     "inflection_context",

@@ -100,10 +100,10 @@ class Prediction:
         return self.verify_s / self.target_s
 
 
-def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
+def check_draft_length(draft: Draft, gamma: int) -> None:
     """Refuse (InputError) more tokens than the draft can make."""
     if draft.max_gamma is not None and gamma > draft.max_gamma:
-        raise refuse(flag, None, f"at most {draft.max_gamma} with {draft.name}", gamma)
+        raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
 
 class Passes:

@@ -184,13 +184,11 @@ class Scenario:
         """
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
-        return sum((self.draft_machine.op_predicted_s(op) for op in once), start=self.end_s(batch))
-
-    def end_s(self, batch: Floats) -> Floats:
-        """Time to accept verified tokens, per iteration or per inner round of two levels."""
         c = self.machine.calibration
-        fixed: Floats = c.iteration_fixed_s.value
-        return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed
+        end: Floats = c.iteration_fixed_s.value
+        if c.iteration_sequence_s.value:
+            end = end + c.iteration_sequence_s.value * batch
+        return sum((self.draft_machine.op_predicted_s(op) for op in once), start=end)
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
         """Additional time before the first token with speculation: prefill of the draft, scoring and

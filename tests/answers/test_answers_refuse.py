@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.trees.hierarchy import _lengths
 from perfmodel.errors import InputError
 from tests.test_front_door import ASKED
 
@@ -44,7 +43,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         for rate in (1e-9, 1e9)
     ),
     ("traffic", {"request_rate": None, "rollout": 8, "slo": "tpot:20"}, "slo: must be left out with rollout"),
-    ("hierarchy", {"draft_kv": "full"}, "draft_kv: must be METHOD:BUDGET, a sparse cache"),
 ]
 
 
@@ -54,7 +52,3 @@ def test_refused_in_one_line(verb: str, changes: dict[str, Any], said: str) -> N
         getattr(pm, verb)(**ASKED[verb] | changes)
     assert said in str(caught.value)
     assert str(caught.value).isprintable()
-
-
-def test_a_level_may_draft_one_token() -> None:
-    assert _lengths((1, 2), "--gamma") == (1, 2)

@@ -22,7 +22,6 @@ VERBS: dict[str, dict[str, Any]] = {
     "schedule": {"max_batch": 2, "rate": 0.9},
     "traffic": {"output_len": 16, "request_rate": 0.1, "gamma": 2, "rate": 0.7},
     "inflection": {"batch": 1, "gamma": 2, "alpha": 0.7},
-    "hierarchy": {"batch": 1, "alpha": 0.9, "small": "llama-3.2-1b", "small_rate": 0.7},
 }
 """Verb -> the arguments that it has beside model, device, context and draft."""
 
@@ -35,9 +34,6 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
         asked["rate"] = [f"{draft}{'@streamingllm:512' if draft == 'self' else ''}=0.9"]
     if verb == "traffic":
         asked["input_len"] = asked.pop("context") - 8
-    if verb == "hierarchy":
-        asked |= {"draft_kv": changes.get("draft_kv", "streamingllm:512"), "small": asked.pop("draft")}
-        asked["small"] = "llama-3.2-1b" if asked["small"] == "self" else asked["small"]
     return "; ".join(getattr(pm, verb)(**asked).as_dict()["warnings"])
 
 

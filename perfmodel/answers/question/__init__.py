@@ -5,7 +5,7 @@ from perfmodel.answers.question.acceptance_of import (
     measured_acceptance,
     published_head,
 )
-from perfmodel.answers.question.caveats import beyond, doubts, of_draft, of_power, said, slowing
+from perfmodel.answers.question.caveats import beyond, doubts, of_power, said, slowing
 from perfmodel.answers.question.engine_support import RunsIn, draft_word, runs_in, usual_draft
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
@@ -38,7 +38,6 @@ __all__ = [
     "given_rate",
     "length_of",
     "measured_acceptance",
-    "of_draft",
     "of_power",
     "parse_rate",
     "parse_tree_rates",
