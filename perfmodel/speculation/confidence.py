@@ -42,12 +42,17 @@ def _bins(scenario: Scenario) -> tuple[Array, Array]:
 
 
 def best_stop(
-    scenario: Scenario, batch: float, context: float, fraction: float = DEFAULT_MEMORY_FRACTION
+    scenario: Scenario,
+    batches: Array,
+    contexts: Array,
+    constant: int,
+    fraction: float = DEFAULT_MEMORY_FRACTION,
 ) -> tuple[float, int, float]:
-    """Speedup, length and least probability of the fastest pair that fits in this fraction of the memory. The
-    acceptance of `scenario` must have bins.
+    """Gain over drafting `constant` tokens always, length and least probability of the fastest pair that fits
+    in this fraction of the memory. The acceptance of `scenario` must have bins.
 
-    Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
+    The gain is a mean over the contexts and over the batch sizes, each by log(1 + 1/batch) as in a table of
+    lengths. Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
     """
     weight, rates = _bins(scenario)
     least, lengths = np.unique([0.0, *rates.flat]), np.arange(1, rates.shape[1] + 1)
@@ -55,14 +60,18 @@ def best_stop(
     kept = np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
     verified, gained = kept.sum(1).cumsum(1), (kept * rates.cumprod(1)).sum(1).cumsum(1)
     drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
-    passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(1)
+    batch, context = batches[:, None, None, None], contexts[:, None, None]  # and [probability, length]
+    passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(-1)
     seconds = scenario.draft_token_s(batch, context, lengths) * passes + scenario.overhead_s(batch, context)
     seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + verified)
-    fits = memory_of(scenario, batch, context, lengths, fraction).fits
-    speedup = fits * (1.0 + gained) / seconds * scenario.target_pass_s(batch, context)
-    at, length = np.unravel_index(np.argmax(speedup), speedup.shape)
+    slowness = seconds / (1.0 + gained) / scenario.target_pass_s(batch, context)
+    slowness = np.average(slowness.mean(1), axis=0, weights=np.log1p(1.0 / batches))
+    fits = memory_of(scenario, batches[-1], contexts[-1], lengths, fraction).fits
+    slowness = np.where(fits, slowness, np.inf)
+    at, length = np.unravel_index(np.argmin(slowness), slowness.shape)
+    always = slowness[0, constant - 1] if constant else 1.0
     between = least[max(at - 1, 0) : at + 1].mean()  # the least rate that is kept, and the next lower one
-    return float(speedup[at, length]), int(lengths[length]), round(float(between), 3)
+    return float(always / slowness[at, length]), int(lengths[length]), round(float(between), 3)
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:

@@ -49,29 +49,38 @@ def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
     assert 0 <= found.verified <= found.drafted == 3
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batch: int) -> None:
+@pytest.mark.parametrize(("batches", "contexts"), [((1,), (4096,)), ((2, 3, 4), (1024, 8192))])
+def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, contexts) -> None:  # type: ignore[no-untyped-def]
     """Slots draft together: a pass runs unless all drafts have ended, and finding an unlikely token costs
-    one.
+    one. A doubling of the batch counts as much as any other.
     """
     (row,) = rows(tmp_path, confidence=BINS, target="qwen3.5-27b", draft="mtp")
     s = resolve(
-        Query("qwen3.5-27b", "3090", batch, 4096, draft="mtp", engine="llamacpp"), Acceptance.from_row(row)
+        Query("qwen3.5-27b", "3090", 1, 4096, draft="mtp", engine="llamacpp"), Acceptance.from_row(row)
     )
-    best, ends = (0.0, 0, 0.0), [0.0, *sorted({*SURE, *UNSURE})]
-    for n, at in product((1, 2, 3), range(len(ends))):
+    ends = [0.0, *sorted({*SURE, *UNSURE})]
+    shares = np.diff(np.log([batches[0], *(b + 1.0 for b in batches)]))
+
+    def slowness(n: int, at: int) -> float:
         kept = [min([j for j in range(n) if r[j] < ends[at]], default=n) for r in (SURE, UNSURE)]
         gains = [np.cumprod(rates)[:k].sum() for k, rates in zip(kept, (SURE, UNSURE), strict=True)]
-        passes = sum(1 - np.dot((0.25, 0.75), np.less(kept, j)) ** batch for j in range(n))
-        seconds = float(s.draft_token_s(float(batch), 4096.0, np.array([n]))) * passes
-        seconds += float(s.target_pass_s(float(batch), 4096.0, 1 + np.dot((0.25, 0.75), kept))) + float(
-            s.overhead_s(batch, 4096.0)
-        )
-        gain = (1 + np.dot((0.25, 0.75), gains)) / seconds * float(s.target_pass_s(float(batch), 4096.0))
-        best = max(best, (gain, n, -np.mean(ends[max(at - 1, 0) : at + 1])))
-    speedup, tokens, least = best_stop(s, float(batch), 4096.0)
-    assert (speedup, tokens, -least) == pytest.approx(best, abs=1e-3)
-    assert least > 0
+        total = 0.0
+        for (batch, share), context in product(zip(map(float, batches), shares, strict=True), contexts):
+            passes = sum(1 - np.dot((0.25, 0.75), np.less(kept, j)) ** batch for j in range(n))
+            seconds = float(s.draft_token_s(batch, context, np.array([n]))) * passes
+            seconds += float(s.target_pass_s(batch, context, 1 + np.dot((0.25, 0.75), kept)))
+            seconds += float(s.overhead_s(batch, context))
+            total += share * seconds / float(s.target_pass_s(batch, context))
+        return total / shares.sum() / len(contexts) / (1 + np.dot((0.25, 0.75), gains))
+
+    pairs = {(n, at): slowness(n, at) for n, at in product((1, 2, 3), range(len(ends)))}
+    (n, at), best = min(pairs.items(), key=lambda pair: pair[1])
+    asked = s, np.array(batches, float), np.array(contexts, float)
+    for constant, always in ((2, pairs[2, 0]), (0, 1.0)):
+        gain, tokens, least = best_stop(*asked, constant)
+        assert (gain, tokens) == (pytest.approx(always / best, rel=1e-9), n)
+        assert least == pytest.approx(np.mean(ends[max(at - 1, 0) : at + 1]), abs=1e-3)
+        assert least > 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
-from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
@@ -187,17 +187,13 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
 
 
 def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
-    """Command lines for the choice, with one draft length for all batches up to the chosen one. None without
-    an engine.
-    """
+    """Command lines for the choice, with the draft length of the chosen batch. None without an engine."""
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
         return None
-    context, gain = query.context, 1.0
-    ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
-    most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
+    context, most = query.context, s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
-    table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, by_length)
+    table = LengthTable.at(chosen.batch, context, chosen.gamma, by_length)
     return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
 
 

@@ -56,6 +56,13 @@ class LengthTable:
     constant_speedup: float
     by_constant: tuple[float, ...]
 
+    @classmethod
+    def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
+        """The table of one batch size and one length. by_constant: as there, with this length or beyond."""
+        speedup = by_constant[tokens]
+        ranges = (Range(batch, batch, tokens, speedup),)
+        return cls(ranges, context, context, speedup, tokens, speedup, by_constant)
+
     @property
     def max_tokens(self) -> int:
         """The longest draft in the table."""
@@ -105,8 +112,7 @@ def length_tables(
         longest = min(each.longest(longest) for each in known)
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
-        inside = np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
-        part = _slowness(scenario, inside, most, longest, acceptance_at)
+        part = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
         weight = by_octave[:most] / by_octave[:most].sum()
         table = _table(part, weight, hysteresis, low, high)
         if merged and len(merged[-1][1]) == most:
@@ -119,6 +125,11 @@ def length_tables(
                 continue
         merged.append((table, part, 1))
     return tuple(table for table, _, _ in merged)
+
+
+def inside(low: int, high: int) -> Array:
+    """The contexts that represent a range."""
+    return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
 
 
 def _slowness(
@@ -144,9 +155,9 @@ def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: i
     chosen = walk(cost, hysteresis)
     ranges = []
     for first, last, k in runs(chosen):
-        inside = slice(first - 1, last)
-        share = weights[inside].sum()
-        gained = share / cost[inside, k].sum() if share > 0 else 1.0 / slowness[inside, k].mean()
+        batches = slice(first - 1, last)
+        share = weights[batches].sum()
+        gained = share / cost[batches, k].sum() if share > 0 else 1.0 / slowness[batches, k].mean()
         ranges.append(Range(first, last, k, float(gained)))
     constants = 1.0 / cost.sum(0)
     best = int(np.argmax(constants))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
@@ -19,7 +21,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import engine_attention, engine_of, hub_id, in_gguf, served_id, serving_engines
-from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario
+from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario, speedups
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser accepted the lines."""
@@ -157,8 +159,8 @@ def llamacpp_line(query: Query, tokens: int) -> str | None:
     """llama.cpp's command line for one question and a draft of `tokens` tokens; None for another engine."""
     scenario = resolve(query)
     served = ServedTarget.of(query, served_id(query.model, None), scenario)
-    rows, context = (Range(1, query.batch, tokens, 1.0),), query.context
-    table = LengthTable(rows, context, context, 1.0, tokens, 1.0, ())
+    by_length = speedups(scenario, float(query.batch), float(query.context), np.arange(tokens + 1))
+    table = LengthTable.at(query.batch, query.context, tokens, tuple(by_length.tolist()))
     return export(table, scenario.draft, served).llamacpp_line if served.file else None
 
 

@@ -4,9 +4,12 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perfmodel.answers.advice.draft_lengths import LengthTable
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, inside
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
+from perfmodel.operations import Array
 from perfmodel.specs import serving_engines
 
 CHECKED = "ggml-org/llama.cpp@0c1e57098"
@@ -25,7 +28,9 @@ NGRAM = 3
 
 
 Stop = tuple[float, int, float]
-"""Speedup, longest draft, and the probability below which a token ends it sooner (p-min)."""
+"""Gain over the best constant length, longest draft, and the probability below which a token ends it sooner
+(p-min).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,8 @@ class ServedFile:
     """The target as llama.cpp runs it.
 
     path: of its GGUF file. layer_devices: the devices that hold its layers one after another. cpu_moe: the
-    number of layers whose experts stay in the host's memory. best_stop: that of `confidence` by batch and
-    context, if acceptance by confidence is known.
+    number of layers whose experts stay in the host's memory. best_stop: that of `confidence` by batches,
+    contexts and the best constant length, if acceptance by confidence is known.
     """
 
     path: str
@@ -43,7 +48,7 @@ class ServedFile:
     cpu_moe: int = 0
     gpu_layers: int | None = None
     kv_dtype: str = "bf16"
-    best_stop: Callable[[float, float], Stop] | None = None
+    best_stop: Callable[[Array, Array, int], Stop] | None = None
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
@@ -60,8 +65,12 @@ def llama_server(
     """
     slots = table.ranges[-1].high
     stop = 1.0, table.best_constant, 0.0
-    if served.best_stop is not None:
-        stop = max(stop, served.best_stop(float(slots), float(table.context_high)))
+    if served.best_stop is not None and draft_word(draft) != "ngram":
+        batches, contexts = (
+            np.arange(table.ranges[0].low, slots + 1.0),
+            inside(table.context_low, table.context_high),
+        )
+        stop = max(stop, served.best_stop(batches, contexts, table.best_constant))
     if served.kv_dtype not in (*SIXTEEN, *CACHES):
         notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
     cache = CACHES.get(served.kv_dtype)
@@ -87,11 +96,12 @@ def llama_server(
 def _draft(
     table: LengthTable, draft: Draft, stop: Stop, path: str | None, notes: list[str]
 ) -> dict[str, object]:
-    speedup, tokens, least = stop
+    gain, tokens, least = stop
     known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))
-    if draft_word(draft) != "ngram" and tokens != DEFAULT_LENGTH < len(table.by_constant):
-        usual = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
-        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {usual}")
+    usual = (tokens, least) == (DEFAULT_LENGTH, 0.0)
+    if draft_word(draft) != "ngram" and not usual and len(table.by_constant) > DEFAULT_LENGTH:
+        slower = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
+        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {slower}")
     if tokens == 0:
         notes.append("no draft length gains: leave speculation off (--spec-type none)")
         return {}
@@ -104,7 +114,7 @@ def _draft(
         size = f"--spec-{known.method}-size"
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
     if least:
-        faster = f"{speedup:.2f} times the baseline"
+        faster = f"{gain * table.constant_speedup:.2f} times the baseline"
         notes.append(f"drafts stop at tokens below p-min: {faster}, if probabilities are the file's rates")
     own = None
     if draft_word(draft) != "mtp":
