@@ -9,6 +9,7 @@ takes m prompts. For large m all prompts that arrive during a pass join the next
 are served one by one.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,9 +27,9 @@ SLOWED = 0.85
 changes as slowly as requests do.
 """
 BETA_STEPS = 400
-LEAST_CONCENTRATION = 0.2
-"""Least sum of a Beta distribution's parameters. With a smaller sum, acceptance is almost always near 0 or
-1.
+LEAST_PARAMETER = 0.3
+"""Smaller parameter of a Beta distribution, at least. With less, most requests accept all or nothing, and no
+acceptance near 1 gains as much as its mean.
 """
 FULL = 0.98
 """Load of the prompt queue above which its waiting time is computed at this load; a higher load is saturated
@@ -198,9 +199,16 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
 
 
 def beta_of(alpha: float, spread: float) -> tuple[float, float]:
-    """Parameters of the Beta distribution with this mean and standard deviation, as far as it exists."""
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, LEAST_CONCENTRATION)
+    """Parameters of the Beta distribution with this mean (not 0 or 1) and standard deviation (not 0), or with
+    the largest possible deviation.
+    """
+    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, LEAST_PARAMETER / min(alpha, 1.0 - alpha))
     return alpha * concentration, (1.0 - alpha) * concentration
+
+
+def possible_spread(alpha: float, spread: float) -> float:
+    """The standard deviation of this distribution."""
+    return math.sqrt(alpha * (1.0 - alpha) / (1.0 + sum(beta_of(alpha, spread))))
 
 
 def beta_weights(a: float, b: float) -> tuple[Array, Array]:

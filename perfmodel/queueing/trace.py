@@ -28,7 +28,7 @@ NAMES = {
 """Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
 SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
 """Columns with shared parts of prompts, used if the first request has them; hashes in JSON only, and before
-sessions.
+sessions unless the first request has none.
 """
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
@@ -113,7 +113,8 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             return
         head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
         names |= {key: _name(head, key, where) for key in NAMES}
-        names["mark"] = next((name for name in (HASHES, *SESSION) if name in head), "")
+        marks = (name for name in (HASHES, *SESSION) if name in head)
+        names["mark"] = min(marks, key=lambda name: msgspec.json.decode(head[name]) in ([], None), default="")
         mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
         types: list[Any] = [
             ("at", float | str),

@@ -96,6 +96,15 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
     assert best.gamma == 0, "what a draft saves, reading the prompts takes"
 
 
+@pytest.mark.parametrize(
+    ("alpha", "std", "said"), [(0.99, 0.2, 1), (0.99, None, 0), (0.6, 0.2, 0), (0, 0.2, 0)]
+)
+def test_a_spread_that_no_acceptance_has_is_said(alpha, std, said) -> None:
+    ask = {**ASK, "request_rate": 1, "gamma": 3, "alpha": alpha, "acceptance_std": std}
+    notes = [note for note in pm.traffic(**ask).warnings if "cannot differ" in note]
+    assert notes == ["requests cannot differ by 0.2 around an acceptance of 0.99: 0.018 is used"] * said
+
+
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])
 def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) -> None:
     ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300, "gamma": 0}

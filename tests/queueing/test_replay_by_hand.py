@@ -106,14 +106,17 @@ def test_prompts_hide_behind_what_a_pass_loads():
         np.testing.assert_allclose([reading.of_one()(50.0, p) for p in prompts.tolist()], seconds)
 
 
-@pytest.mark.parametrize(("spread", "deviation"), [(0.0, 7.4), (0.15, 42.0)])
-def test_drawn_iterations_gain_what_was_stated(spread, deviation):
+@pytest.mark.parametrize(
+    ("gamma", "gained", "spread", "deviation"),
+    [(3, 2.2, 0.0, 7.4), (3, 2.2, 0.15, 42.0), (16, 15.706, 0.0179, 26.7), (16, 15.706, 0.2, 26.7)],
+)
+def test_drawn_iterations_gain_what_was_stated(gamma, gained, spread, deviation):
     """2.2 at alpha 0.61: a variance of 1.44 in each of 182; 0.15 of alpha is 0.5 tokens, or 41 iterations
-    more.
+    more. Around 0.99 they cannot differ by 0.2, but by 0.0179, the deviation of Beta(29.7, 0.3).
     """
-    tokens = np.full(4000, 400)
-    passes = iterations(server([10], gamma=3, gained=2.2), tokens, spread, seed=2)
-    assert tokens.sum() / passes.sum() == pytest.approx(2.2, rel=0.003)
+    tokens = np.full(4000, round(182 * gained))
+    passes = iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
+    assert tokens.sum() / passes.sum() == pytest.approx(gained, rel=0.004)
     assert passes.std() == pytest.approx(deviation, rel=0.05)
 
 

@@ -61,6 +61,7 @@ CHATS = "arrival_s,input_tokens,output_tokens,session_id\n0,100,20,a\n1,50,5,\n2
         # a context of 119, then of 158 of which a shorter prompt takes its 60
         ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [-1, -1, 0, 2]),
         ("t.jsonl", MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'), [(), ()], [-1, -1]),
+        ("t.jsonl", MOONCAKE.replace("[1]", '[ ], "session_id": 0'), [(), ()], [-1, -1]),
     ],
 )
 def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):

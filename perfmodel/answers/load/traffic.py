@@ -2,6 +2,7 @@
 docs/traffic.md.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from perfmodel.answers.question import (
 from perfmodel.answers.text import clients, devices
 from perfmodel.errors import library, refuse
 from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.latency import possible_spread
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.policies.auto import Auto
@@ -239,8 +241,14 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
     notes = doubts(query, scenario, 1.0, _mean_context(question), gamma)
     if not gamma:
         return notes
-    cache = prefix_warnings(scenario) if question.reuse else ()
-    return (*assumed(query, scenario), *notes, *cache)
+    if question.reuse:
+        notes += prefix_warnings(scenario)
+    alpha, spread = scenario.acceptance.effective_alpha(gamma), question.acceptance_std
+    possible = possible_spread(alpha, spread) if spread and 0 < alpha < 1 else spread
+    if possible and not math.isclose(possible, spread):
+        around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
+        notes += (f"{around}: {possible:.2g} is used",)
+    return (*assumed(query, scenario), *notes)
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:

@@ -87,7 +87,7 @@ class PrefixBlocks(Frozen):
     drops: whether the last block of each hit is computed again for a draft that starts from the target's
     hidden states (`Draft.starts_from_features`). keeps: the option that prevents this. raised: whether a
     model with recurrent layers gets larger blocks, such that the page of an attention layer holds one
-    recurrent state. latent: a divisor of these blocks if the attention layers are MLA.
+    recurrent state. latent: `block` of such a model, at least, if its attention layers are MLA.
     """
 
     block: Annotated[int, Meta(ge=1)]
