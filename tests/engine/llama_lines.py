@@ -25,6 +25,7 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]
     "dflash": ({"draft": "dflash"}, CONSTANT, 3),
     "none": ({"draft": "ngram", "kv_dtype": "q4_0"}, OFF, 0),
     "self": ({"draft": "self", "kv_dtype": "fp32"}, CONSTANT, 3),
+    "repository": ({"draft": "mtp", "model": "unsloth/Qwen3.6-27B-MTP-GGUF:UD-Q4_K_XL"}, CONSTANT, 3),
     "on the host": ({"draft": "ngram", "gpu_layers": 20, "host_bandwidth": 50}, CONSTANT, 3),
     "two devices": ({"draft": "mtp:modules=1", "tp": 2}, CONSTANT, 3),
 }

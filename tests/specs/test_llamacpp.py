@@ -8,7 +8,7 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query
 from perfmodel.errors import InputError
-from perfmodel.specs import calibration_of, load_gpu, parse_engine, release
+from perfmodel.specs import calibration_of, hub_id, is_gguf, load_gpu, load_model, parse_engine, release
 from perfmodel.validate.studies.sources import judged
 
 
@@ -51,6 +51,26 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     whole = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp", weights="int8")
     assert whole.ar_tpot_s == named.ar_tpot_s
     assert "llama.cpp has no int8 weights: the answer uses q8_0" in whole.warnings
+
+
+@pytest.mark.parametrize(
+    ("typed", "model", "mix", "official"),
+    [
+        ("unsloth/Qwen3.6-27B-MTP-GGUF:UD-Q4_K_XL", "qwen3.5-27b", "ud-q4_k_xl", "Qwen/Qwen3.6-27B"),
+        ("unsloth/Qwen3-8B-GGUF:Q4_K_XL", "qwen3-8b", "ud-q4_k_xl", "Qwen/Qwen3-8B"),
+        ("ggml-org/gpt-oss-20b-GGUF", "gpt-oss-20b", "mxfp4_moe", "openai/gpt-oss-20b"),
+        ("bartowski/Qwen_Qwen3-8B-GGUF:iq4_xs", "qwen3-8b", "iq4_xs", "Qwen/Qwen3-8B"),
+        ("ggml-org/Qwen3-8B-Q8_0-GGUF", "qwen3-8b", "q8_0", "Qwen/Qwen3-8B"),
+        ("Llama-3.1-8B-Instruct-GGUF:F16", "llama-3.1-8b", "fp16", "meta-llama/Llama-3.1-8B-Instruct"),
+    ],
+)
+def test_a_repository_is_its_base_model_in_the_mix_of_the_file(
+    typed: str, model: str, mix: str, official: str
+) -> None:
+    found = load_model(typed)
+    assert (found.name, found.weights, hub_id(typed)) == (model, mix, official)
+    assert is_gguf(typed)
+    assert not is_gguf(official)
 
 
 def test_published_runs_are_off_by_what_the_page_says() -> None:

@@ -20,7 +20,16 @@ from perfmodel.answers.question import CommonOptions, Query, draft_word, publish
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.kv.streamingllm import StreamingLLM
-from perfmodel.specs import engine_attention, engine_of, hub_id, in_gguf, served_id, serving_engines
+from perfmodel.specs import (
+    engine_attention,
+    engine_of,
+    hub_id,
+    in_gguf,
+    is_gguf,
+    served_id,
+    serving_engines,
+)
+from perfmodel.specs.models.ggml import repository
 from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario, speedups
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
@@ -85,10 +94,12 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     machine = scenario.machine
     if engine_of(machine.calibration) != "llamacpp":
         return None
-    named = next((p for p in (question.model, model_id or "") if p.lower().endswith(".gguf")), None)
-    path = named or gguf_name(
-        model_id or scenario.target.name, in_gguf(question.weights or scenario.target.weights)
-    )
+    given = next((p for p in (model_id or "", question.model) if is_gguf(p)), None)
+    path, mix = given, in_gguf(question.weights or scenario.target.weights)
+    if given is None or (repository(given) and "/" not in given):
+        path = gguf_name(model_id or scenario.target.name, mix)
+    elif question.weights is not None and repository(given):
+        path = f"{given.partition(':')[0]}:{mix.upper()}"
     kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe, question.gpu_layers)
     stop = None
     if scenario.acceptance.bins:

@@ -11,6 +11,7 @@ from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Array
 from perfmodel.specs import serving_engines
+from perfmodel.specs.models.ggml import repository
 
 CHECKED = "ggml-org/llama.cpp@0c1e57098"
 """The version whose parser accepted lines of this form (tests/engine/llama_lines.json)."""
@@ -37,9 +38,9 @@ Stop = tuple[float, int, float]
 class ServedFile:
     """The target as llama.cpp runs it.
 
-    path: of its GGUF file. layer_devices: the devices that hold its layers one after another. cpu_moe: the
-    number of layers whose experts stay in the host's memory. best_stop: that of `confidence` by batches,
-    contexts and the best constant length, if acceptance by confidence is known.
+    path: of its GGUF file, or the repository of it. layer_devices: the devices that hold its layers one after
+    another. cpu_moe: the number of layers whose experts stay in the host's memory. best_stop: that of
+    `confidence` by batches, contexts and the best constant length, if acceptance by confidence is known.
     """
 
     path: str
@@ -76,7 +77,7 @@ def llama_server(
     cache = CACHES.get(served.kv_dtype)
     devices = max(served.tensor_parallel, served.layer_devices)
     values = {
-        "-m": served.path,
+        "-hf" if repository(served.path) else "-m": served.path,
         "-c": table.context_high * slots,
         "-np": slots,
         "-ngl": ALL_LAYERS if served.gpu_layers is None else served.gpu_layers,

@@ -18,6 +18,7 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.models.ggml import repository
 from perfmodel.specs.models.model import named_format
 from perfmodel.speculation import Memory, Scenario, memory_of
 
@@ -55,8 +56,8 @@ def doubts(
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """A warning about the assumed llama.cpp mix of formats, where the question names none."""
-    given = question.weights
-    if given is None and not is_gguf(question.model):
+    given, repo = question.weights, repository(question.model)
+    if given is None and (not repo[1] if repo else not is_gguf(question.model)):
         yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
     if given is not None and (mix := in_gguf(given)) != given:
         yield f"llama.cpp has no {given} weights: the answer uses {mix}"

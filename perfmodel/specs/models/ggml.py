@@ -1,5 +1,7 @@
 """Number formats of GGUF files: blocks of values that share scales, and llama.cpp's mixes of them."""
 
+import re
+
 BLOCKS = {
     "fp32": (0, 1, 4),
     "fp16": (1, 1, 2),
@@ -114,5 +116,27 @@ def in_gguf(weights: str) -> str:
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model is named by its GGUF file."""
-    return model.endswith((".gguf", ".GGUF"))
+    """Whether a model is named by its GGUF file or the repository of one."""
+    return model.endswith((".gguf", ".GGUF")) or repository(model) is not None
+
+
+_FILE = re.compile(
+    r"(?:[^/]+/(?:[a-z-]+_)?)?([^/:]+?)(?:-(?:mtp|qat|i1))*(?:-((?:ud-)?(?:i?q\d|mxfp4)\w*))?-gguf(?::([\w-]+))?",
+    re.IGNORECASE,
+)
+_MEANT = {"f16": "fp16", "f32": "fp32", "mxfp4": "mxfp4_moe"} | {
+    f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)
+}
+"""Word in the name of a file -> its mix here, where both differ."""
+
+
+def repository(model: str) -> tuple[str, str | None] | None:
+    """Base model and mix of ``OWNER/NAME-GGUF[:MIX]``, the name of a repository for ``llama-server -hf``.
+
+    The mix is None if none is stated; the result is None for any other name.
+    """
+    found = _FILE.fullmatch(model)
+    if found is None:
+        return None
+    mix = (found[3] or found[2] or "").lower()
+    return found[1], _MEANT.get(mix, mix) or None

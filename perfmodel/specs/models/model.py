@@ -15,6 +15,7 @@ from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, repository
 from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
@@ -40,7 +41,7 @@ def load_bundled(name: str) -> ModelSpec:
 
 def load_model(name: str, flag: str = "--model") -> ModelSpec:
     """A model by bundled name, alias, Hugging Face id, path of a YAML file, a ``config.json`` or a ``.gguf``,
-    or a folder that holds a ``config.json``.
+    or a folder that holds a ``config.json``. ``OWNER/NAME-GGUF:MIX`` is the model NAME in llama.cpp's mix.
 
     Raises InputError naming what is unknown or missing.
     """
@@ -53,6 +54,10 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path / "config.json")
     if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and os.path.isfile(name)):
         return _read(path)
+    if repo := repository(name):
+        base = load_model(repo[0], flag)
+        mix = repo[1] or CONVERTED.get(base.weights, USUAL_MIX)
+        return base.model_copy(update={"weights": mix})
     return _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )
@@ -129,6 +134,8 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
     `load_model`.
     """
+    if (repo := repository(name)) and not os.path.exists(name):
+        return hub_id(repo[0], flag)
     found, key = load_model(name, flag), files.spelling(name)
     if os.path.isdir(name) or key == found.name:
         return name if os.path.isdir(name) else found.hf_id
