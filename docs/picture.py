@@ -21,15 +21,11 @@ PICTURES = {
     "ratios": "plot ratios --model llama-3.1-8b --hardware h100 --draft eagle --gamma 3 --context 1k..64k",
     "breakdown": "plot breakdown --model qwen3.5-35b-a3b --hardware h200 --batch 1,32 --context 16k "
     "--draft mtp --gamma 2 --alpha 0.8",
-    "lengths": "plot gamma --model llama-3.1-8b --hardware h100 --batch 8 --context 4k,16k,64k --draft eagle "
-    "--alpha 0.7",
-    "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "
-    "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3 --any-draft",
     "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 "
     "--batch 1..64",
     "traffic": "plot traffic --model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
     "--request-rate 0.1,1.9 --draft eagle:features=3 --gamma 1,3 --alpha 0.6 --slo ttft:2000,tpot:30",
-    "residuals": "plot residuals --set magicdec",
+    "residuals": "validate compare --set magicdec --plot",
     "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 12 "
     "--context 16k,128k --draft-kv streamingllm:512 --gamma 1 --alpha 0.8",
 }

@@ -52,7 +52,6 @@ RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
 INSTEAD = {
     "tree": dict.fromkeys((*RATES, "--acceptance"), BY_RANK),
     "advise": dict.fromkeys(RATES, BY_DRAFT),
-    "pareto": dict.fromkeys(RATES, BY_DRAFT),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")

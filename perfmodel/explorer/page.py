@@ -251,7 +251,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "log_error": None if error is None else pool.add(error),
         "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
-        "measured": measured_speedups(scenario, query.tp),
+        "measured": measured_speedups(scenario),
     }
 
 

@@ -4,10 +4,9 @@ Every function takes a question (`Query`), answers or plain numbers and returns 
 with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
-from perfmodel.plots.choice import pareto
 from perfmodel.plots.passes import breakdown, ratios, roofline
-from perfmodel.plots.residuals import band, residuals
-from perfmodel.plots.surfaces import gamma_curves, surface
+from perfmodel.plots.residuals import residuals
+from perfmodel.plots.surfaces import surface
 from perfmodel.plots.theme import save, style
 from perfmodel.plots.traffic import traffic
 
@@ -16,10 +15,7 @@ __all__ = [
     "surface",
     "ratios",
     "breakdown",
-    "gamma_curves",
-    "pareto",
     "residuals",
-    "band",
     "traffic",
     "save",
     "style",

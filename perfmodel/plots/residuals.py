@@ -1,33 +1,23 @@
-"""The model against measurements: predicted and measured figures, and the uncertainty of predictions."""
+"""The model against measurements: the error of each prediction."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import (
     BRIGHT,
     GREY,
-    STAGES,
     Axes,
     Figure,
-    above,
-    caption,
     figure_of,
     label,
     log_axis,
     panels,
-    scenario_of,
     sign,
     styled,
 )
-from perfmodel.specs import COVERAGE
-from perfmodel.speculation import Scenario, speedup_interval, speedups
-
-if TYPE_CHECKING:
-    from perfmodel.plots.surfaces import Span
 
 QUANTITIES = {
     "target_s": ("baseline step T_T", 1e3, "measured, ms"),
@@ -104,54 +94,6 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
     axes.set(ylim=(-100 * limit, 100 * limit))
     mean = 100 * float(np.mean([abs(c.error) for c in cells]))
     axes.set_title(f"{words}: {len(cells)} rows, {mean:.1f} % off on average", loc="left")
-
-
-@styled
-def band(
-    asked: Query | Scenario,
-    batch: float,
-    span: "Span",
-    gamma: int,
-    *,
-    measured: Iterable[tuple[float, float]] = (),
-    points: int = 25,
-) -> Figure:
-    """Predicted speedup over a span of contexts with its interval, and measured (context, speedup) pairs as
-    dots.
-
-    There is no interval if the calibration states no observed error. Returns the figure.
-    """
-    scenario = scenario_of(asked)
-    (axes,) = panels(size=(7.2, 3.8))
-    colour = STAGES["baseline"]
-    contexts = np.geomspace(*span, points)
-    values = speedups(scenario, batch, contexts, np.array([gamma]))[..., 0]
-    found = [
-        speedup_interval(scenario, batch, float(c), gamma, float(v))
-        for c, v in zip(contexts, values, strict=True)
-    ]
-    sure = [interval for interval in found if interval is not None]
-    if len(sure) == points:
-        low, high = zip(*sure, strict=True)
-        axes.fill_between(
-            contexts, low, high, color=colour, alpha=0.25, linewidth=0, label=f"{COVERAGE:.0%} interval"
-        )
-    axes.plot(contexts, values, color=colour, label="predicted")
-    if dots := list(measured):
-        axes.plot(
-            [c for c, _ in dots],
-            [s for _, s in dots],
-            "o",
-            color=colour,
-            markeredgecolor="black",
-            markersize=6,
-            label="measured",
-        )
-    axes.axhline(1.0, color="black", linewidth=1.0)
-    log_axis(axes, "x", *span, "context, cached tokens per sequence")
-    axes.set(ylabel="speedup")
-    above(axes, 3)
-    return label(axes, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:

@@ -1,4 +1,4 @@
-"""Pictures over batch and context: where speculation pays, by how much, and the best draft length."""
+"""A picture over batch and context: where speculation pays, and by how much."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,20 +19,16 @@ from perfmodel.plots.theme import (
     log_axis,
     panels,
     scenario_of,
-    shades,
     sign,
     styled,
-    told_apart,
 )
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
     DEFAULT_MEMORY_FRACTION,
     Scenario,
-    Workload,
     capacity,
     inflection_context,
-    predict,
     speedups,
 )
 
@@ -135,37 +131,6 @@ def surface(
     searched = "" if gamma else f"γ to {max_gamma}, "
     told = f"{searched}{memory_fraction:.4g} of the memory"
     return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {told}")
-
-
-@styled
-def gamma_curves(
-    asked: Query | Scenario, points: Iterable[tuple[float, float]], *, max_gamma: int = DEFAULT_MAX_GAMMA
-) -> "Figure":
-    """Speedup over the draft length, a line for each (batch, context), with its best length marked. Returns
-    the figure.
-    """
-    scenario = scenario_of(asked)
-    where = list(points)
-    batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
-    gammas = np.arange(scenario.longest(max_gamma) + 1)
-    p = predict(scenario, Workload.of(batch, context, gammas), max_gamma)
-    (axes,) = panels()
-    axes.axhline(1.0, color="black", linewidth=1.0)
-    names, same = told_apart(where)
-    for row, colour in enumerate(shades(len(where))):
-        axes.plot(gammas, p.speedup[row], "-", color=colour, label=names[row], marker=".", markersize=4)
-        best = int(p.gamma_optimal[row, 0])
-        axes.plot(best, p.speedup[row, best], "o", color="black", markersize=9, markerfacecolor="none")
-    axes.set(
-        xlabel="draft length γ, tokens per iteration",
-        ylabel="predicted speedup",
-        xlim=(-0.3, gammas[-1] + 0.3),
-    )
-    axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
-    above(axes, 3 if "," in names[0] else 5)
-    return label(
-        axes, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)])
-    )
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:

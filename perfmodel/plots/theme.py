@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from perfmodel.answers.declaration import Question, arguments
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import in_names, library
@@ -155,17 +154,6 @@ def unusual(settings: Any) -> list[str]:
     usual = {f.name: f.default for f in fields(settings) if f.init and f.default is not MISSING}
     given = {name: getattr(settings, name) for name in usual}
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
-
-
-def asked(question: Question) -> str:
-    """The arguments of a question that differ from their defaults, as they are given."""
-    declared = arguments(type(question))
-    said = {n: v for n, v in question.as_dict().items() if getattr(question, n) != declared[n].fallback}
-    return "; ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in said.items())
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:

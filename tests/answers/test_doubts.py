@@ -76,11 +76,11 @@ def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     assert "KV budget" not in doubts_of("whatif", **asked | {"gamma": 0, "alpha": None})
 
 
-@pytest.mark.parametrize("picture", ["roofline", "surface", "ratios", "breakdown", "gamma"])
+@pytest.mark.parametrize("picture", ["roofline", "surface", "ratios", "breakdown"])
 def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = "1k,64k" if picture in ("surface", "ratios") else "64k"
     asked = ["--context", context, "--hardware", "h100", "--draft-kv", "h2o:8", "--alpha", "0.7"]
-    asked += [] if picture == "gamma" else ["--gamma", "2"]
+    asked += ["--gamma", "2"]
     asked += ["--batch", "1"] if picture == "roofline" else []
     assert cli.run(["plot", picture, "--model", "qwen3-8b", *asked, "-o", str(tmp_path / "p.svg")]) == 0
     said = capsys.readouterr().out
@@ -89,7 +89,6 @@ def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.
 
 
 ASKS = {
-    "plot pareto": "--context 8k --rate qwen3-0.6b=0.9 -o p.svg",
     "plot traffic": "--input-len 8k --output-len 16 --request-rate 0.1,0.2 --gamma 2 --rate 0.9 -o p.svg",
     "explore": "-o p.html",
 }

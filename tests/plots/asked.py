@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.question import Query, resolve
 
 ROOT = Path(__file__).parents[2]
@@ -17,12 +16,3 @@ LONG = replace(
 )
 SCENARIO = resolve(ASK)
 POINTS = [(64, 2048), (64, 8192), (64, 32768)]
-REQUEST = AdviseQuery(
-    "llama-3.1-8b",
-    "a100",
-    32768,
-    batch=(1, 8, 64),
-    tp=8,
-    rate={"self@streamingllm:512": "0.8"},
-    any_draft=True,
-)

@@ -1,6 +1,4 @@
-"""The pictures of README and docs are fresh, captions say what moves a picture, and `perfmodel plot` writes
-them.
-"""
+"""The pictures of README and docs are fresh, and captions say what moves a picture."""
 
 import re
 from dataclasses import fields, replace
@@ -11,9 +9,8 @@ import numpy as np
 import pytest
 
 from perfmodel import plots
-from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question import Query, resolve
-from tests.plots.asked import ASK, REQUEST, ROOT
+from tests.plots.asked import ASK, ROOT
 from tests.scripts import of_docs
 
 PICTURE = of_docs("picture")
@@ -118,20 +115,3 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     assert described(asked) != described(replace(asked, **{field: value}))
     if asked.engine is None:
         assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
-
-
-def test_the_caption_of_fronts_says_what_was_asked() -> None:
-    front = plots.pareto(advise(REQUEST)).get_supxlabel()
-    for change in (
-        {"rate": {"eagle": "0.7"}},
-        {"max_tpot_ms": 20},
-        {"kv_dtype": "fp8"},
-        {"draft_tp": 1},
-        {"max_gamma": 4},
-        {"memory_fraction": 0.8},
-        {"batch": (1, 8)},
-    ):
-        assert plots.pareto(advise(replace(REQUEST, **change))).get_supxlabel() != front, change
-
-
-# `perfmodel plot` writes pictures, and a mistake is one line.

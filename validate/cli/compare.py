@@ -26,6 +26,8 @@ FIGURES = {
     "sd_tpot_s": "time per token",
     "speedup": "speedup",
 }
+NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
+"""Of a picture of shipped predictions, and of one of held-out ones."""
 
 
 @flagged
@@ -64,7 +66,7 @@ def compare(
     if plot:
         from perfmodel import plots
 
-        plots.save(plots.residuals(cells), plot)
+        plots.save(plots.residuals(cells, note=NOTES[held_out]), plot)
     if json:
         cut = {name: asdict(module.error(part)) for name, part in module.partitions(cells).items()}
         return print_json({"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut})

@@ -4,7 +4,7 @@ from perfmodel.specs.published import published_points
 from perfmodel.speculation import Scenario
 
 
-def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, float]]:
+def measured_speedups(scenario: Scenario) -> list[tuple[int, int, int, float]]:
     """(batch, context, gamma, speedup) of the published runs of this pair, KV method and device on the same
     stack.
 
@@ -12,7 +12,8 @@ def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, 
     """
     kv, machine = scenario.draft.kv, scenario.machine
     spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
-    same = (machine.calibration.stack, machine.gpu.name, tp, scenario.target.name, scenario.draft.name, spelt)
+    pair = (scenario.target.name, scenario.draft.name)
+    same = (machine.calibration.stack, machine.gpu.name, machine.tensor_parallel, *pair, spelt)
     return [
         (p.batch, p.context, p.gamma, p.speedup)
         for p in published_points("magicdec")
