@@ -16,6 +16,7 @@ from statistics import fmean, median, stdev
 
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
+from perfmodel.specs.boundary.files import spelling
 from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
 
 DEFAULT_TASK = "chat"
@@ -82,7 +83,9 @@ def short_name(name: str) -> str:
 
     ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
     """
-    tail = os.path.basename((hub_id(name) or load_model(name).name).rstrip("/")).lower()
+    own = IN_FORMAT.fullmatch(spelling(name))
+    known = hub_id(name) or (own and hub_id(own[1])) or load_model(name).name
+    tail = os.path.basename(known.rstrip("/")).lower()
     found = IN_FORMAT.fullmatch(tail)
     return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", found[1] if found else tail))
 

@@ -121,34 +121,31 @@ def spelling(name: str) -> str:
 
 def alias_table(
     folder: str, keys: tuple[str, ...], names_of: Callable[[dict[str, Any]], Iterable[str]]
-) -> dict[str, tuple[str, ...]]:
-    """Spelling of an alias -> the bundled names that list it.
+) -> dict[str, str]:
+    """Spelling of an alias -> the bundled name that lists it.
 
     keys: of the lines that hold names. Only lines that begin with them are parsed, because parsing all files
     would take longer than an answer.
     """
-    where, table = data_directory(folder), dict[str, dict[str, None]]()
+    where, table = data_directory(folder), dict[str, str]()
     stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
         lines = stated.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
         for alias in names_of(read_yaml("\n".join(lines))):
-            table.setdefault(spelling(alias), {})[name] = None
-    return {alias: tuple(names) for alias, names in table.items()}
+            table[spelling(alias)] = name
+    return table
 
 
 def bundled_name(
-    folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
+    folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, str]] = dict
 ) -> str:
     """Name of a bundled file from its name or an alias. `aliases` builds the table of aliases only if needed.
 
-    Raises InputError with the nearest names, or with all names that an ambiguous alias has.
+    Raises InputError with the nearest names.
     """
     known, key = bundled_names(folder), spelling(name)
     if key in known:
         return key
-    meant = aliases().get(key, ())
-    if len(meant) > 1:
-        raise InputError(f"{flag}: several match {name!r}: {' or '.join(meant)}")
-    if not meant:
+    if key not in aliases():
         raise unknown_name(flag, noun, name, known, aliases())
-    return meant[0]
+    return aliases()[key]

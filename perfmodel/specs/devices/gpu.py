@@ -115,7 +115,7 @@ class GPUSpec(Frozen):
     CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
     missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
     otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR, kernels
-    from another device are corrected.
+    from another device are corrected, and a box with LPDDR is sold with several sizes.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -126,7 +126,7 @@ class GPUSpec(Frozen):
     aliases: tuple[str, ...] = ()
     calibration: str
     memory: Quantity | None = None
-    memory_type: Literal["", "HBM", "GDDR6", "GDDR6X", "GDDR7", "LPDDR5X", "DDR5"] = ""
+    memory_type: Literal["", "HBM", "GDDR6", "GDDR6X", "GDDR7", "LPDDR5", "LPDDR5X", "DDR5"] = ""
     memory_bandwidth: Quantity
     peak: dict[Precision, Quantity] = field(default_factory=dict)
     last_level_cache: Quantity | None = None
@@ -233,8 +233,8 @@ def other_names(stated: Mapping[str, Any]) -> list[str]:
 
 
 @cache
-def aliases() -> dict[str, tuple[str, ...]]:
-    """Spelling of another name -> the bundled devices that have it. An ambiguous name is refused."""
+def aliases() -> dict[str, str]:
+    """Spelling of another name -> the bundled device that has it."""
     return files.alias_table("gpus", ("name", "title", "vendor", "aliases"), other_names)
 
 
@@ -263,7 +263,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     memory. A calibration that a file names by path is relative to that file. Raises InputError with the
     nearest names.
     """
-    name, _, box = parse_text(name, flag).partition(":pcie")
+    name, _, box = re.sub("(?i) w/ ", " ", parse_text(name, flag)).partition(":pcie")
     if box:
         if box not in PCIE:
             raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
@@ -283,7 +283,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         return (
             gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
         )
-    return load_bundled(_bundled_name(name, flag))
+    found = _bundled_name(name, flag)
+    return load_gpu(found, flag) if ":" in found else load_bundled(found)
 
 
 def _bundled_name(name: str, flag: str) -> str:
@@ -292,10 +293,14 @@ def _bundled_name(name: str, flag: str) -> str:
     except InputError:
         from perfmodel.specs.devices.pasted import pasted_name  # only names that are not listed
 
-        listed = [*aliases().items(), *((each, (each,)) for each in files.bundled_names("gpus"))]
-        found = pasted_name(
-            name, flag, _bundled_name, listed, lambda each: load_bundled(each).stated_memory.value
-        )
+        spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
+        found = pasted_name(name, flag, _bundled_name, spelled, _memory)
         if found is None:
             raise
         return found
+
+
+def _memory(name: str) -> tuple[float, str]:
+    """Size and type of a bundled device's memory."""
+    gpu = load_bundled(name)
+    return gpu.stated_memory.value, gpu.memory_type

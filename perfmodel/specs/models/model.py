@@ -28,8 +28,8 @@ def other_names(stated: Mapping[str, Any]) -> list[str]:
 
 
 @cache
-def aliases() -> dict[str, tuple[str, ...]]:
-    """Spelling of another name -> the bundled models that have it."""
+def aliases() -> dict[str, str]:
+    """Spelling of another name -> the bundled model that has it."""
     return files.alias_table("models", ("name", "hf_id", "aliases"), other_names)
 
 
@@ -91,10 +91,17 @@ def _quantised(key: str) -> ModelSpec | None:
 
 
 IN_FORMAT = re.compile(
-    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|nvfp4|fp4|mxfp4|awq|gptq|int4|w4a16|int8|w8a8)(?:-(?:dynamic|int4|4bit))?"
+    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8)(?:-(?:dynamic|int4|4bit))?"
 )
 """A lower-case name that ends with the format of its weights; its groups are the rest and the format."""
-_MEANT = {"fp4": "nvfp4", "int4": "int4-g128", "w4a16": "int4-g128-sym", "w8a8": "int8"}
+_MEANT = {
+    "fp4": "nvfp4",
+    "int4": "int4-g128",
+    "w4a16": "int4-g128-sym",
+    "w8a8": "int8",
+    "gptq-8bit": "int8-g128-sym",
+    "gptq-int8": "int8-g128-sym",
+}
 """Word in the name of a checkpoint -> its format, where both differ."""
 
 
@@ -145,7 +152,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     if "/" in name:
         return next((i for i in listed if files.spelling(i) == key), name)
     tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
-    bare = {_untuned(tail): i for tail, i in reversed(tails.items())}
+    bare = {_bare(i): i for i in reversed(tails.values())}
     like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
     return like or (found.hf_id if key in aliases() else None)
 
@@ -210,8 +217,9 @@ def _of_gguf(path: Path) -> ModelSpec:
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
     for name in names:
         plain = _plain(files.spelling(name)) or files.spelling(name)
-        meant = [plain] if plain in files.bundled_names("models") else aliases().get(plain, ())
-        for known in map(load_bundled, meant):
+        plain = aliases().get(plain, plain)
+        if plain in files.bundled_names("models"):
+            known = load_bundled(plain)
             if all(getattr(known, each) == getattr(spec, each) for each in sizes):
                 own = {each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")}
                 return known.model_copy(update=own | {"hf_id": name if "/" in name else known.hf_id})
