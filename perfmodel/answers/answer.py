@@ -55,8 +55,8 @@ class Answer:
 
     @property
     def failed(self) -> bool:
-        """Whether the answer is that it cannot be done; the command line then exits with 1. By default
-        False.
+        """Whether the answer is negative (nothing fits, for example), so the command line exits with 1. By
+        default False.
         """
         return False
 

@@ -34,9 +34,10 @@ class Attention:
     """Layers with the same attention span (`window` None: the whole context) and cache layout.
 
     topk: cached tokens per query token that an indexer chooses; None: all in the span. stride: tokens per
-    cached entry; above 1 the kernel is that of the same layers' window. shared: layers among these that keep
-    no cache. prompt_flops_per_pair: FLOPs in a pass over an empty cache, where MLA is not absorbed and its
-    heads have their own keys and values (vLLM, v1/attention/backends/mla/common.py).
+    cached entry. With more than 1, one kernel reads these entries and the window of the same layers, so its
+    launches are counted there. shared: layers among these that keep no cache. prompt_flops_per_pair: FLOPs in
+    a pass over an empty cache, where MLA is not absorbed and its heads have their own keys and values (vLLM,
+    v1/attention/backends/mla/common.py).
     """
 
     name: str
@@ -104,8 +105,8 @@ class Shard:
     )
 
     def summed(self) -> "Shard":
-        """The share with stacked projections and summed element-wise kernels. Only the time of a pass is the
-        same.
+        """The same share with fewer ops for a pass: projections of one format are stacked, element-wise
+        kernels are summed. The time of a pass is unchanged, its list of ops is not.
         """
         lumps = []
         for expert_layers, gathered in sorted(
@@ -120,7 +121,9 @@ class Shard:
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All projections, with the LM head on request. `summed` stacks them before the `ndim` token axes."""
+        """All projections, including the LM head if `with_head`. In a `summed` share those of one format are
+        stacked, on an axis before the last `ndim` axes.
+        """
         if self.itemised:
             return self.linears
         if (key := (ndim, with_head)) not in self._stacks:

@@ -73,7 +73,9 @@ class Draft:
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """True if the bare word of this kind can be used for a target; by default always."""
+        """Whether `advise` and `--draft` may use this kind for a target by its word alone, without options;
+        by default True.
+        """
         return True
 
     @property

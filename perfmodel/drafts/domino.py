@@ -27,7 +27,7 @@ class Domino(DFlash):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Never by its bare word, because the width of a head for this target is unknown."""
+        """False: the user must give its options, because the width of a head for this target is unknown."""
         return False
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:

@@ -24,7 +24,9 @@ class MTPNgram(MTP):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Never by its bare word, because its acceptance is unknown before a measurement."""
+        """False: the user must name this kind with its options or acceptance, because no acceptance is
+        published.
+        """
         return False
 
     @property

@@ -17,11 +17,12 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The parts that requests share, over ``[request]``.
+    """The parts of prompts that requests share; every field is an array over ``[request]``.
 
-    paths: (node, tokens) of the prompt, from its first token, as far as other requests may have them. keeps:
-    node of the rest of its context (-1: none). follows: request whose answer precedes it (-1: none). think_s:
-    seconds between that answer and this request.
+    paths: (node, tokens) of the prompt from its first token, without the end that no other request can have.
+    keeps: node of the rest of the request's context, which its session reuses (-1: none). follows: request of
+    the same session whose answer precedes this one (-1: none). think_s: seconds between that answer and this
+    request.
     """
 
     paths: Sequence[Path]
@@ -30,7 +31,7 @@ class Shared:
     think_s: Sequence[float] = ()
 
     def first(self, count: int) -> "Shared":
-        """The same for the first `count` requests."""
+        """The shared parts of the first `count` requests."""
         return Shared(*(getattr(self, each.name)[:count] for each in fields(self)))
 
 

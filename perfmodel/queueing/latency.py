@@ -112,10 +112,10 @@ def first_token(
 
 
 def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Array:
-    """Seconds in addition to its own time until a pass takes a request of a closed loop; it always misses the
-    first pass.
+    """Seconds until a pass takes a request of a closed loop, in addition to `own_s` of the request.
 
-    If its own time is longer than that pass, the request arrives at any time of a later one.
+    A client sends when a pass ends and misses the pass that begins then. If `own_s` is longer than that pass,
+    the request arrives at any time of a later one. Over ``[n]`` or ``[load, n]``.
     """
     pass_s = decode + ends * prompt
     met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, TINY))
@@ -123,8 +123,8 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:
-    """Factor (1 or more) by which a prompt of a closed loop waits longer because earlier passes left prompts
-    over.
+    """Factor, 1 or more, on the waiting time of a closed loop's prompt: earlier passes left prompts that did
+    not fit.
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
@@ -207,7 +207,7 @@ def beta_of(alpha: float, spread: float) -> tuple[float, float]:
 
 
 def possible_spread(alpha: float, spread: float) -> float:
-    """The standard deviation of this distribution."""
+    """The standard deviation of the distribution of `beta_of`: `spread`, or the largest possible one."""
     return math.sqrt(alpha * (1.0 - alpha) / (1.0 + sum(beta_of(alpha, spread))))
 
 

@@ -70,8 +70,10 @@ class Limits:
 
 
 def whole_passes(mean: Array, cv: float) -> Array:
-    """Expected number of passes, rounded up, for prompts that take a uniform number with this mean and
-    variation.
+    """Expected number of passes of a prompt, each rounded up to a whole pass.
+
+    mean, cv: mean and coefficient of variation of the prompt's length in passes, which is uniformly
+    distributed.
     """
     half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
 

@@ -87,7 +87,7 @@ def uniform(width: Floats) -> Moments:
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
-    """0, or with probability `chance` exponential with this mean."""
+    """A time that is exponential with this mean with probability `chance`, and else 0."""
     p, m = np.asarray(chance, float), np.asarray(mean, float)
     first, second, third = p * m, 2.0 * p * m**2, 6.0 * p * m**3
     return Moments(first, second - first**2, third - 3.0 * first * second + 2.0 * first**3)

@@ -23,8 +23,8 @@ from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE, TINY = 1e-9, 1e-12
 SEEN = 0.4
-"""Number of arrivals in a window for which the variance has half of the excess of gamma-distributed gaps,
-counted for shapes from 0.1 to 10.
+"""Number of arrivals in a time window at which their variance has half of its excess over Poisson arrivals,
+for gamma-distributed gaps (counted for shapes from 0.1 to 10).
 """
 
 

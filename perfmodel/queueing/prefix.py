@@ -34,8 +34,9 @@ AGES = 128
 
 @dataclass(frozen=True, slots=True)
 class HitLaw:
-    """How prompts hit the cache. block: tokens of the block that all cache groups share. dropped: matched
-    blocks that are computed again.
+    """The rule by which prompts hit the prefix cache.
+
+    block: tokens of the block that all cache groups share. dropped: matched blocks that are computed again.
     """
 
     block: int
@@ -49,8 +50,10 @@ class HitLaw:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What a question states about the cache. block: replaces the engine's own. keeps: no block is
-    dropped.
+    """The settings of a question that replace those of the engine's prefix cache.
+
+    block: tokens per block; None is the engine's own. keeps: whether the engine keeps the last block of a hit
+    with a draft.
     """
 
     block: int | None = None
@@ -61,7 +64,7 @@ class Engine:
         return prefix_blocks(scenario).keeps
 
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
-        """The law of a server that drafts `gamma` tokens."""
+        """The rule of hits on a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
         block = self.block or (raised(scenario, gamma, rules) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
@@ -95,9 +98,10 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
 class CachedPrompts:
     """Prompts of a server with a prefix cache, over ``[running batch]`` from 1.
 
-    read: mean tokens that are computed. hit_rate: share of prompt tokens that are not. pairs: mean product of
-    both over prompts. room_tokens: of all caches. cv: coefficient of variation of `read` between prompts on
-    an idle server, where a prompt reads one of these `lengths` with this `chance`.
+    read: mean prompt tokens that are computed. hit_rate: share of prompt tokens that are not. pairs: mean
+    over prompts of computed tokens times cached tokens. room_tokens: tokens that all caches together can
+    hold. cv: coefficient of variation of `read` between prompts on an idle server, where a prompt reads one
+    of these `lengths` with this `chance`.
     """
 
     law: HitLaw

@@ -34,12 +34,12 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The time that prompts add to a pass: layers by all its tokens together, attention and the draft by the
-    prompts' own.
+    """The time that prompts add to a pass. The layers cost by all tokens of the pass, attention and the draft
+    by the prompts' own tokens.
 
     tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
-    token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and
-    cached token before it. alone: prompts have passes of their own, between those that decode.
+    token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per
+    cached token before it. alone: whether prompts run in separate passes, between those that decode.
     """
 
     tokens: Array
@@ -63,7 +63,7 @@ class Reading:
         return np.asarray(added + self.token_s * read + self.pass_s)
 
     def of_one(self) -> Callable[[float, float], float]:
-        """The same for one pass at a time, without the cost of arrays."""
+        """The function of `__call__` for plain numbers instead of arrays, which is faster."""
         knots, seconds = self.tokens.tolist(), self.seconds.tolist()
         slopes = (np.diff(self.seconds) / np.diff(self.tokens)).tolist()
         token_s, pass_s, last = float(self.token_s), self.pass_s, len(knots) - 1
@@ -116,7 +116,7 @@ class StepTimes:
         return lengths.input_mean if self.cached is None else self.cached.at(self.cached.read, batch)
 
     def prompt_cv(self, lengths: Lengths) -> float:
-        """Coefficient of variation of these between prompts."""
+        """Coefficient of variation of the computed prompt tokens, between prompts."""
         return lengths.input_cv if self.cached is None else self.cached.cv
 
     def alone_s(self, lengths: Lengths) -> float:
@@ -241,8 +241,8 @@ def step_times(
 
 @cache
 def excess(gamma: int, gained: float) -> float:
-    """Mean number of tokens that the last iteration of an answer gains beyond its end: E[X^2] / (2 E[X]) -
-    1/2 (renewal theory).
+    """Mean number of tokens that the last iteration of an answer gains beyond the answer's end: E[X^2] / (2
+    E[X]) - 1/2 (renewal theory). X: tokens of an iteration.
     """
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma))) if gained > 1 else 0.0
     position = np.arange(gamma + 1.0)

@@ -71,8 +71,10 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
 
 
 def values(leave: Array, rate: float) -> tuple[Array, Array]:
-    """Share of time at n = 1 ... seats, at least `SELDOM` of the largest, and the cost of one more request
-    than n - 1.
+    """Share of time and relative value of each running batch n = 1 ... seats.
+
+    The share is at least `SELDOM` of the largest one. The value is the cost of one more request, compared
+    with n - 1 requests.
     """
     n = np.arange(1.0, leave.size + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])

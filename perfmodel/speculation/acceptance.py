@@ -181,8 +181,8 @@ class Acceptance:
         return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
 
     def log_spread(self, gamma: npt.ArrayLike) -> Array:
-        """Standard deviation of ln(tokens per iteration) from text to text, equal to that of the accepted
-        tokens.
+        """Standard deviation of ln(tokens per iteration) between texts, at each gamma. The number of accepted
+        tokens has the same relative spread at every length.
         """
         drafted = np.asarray(gamma)
         if not self.spread:
@@ -227,7 +227,7 @@ class Acceptance:
         return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
-        """The constant alpha with the same gain at this gamma, which is 1 or more."""
+        """The constant alpha with the same gain at this gamma, which must be 1 or more."""
         if self.alpha is not None:
             return self.alpha
         return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))

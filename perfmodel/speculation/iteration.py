@@ -28,7 +28,8 @@ BLOCK_ELEMENTS = 2**18
 OpSeconds = tuple[list[Floats], list[Floats]]
 """Seconds of the ops of the target's passes, and of those of the draft's."""
 Times = tuple[Array, Array, Array, Floats]
-"""Of the target, of the draft per token, of verification, and the overhead."""
+"""Seconds of a target pass, of the draft per token, of a verification, and of the overhead of an iteration.
+"""
 FIGURES = (
     "target_s",
     "draft_s",
@@ -148,8 +149,8 @@ class Passes:
         )
 
     def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
-        """Times of the target, of the draft per token and of verification on the axis of gammas (length 1 or
-        absent where possible), and the overhead.
+        """Seconds of the target, of the draft per token and of verification, with a leading axis of gammas
+        (length 1 or absent where possible), and of the overhead.
 
         scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
         (`op_seconds`), if known.
@@ -163,9 +164,9 @@ class Passes:
         return step, found[1] * slower, found[2] * slower, found[3]
 
     def limited(self, scenario: Scenario, found: Times) -> tuple[Any, Any]:
-        """Seconds and joules of a baseline step and of the iterations on each device, under the power limit.
+        """A baseline step and an iteration under the power limit: seconds, and joules per device.
 
-        found: the times without it.
+        found: the times without the limit.
         """
         target, draft, verify, overhead = found
         share = 0.0 if self.share is None else self.share * self.drafted

@@ -149,8 +149,8 @@ class ContextSearch:
         self.settled = False
 
     def narrow(self, holds: Mask) -> None:
-        """Takes the values of the property on the grid, and refines the grid unless they settle the
-        search.
+        """Takes the values of the property on the grid. Refines the grid around the first true value, unless
+        the search is settled.
         """
         first = int(np.argmax(holds))
         if self.settled:
@@ -161,7 +161,7 @@ class ContextSearch:
 
 
 def no_more(holds: Mask) -> Mask:
-    """Places on a grid from which a property stays false to its end."""
+    """True where a property is false from here to the end of the grid."""
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 

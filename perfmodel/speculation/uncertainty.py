@@ -121,7 +121,7 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
 
 
 def doublings(value: Floats, held: tuple[float, float]) -> Floats:
-    """Doublings by which a value is above or below a range; `NEAR` of one is allowed."""
+    """Doublings by which a value is above or below a range, less `NEAR`; 0 within it."""
     low, high = held
     return np.maximum(0.0, np.maximum(np.log2(np.divide(value, high)), np.log2(np.divide(low, value))) - NEAR)
 

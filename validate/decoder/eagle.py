@@ -134,7 +134,7 @@ class HeadRunner(ViewRunner):
         self.pending.copy_(count)
 
     def first_step(self, state: State) -> Tensor:
-        """Runs the waiting pairs too."""
+        """As `ViewRunner.first_step`; also runs the pairs that wait for their features."""
         cache, target, rows = self.runner.cache, self.target.cache, self.runner.cache.rows[:, 0]
         start = target.lengths - self.pending
         cache.set_lengths(start, target.bound)
@@ -148,7 +148,9 @@ class HeadRunner(ViewRunner):
         return hidden[rows, newest]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """The head's own output replaces features that the target has not computed."""
+        """As `ViewRunner.next_step`; the head's output stands for the features that the target has not
+        computed.
+        """
         self.head.give(self.latest[:, None], self.runner.cache.lengths + step - 1)
         hidden = self.run(token[:, None], step - 1)
         self.latest = self.head.output[:, 0]

@@ -45,7 +45,7 @@ class Request:
                 TreeAcceptance.of(self.script)
 
     def plain(self) -> "Request":
-        """The same without speculation."""
+        """The same request with gamma 0: plain decoding."""
         script = None if self.script is None else (1.0,)
         return replace(self, gamma=0, tree=None, script=script)
 

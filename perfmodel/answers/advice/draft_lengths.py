@@ -58,7 +58,7 @@ class LengthTable:
 
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
-        """The table of one batch size and one length. by_constant: as there, with this length or beyond."""
+        """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
         speedup = by_constant[tokens]
         ranges = (Range(batch, batch, tokens, speedup),)
         return cls(ranges, context, context, speedup, tokens, speedup, by_constant)
@@ -93,11 +93,11 @@ def length_tables(
 ) -> tuple[LengthTable, ...]:
     """A table of draft lengths for batch sizes from 1, one for each range of contexts.
 
-    ends: the rising ends e_1, e_2, ... of the ranges 0 to e_1 - 1, e_1 to e_2 - 1 and so on; the last range
-    includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at even logarithmic distances.
-    Neighbouring ranges with equal seats are merged if separate tables gain no more than `hysteresis`. seats:
-    the largest batch at each end. acceptance_at: acceptance by context, if it is not the scenario's
-    everywhere. Raises InputError for contexts that do not rise.
+    contexts: the rising ends e_1, e_2, ... of the ranges 0 to e_1 - 1, e_1 to e_2 - 1 and so on; the last
+    range includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at even logarithmic distances.
+    Neighbouring ranges with equal seats are merged if separate tables gain no more than `hysteresis`, a share
+    of time. seats: the largest batch at each end. max_tokens: the longest draft. acceptance_at: acceptance by
+    context, if it differs between contexts. Raises InputError for contexts that do not rise.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))

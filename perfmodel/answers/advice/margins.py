@@ -38,8 +38,9 @@ def robustness_of(
     baseline: PricedPoint | None,
     searched: list[Priced],
 ) -> Robustness:
-    """Robustness of the first candidate in `ranked`, which is sorted by value. searched: the allowed
-    candidates with a draft.
+    """The margins of the choice, which is the first of `ranked`.
+
+    ranked: the best point of each candidate, sorted by value. searched: the allowed candidates with a draft.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None

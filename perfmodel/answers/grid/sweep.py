@@ -154,7 +154,7 @@ class Grid(Options):
             yield query, contexts, resolve(query)
 
     def doubts(self) -> tuple[str, ...]:
-        """Those of one sequence at the longest context of each case, each once."""
+        """Warnings about a batch of one sequence at the longest context of each case, each once."""
         cases = ((query, s, max(contexts), query.gamma) for query, contexts, s in self.resolved())
         found = (doubts(query, s, 1.0, c, 1 if g is None else g) for query, s, c, g in cases)
         return tuple(dict.fromkeys(note for notes in found for note in notes))

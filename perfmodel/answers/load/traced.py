@@ -1,4 +1,4 @@
-"""The lengths and the rate of a trace, which stand in where the question states none."""
+"""The lengths and the rate of a trace, which replace those that a question does not state."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -32,7 +32,7 @@ def _read(path: str, stamp: int) -> Arrivals:
 
 
 def lengths_of(trace: Arrivals) -> Lengths:
-    """Means and standard deviations of the lengths, at which passes are priced."""
+    """Means and standard deviations of the lengths of a trace's requests, in tokens."""
     prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
     return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 SCANNED = 24
 """Number of rates in the search for the rate at which speculation stops paying."""
 UNASKED = 4
-"""Most loads that are replayed unasked; a picture may have dozens."""
+"""Largest number of loads that are replayed without `--replay`, because a picture may have dozens."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
 """Decimals at which shares within the SLO, and rates, are compared. A smaller difference is a tie."""
 

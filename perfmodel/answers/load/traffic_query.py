@@ -339,7 +339,7 @@ class TrafficQuery(CommonOptions):
 
     @property
     def reuse(self) -> Reuse | None:
-        """The same; None if requests share nothing."""
+        """`reusing`, or None if requests share nothing."""
         reusing = self.reusing
         return reusing if self.turns > 1 or reusing.prefix else None
 

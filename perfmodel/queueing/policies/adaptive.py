@@ -11,7 +11,9 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 CANDIDATES = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}
 """Least number of running requests -> the candidate steps."""
 DOWN = {1: -0.25, 8: 0.0, 32: 0.0, 64: 0.0}
-"""Least number of running requests -> accepted tokens above the threshold for the next smaller candidate."""
+"""Least number of running requests -> distance of accepted tokens from the threshold at which the server
+takes the next smaller candidate.
+"""
 FIRST, HALF = 3, 0.5
 """Steps of a server at its start, and the distance between a candidate and a threshold."""
 
@@ -41,7 +43,11 @@ class Adaptive(LengthPolicy):
 
 
 def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float]) -> int:
-    """The candidate at which a server stays, among those with a known mean of accepted tokens."""
+    """The number of steps at which a server settles.
+
+    candidates: rising numbers of steps. down: see `DOWN`. accepted: candidate -> mean number of accepted
+    tokens; a candidate without one is not used.
+    """
     steps = [k for k in candidates if k in accepted]
     first = at = steps.index(FIRST) if FIRST in steps else len(steps) // 2
     while at and accepted[steps[at]] <= abs(steps[at - 1] - HALF) + down:

@@ -25,7 +25,7 @@ class Auto(LengthPolicy):
 
     @property
     def given(self) -> None:
-        """None, as in every question with an open draft length."""
+        """None: in the JSON of a question an open draft length is null."""
         return None
 
     def choices(self, replica: Replica) -> Sequence[Choice]:

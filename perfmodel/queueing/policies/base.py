@@ -119,10 +119,12 @@ class LengthPolicy(ABC):
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """The passes that run at the loads of a server."""
+        """One choice for all loads, or several for some loads each: the passes that the server runs there."""
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The passes of a choice for requests of other lengths. `replica` has those lengths and one rate."""
+        """The pass times of a choice in a replay. `replica` has the lengths of the replayed requests and
+        their one rate.
+        """
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         table = [t.gamma for t in choice.steps.table]

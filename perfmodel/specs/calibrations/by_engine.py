@@ -23,11 +23,11 @@ ENGINES = {
 }
 """Word of `--engine` -> its description."""
 DEFAULT = "vllm"
-"""The engine that most people run."""
+"""The engine of a question that names none."""
 ELSEWHERE = "llamacpp"
-"""The engine for GGUF files, and for devices of makers that `DEFAULT` does not support."""
+"""The engine for GGUF files, and for devices of the vendors in `ALONE`."""
 ALONE = ("Apple",)
-"""These makers."""
+"""Vendors whose devices `DEFAULT` does not support."""
 _FILED = {"perfmodel": "micro"}
 """Engine -> the word in the file names of its calibrations, if it differs from the engine's."""
 
@@ -61,13 +61,14 @@ def devices_of(engine: str) -> dict[str, str]:
 def calibration_of(
     gpu: GPUSpec, engine: str | None = None, calibration: str | None = None, gguf: bool = False
 ) -> Calibration:
-    """The calibration by its own name or file, of an engine, or of `DEFAULT`. A CPU has its own, and so has a
-    device file that names its calibration by path.
+    """The calibration of a question: the named one, or that of an engine on the device.
 
-    gguf: whether the weights are a GGUF file, which only `ELSEWHERE` runs. If an engine has no calibration of
-    the device, that of the nearest device is transferred: of the same architecture or maker if there is one,
-    then by memory bandwidth. Raises InputError for an unknown engine, one without a calibration of such a
-    device, or one that differs from the calibration's.
+    Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
+    names by path; otherwise that of `DEFAULT`. gguf: whether the weights are a GGUF file, which only
+    `ELSEWHERE` runs. If an engine has no calibration of the device, that of the nearest device is
+    transferred: of the same architecture or maker if there is one, then by memory bandwidth. Raises
+    InputError for an unknown engine, one without a calibration of such a device, or one that differs from the
+    calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)

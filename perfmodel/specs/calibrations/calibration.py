@@ -214,10 +214,10 @@ class Calibration(EngineConstants):
         return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
 
     def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
-        """Additional error of the ratio of an iteration to a step, for a draft, context or width outside the
-        fitted rows.
+        """Additional error of the ratio of an iteration to a step, for a draft kind, a context or a number of
+        verified tokens outside the fitted rows.
 
-        tokens: verified in a pass, of all sequences.
+        Standard deviation of its logarithm; broadcasts. tokens: verified in a pass, of all sequences.
         """
         if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))

@@ -1,4 +1,4 @@
-"""Reads every committed token from the source itself."""
+"""The view of `full`: a draft step reads every committed token of the source cache in place."""
 
 from torch import Tensor
 
