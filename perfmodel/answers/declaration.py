@@ -87,8 +87,8 @@ class Argument:
 
     def value(self, given: Any, name: str) -> Any:
         """Reads and checks the given value. Raises InputError that names the flag of the parameter `name`."""
-        if given is None and self.optional:
-            return None
+        if (given is None and self.optional) or (given is not None and given is self.fallback):
+            return given
         assert self.read is not None
         value = self.read(given, self.flag)
         if self.limits is not None:

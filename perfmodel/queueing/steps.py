@@ -178,18 +178,7 @@ def step_times(
     pass.
     """
     context, drafted = lengths.context, np.asarray(gammas, np.int64)
-    scenario = replace(scenario, context_std=lengths.context_std)
-    n = np.arange(1.0, limits.max_num_seqs + 1)[:, None]
-    decode = np.broadcast_to(
-        scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
-    )
-    if drafted.any():
-        draft, overhead = (
-            scenario.draft_token_s(n, np.asarray([context]), drafted),
-            scenario.overhead_s(n, context),
-        )
-        decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
-    gained = scenario.acceptance.tokens_per_iteration(drafted)
+    scenario = scenario.with_context_std(lengths.context_std)
     machine = scenario.machine
     own = own or request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
@@ -202,7 +191,18 @@ def step_times(
         alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
         once = (1.0 / sequences - 1.0 / alone) / reuse.share  # of the room, kept by one for all
         sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
+    n = np.arange(1.0, np.clip(sequences.max(), 1.0, limits.max_num_seqs) + 1.0)[:, None]
+    decode = np.broadcast_to(
+        scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
+    )
+    if drafted.any():
+        draft, overhead = (
+            scenario.draft_token_s(n, np.asarray([context]), drafted),
+            scenario.overhead_s(n, context),
+        )
+        decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     known = scenario.acceptance
+    gained = known.tokens_per_iteration(drafted)
     survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
     readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
     times = []

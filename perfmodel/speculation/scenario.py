@@ -4,6 +4,7 @@ All times broadcast over ``[batch, context]``; some functions add a trailing axi
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -119,6 +120,12 @@ class Scenario:
         """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""
         ends = (most, self.acceptance.max_gamma, self.draft.max_gamma)
         return min(end for end in ends if end is not None)
+
+    def with_context_std(self, deviation: Floats) -> "Scenario":
+        """The same question with contexts that differ by this standard deviation, on the same shards."""
+        changed = copy(self)
+        object.__setattr__(changed, "context_std", deviation)
+        return changed
 
     def longer_tokens(self, batch: Floats) -> Floats:
         """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""

@@ -43,7 +43,7 @@ class Confidence(LengthPolicy):
 
     def _made(self, replica: Replica) -> Iterator[Choice]:
         """A choice for each number of drafted tokens."""
-        scenario = replace(replica.scenario, context_std=replica.lengths.context_std)
+        scenario = replica.scenario.with_context_std(replica.lengths.context_std)
         for drafted, steps in replica.passes.items():
             if not (drafted and steps.seats):
                 continue

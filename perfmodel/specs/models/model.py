@@ -110,7 +110,7 @@ def named_format(name: str) -> str | None:
     ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
     """
     key = files.spelling(name)
-    if os.path.exists(name) or not IN_FORMAT.fullmatch(key):
+    if not IN_FORMAT.fullmatch(key) or os.path.exists(name):
         return None
     model = load_model(name)
     listed = files.spelling(model.hf_id or "")
