@@ -44,7 +44,7 @@ HEADINGS = {
     "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
 }
 """Heading in ``--help`` -> the verbs below it -> the purpose of each."""
-COMMANDS = {verb: said for verbs in HEADINGS.values() for verb, said in verbs.items()}
+COMMANDS = {verb: summary for verbs in HEADINGS.values() for verb, summary in verbs.items()}
 
 BY_RANK = "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
 BY_DRAFT = "give the acceptance of each draft instead: --rate DRAFT=0.8"
@@ -120,8 +120,8 @@ def run(arguments: Sequence[str]) -> int:
     # names of files hold anything
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
-        if asked := os.environ.get(completion.VARIABLE):
-            return completion.answer(app, asked)
+        if shell := os.environ.get(completion.VARIABLE):
+            return completion.answer(app, shell)
         with app.make_context("perfmodel", list(arguments) or ["--help"]) as ctx:
             status = app.invoke(ctx)
         sys.stdout.flush()
@@ -140,8 +140,8 @@ def run(arguments: Sequence[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_OF:
             raise
-        asked = " ".join(["perfmodel", *takewhile(str.isalpha, arguments)])
-        return _refused(str(not_installed(asked, missing, EXTRA_OF[missing])))
+        command = " ".join(["perfmodel", *takewhile(str.isalpha, arguments)])
+        return _refused(str(not_installed(command, missing, EXTRA_OF[missing])))
     except OSError as error:  # a full disk behind stdout, say; errors of files are handled before
         _print_nowhere()
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")

@@ -79,8 +79,8 @@ def _print(a: Advice, verbose: bool) -> None:
     elif a.skipped:
         unknown = sum("acceptance" in left.reason for left in a.skipped)
         counts = {"no acceptance known": unknown, "for other reasons": len(a.skipped) - unknown}
-        said = [f"{count} skipped: {why}" for why, count in counts.items() if count]
-        say(f"{'; '.join(said)} (--verbose lists them)", "dim")
+        reasons = [f"{count} skipped: {why}" for why, count in counts.items() if count]
+        say(f"{'; '.join(reasons)} (--verbose lists them)", "dim")
     warn(a.warnings)
     if a.serve is not None:
         line = a.serve.llamacpp_line or (

@@ -110,8 +110,10 @@ def app_of(catalogue: Catalogue) -> App:
     ) -> None:
         if not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
-        asked = names or catalogue.names()
-        found = [{"name": name, "faults": catalogue.faults(catalogue.load(name, argument))} for name in asked]
+        chosen = names or catalogue.names()
+        found = [
+            {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))} for name in chosen
+        ]
         if json:
             output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})
         else:

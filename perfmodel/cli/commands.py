@@ -150,10 +150,10 @@ def takes(
             questions = list(made(question_class, typed, several, max_points))
             return command(questions if several else questions[0], **_read(own, values))
 
-        asked = {
+        declared = {
             name: (argument, defaults[name].default) for name, argument in arguments(question_class).items()
         }
-        return _with(filled, asked | own)
+        return _with(filled, declared | own)
 
     return decorate
 
@@ -265,11 +265,11 @@ def verb(
 
     several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
     """
-    told = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
+    help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:
-        told += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
+        help_text += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
 
-    @command(help=told, example=example)
+    @command(help=help_text, example=example)
     @takes(answer.question, *several, max_points=max_points)
     def app(question: Any, json: Json = False) -> None:
         if several:

@@ -43,8 +43,8 @@ def _print(answers: Sequence[Comparison]) -> None:
             say(f"Speculation moves fewer bytes per token {fewer}.")
         if (found := a.apart) is not None:
             ways = [
-                (said, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
-                for said, each in (
+                (label, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
+                for label, each in (
                     ("replicas, no draft", found.replicas),
                     ("replicas with the draft", found.together),
                     ("separate drafter, in turn", found.before),

@@ -17,6 +17,6 @@ def names(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str
     return [before + comma + name for name in known if name.startswith(begun)]
 
 
-def answer(command: click.Command, asked: str) -> int:
+def answer(command: click.Command, instruction: str) -> int:
     """Print the script, or the answer to the script, and return the exit status."""
-    return shell_complete(command, {}, "perfmodel", VARIABLE, asked)
+    return shell_complete(command, {}, "perfmodel", VARIABLE, instruction)

@@ -75,9 +75,9 @@ def server() -> "Server[Any]":
             answer = await to_thread.run_sync(partial(_asked, params.name, params.arguments or {}))
         except InputError as error:
             return types.CallToolResult(content=[text(text=str(error))], is_error=True)
-        said = answer.as_dict()
+        content = answer.as_dict()
         return types.CallToolResult(
-            content=[text(text=answer.headline()), text(text=json.dumps(said))], structured_content=said
+            content=[text(text=answer.headline()), text(text=json.dumps(content))], structured_content=content
         )
 
     return Server(

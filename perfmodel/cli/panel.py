@@ -24,15 +24,15 @@ COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""
 
 
-def single(a: WhatIf, asked: Query, verbose: bool) -> None:
+def single(a: WhatIf, query: Query, verbose: bool) -> None:
     """The verdict with its interval, the reason, time and memory, the best draft length and batch, and
     warnings.
 
-    asked: the question as it was given. verbose: also each pass, and the evidence behind the numbers.
+    query: the question as it was given. verbose: also each pass, and the evidence behind the numbers.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
-    # a baseline that was asked for is neither good nor bad
+    # a requested baseline is neither good nor bad
     say(headline, "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}")
     facts(_facts(a, why, verbose))
     if verbose:
@@ -44,7 +44,7 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
-        say_whole(llamacpp_line(replace(asked, draft=asked.draft or a.query.draft), a.gamma_optimal) or "")
+        say_whole(llamacpp_line(replace(query, draft=query.draft or a.query.draft), a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:
@@ -126,11 +126,11 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
             rows["time"] = f"{pace}, {rows['time']}"
     if a.power_w is not None:
-        spent = (
+        energy = (
             "" if a.joules_per_token is None or not asked.gamma else f"{a.joules_per_token:.2f} J per token; "
         )
         rows["energy"] = (
-            f"{spent}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
+            f"{energy}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
         )
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
@@ -158,12 +158,12 @@ def _acceptance(a: WhatIf) -> str:
             f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
         )
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
-    said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
+    text = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
     if found.alpha is None:
-        return said
+        return text
     if a.break_even_alpha is None:
-        return f"{said}; no acceptance breaks even at gamma {gamma}"
-    return f"{said}; breaks even at {a.break_even_alpha:.2f}"
+        return f"{text}; no acceptance breaks even at gamma {gamma}"
+    return f"{text}; breaks even at {a.break_even_alpha:.2f}"
 
 
 def _passes(a: WhatIf) -> None:

@@ -120,22 +120,22 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     """Speedup over batch and context, with the break-even line; configurations that do not fit in memory are
     hatched.
     """
-    asked = question.over("both")
-    query = asked.accepted()
+    axes = question.over("both")
+    query = axes.accepted()
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
     scenario = resolve(query)
     made = plots.surface(
         scenario,
         gamma=query.gamma,
-        batch=asked.span("batch"),
-        context=asked.span("context"),
+        batch=axes.span("batch"),
+        context=axes.span("context"),
         max_gamma=query.max_gamma,
         batch_range=query.batch_range,
         memory_fraction=query.memory_fraction,
         measured=_published(scenario, query.gamma) if measured else (),
     )
-    _save(made, output, asked.doubts(scenario))
+    _save(made, output, axes.doubts(scenario))
 
 
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
@@ -146,32 +146,32 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
         raise refuse(
             "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0
         )
-    asked = question.over(over)
+    axes = question.over(over)
     crossed = "batch" if over == "context" else "context"
-    lines = asked.values(crossed)
+    lines = axes.values(crossed)
     if len(lines) > MAX_LINES:
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
-    scenario = resolve(asked.first(), UNUSED)  # what is accepted does not matter
-    made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over)
-    _save(made, output, asked.doubts(scenario))
+    scenario = resolve(axes.first(), UNUSED)  # what is accepted does not matter
+    made = plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over)
+    _save(made, output, axes.doubts(scenario))
 
 
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
     """The predicted time of each pass and of a token by component, for a few batches or contexts."""
-    asked = question.over("breakdown")
-    points = list(product(asked.values("batch"), asked.values("context")))
+    axes = question.over("breakdown")
+    points = list(product(axes.values("batch"), axes.values("context")))
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
-    query = asked.first() if len(asked.values("context")) == 1 else asked.accepted()
+    query = axes.first() if len(axes.values("context")) == 1 else axes.accepted()
     scenario, length = resolve(query), query.gamma
     if length is None:  # the best one at the point with the largest speedup
         best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
         length = int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
-    _save(plots.breakdown(scenario, points, length), output, asked.doubts(scenario))
+    _save(plots.breakdown(scenario, points, length), output, axes.doubts(scenario))
 
 
 @app.command(

@@ -51,8 +51,8 @@ def app(question: TrafficQuery, json: Json = False) -> None:
 
 
 def _print(a: Traffic) -> None:
-    asked = a.drafts or a.verdict == "unknown_acceptance"
-    drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if asked else ""
+    names_draft = a.drafts or a.verdict == "unknown_acceptance"
+    drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if names_draft else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
     if a.rollout is None:
         for verdict in a.verdicts:
@@ -73,8 +73,8 @@ def _print(a: Traffic) -> None:
     for limits in a.drafts:
         say(_limits(limits, a.rows[0].request_rate is None))
     differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
-    said = f"{a.acceptance_source}{differs}"
-    say(f"calibration {calibration(a.calibration)}; acceptance {said}", "dim")
+    text = f"{a.acceptance_source}{differs}"
+    say(f"calibration {calibration(a.calibration)}; acceptance {text}", "dim")
     warn(a.warnings)
     notes = [
         (in_words(row.gamma), note)
@@ -92,11 +92,11 @@ def _rollout(rows: tuple[RolloutRow, ...]) -> str:
         return "rollout: no request fits in memory"
     first = [row for row in rows if row.age == rows[0].age]
     best = min(first, key=lambda row: row.makespan_s)
-    said = f"rollout: {seconds(first[0].makespan_s)} without a draft"
+    text = f"rollout: {seconds(first[0].makespan_s)} without a draft"
     if best.gamma:
-        said += f", {seconds(best.makespan_s)} with {in_words(best.gamma)}: {best.speedup:.2f}x"
-        said += f", {best.stream_speedup:.2f}x per request"
-    return said
+        text += f", {seconds(best.makespan_s)} with {in_words(best.gamma)}: {best.speedup:.2f}x"
+        text += f", {best.stream_speedup:.2f}x per request"
+    return text
 
 
 def _rolled_out(row: RolloutRow) -> tuple[str, ...]:
@@ -157,36 +157,36 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     which = in_words(limits.gamma)
     if not limits.saturation_rate:
         return f"{which}: no request fits"
-    said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
+    text = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
     if limits.stops_paying_at is None:
-        said += ", not slower than the baseline at any lower rate"
+        text += ", not slower than the baseline at any lower rate"
     else:
         unit = "clients" if closed else "requests/s"
-        said += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
+        text += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
     if gains := limits.over_best_fixed:
         ends = dict.fromkeys(f"{gain:.2f}x" for gain in (min(gains), max(gains)))
-        said += f", {' to '.join(ends)} the speed of the best single length at each load"
+        text += f", {' to '.join(ends)} the speed of the best single length at each load"
     for low, high, tokens in limits.table or ():
-        said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
-    return said
+        text += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
+    return text
 
 
 def _prefix(v: PrefixVerdict) -> str:
     """Hit rates, gains and losses, and the best change."""
     load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
-    said = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, {v.hit_rate:.0%} "
-    said += f"with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
-    said += ", the last one of a hit computed again)" if v.dropped_tokens else ")"
+    text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, {v.hit_rate:.0%} "
+    text += f"with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
+    text += ", the last one of a hit computed again)" if v.dropped_tokens else ")"
     if v.net_s is None:
-        said += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
+        text += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
     else:
-        said += f"; per request, decoding takes {_by(v.decode_gain_s, 'less', 'more')} and prefill "
-        said += f"{_by(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
-        said += f"{_by(v.net_s, 'faster', 'slower')} than the baseline"
+        text += f"; per request, decoding takes {_by(v.decode_gain_s, 'less', 'more')} and prefill "
+        text += f"{_by(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
+        text += f"{_by(v.net_s, 'faster', 'slower')} than the baseline"
     for change in v.changes[:2]:
-        said += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
-        said += "" if change.net_s is None else f", {_by(change.net_s, 'faster', 'slower')}"
-    return said
+        text += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
+        text += "" if change.net_s is None else f", {_by(change.net_s, 'faster', 'slower')}"
+    return text
 
 
 def _by(time_s: float, less: str, more: str) -> str:

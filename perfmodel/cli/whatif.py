@@ -39,4 +39,4 @@ def app(
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:
-        show(answers[0], json, partial(panel.single, asked=queries[0], verbose=verbose))
+        show(answers[0], json, partial(panel.single, query=queries[0], verbose=verbose))

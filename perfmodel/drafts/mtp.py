@@ -47,14 +47,14 @@ class MTP(Draft):
         """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint
         has.
         """
-        most, asked = target.num_nextn_predict_layers, options.get("modules", 1)
-        if most is not None and asked > most:
+        most, modules = target.num_nextn_predict_layers, options.get("modules", 1)
+        if most is not None and modules > most:
             layers = f"the {most} multi-token prediction layers of {target.name}"
             raise refuse(
                 "--draft",
                 "mtp: modules",
                 f"at most {layers}" if most else f"left out: {target.name} has none",
-                asked,
+                modules,
             )
         return few_layers(target, cls.kind, 1, keep_experts=True)
 

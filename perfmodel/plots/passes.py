@@ -44,7 +44,7 @@ TERA = 1e12
 
 
 @styled
-def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
+def roofline(question: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
     pass.
 
@@ -52,7 +52,7 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
     efficiency of the software. Passes that do not exist (a draft without a model, all but the baseline step
     at gamma 0) have no panel. Returns the figure.
     """
-    scenario = scenario_of(asked)
+    scenario = scenario_of(question)
     passes = _passes(scenario, batch, context, gamma)
     places = panels(len(passes), (2.6 + 2.0 * len(passes), 3.6))
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
@@ -87,14 +87,14 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
 
 
 @styled
-def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
+def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
     """The predicted time of each pass by component (left), and the time per token (right), for each (batch,
     context).
 
     The parts sum to the predicted time. A tick in a bar is the physical lower bound of its pass. Returns the
     figure.
     """
-    scenario = scenario_of(asked)
+    scenario = scenario_of(question)
     from matplotlib.patches import Patch
 
     where = list(points)
@@ -104,8 +104,10 @@ def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], ga
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
         for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
-            row, spent = row_of(place, stage), _seconds_by_part(timer, ops, new)
-            used |= dict.fromkeys(_stack(left, row, {PARTS[part][1]: 1e3 * s for part, s in spent.items()}))
+            row, part_seconds = row_of(place, stage), _seconds_by_part(timer, ops, new)
+            used |= dict.fromkeys(
+                _stack(left, row, {PARTS[part][1]: 1e3 * s for part, s in part_seconds.items()})
+            )
             bound = 1e3 * float(timer.time(ops, new).lower_s)
             left.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.4)
         _per_token(right, place, p)
@@ -131,7 +133,7 @@ def row_of(place: int, stage: str) -> float:
 
 @styled
 def ratios(
-    asked: Query | Scenario,
+    question: Query | Scenario,
     lines: Sequence[float],
     span: "Span",
     gamma: int,
@@ -145,7 +147,7 @@ def ratios(
 
     ideal: adds dashed lines on the roofline without fixed costs at full efficiency. Returns the figure.
     """
-    scenario = scenario_of(asked)
+    scenario = scenario_of(question)
     places = panels(2, (7.6, 4.0))
     steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
@@ -209,12 +211,12 @@ def _achieved(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[flo
 def _seconds_by_part(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
     """Part -> seconds of a pass; they sum to its predicted time. Launches are separate from their kinds."""
     base = timer.time([], 0.0)
-    spent = {}
+    part_seconds = {}
     for part in ("linear", "attention", "small", "allreduce"):
         alone = timer.time([op for op in ops if op.kind == part], 0.0)
         launches = float(alone.fixed_s) - float(base.fixed_s)
-        spent[part] = float(alone.predicted_s) - float(base.predicted_s) - launches
-    return spent | {"fixed": float(timer.predicted_s(ops, new)) - sum(spent.values())}
+        part_seconds[part] = float(alone.predicted_s) - float(base.predicted_s) - launches
+    return part_seconds | {"fixed": float(timer.predicted_s(ops, new)) - sum(part_seconds.values())}
 
 
 def _stack(axes: Axes, row: float, parts: dict[str, float]) -> list[str]:

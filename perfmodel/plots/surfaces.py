@@ -71,7 +71,7 @@ Measured = tuple[float, float, float]
 
 @styled
 def surface(
-    asked: Query | Scenario,
+    question: Query | Scenario,
     *,
     gamma: int | None = None,
     batch: Span = BATCHES,
@@ -88,7 +88,7 @@ def surface(
     `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are hatched.
     Dots have the colour of the measured value. Returns the figure.
     """
-    scenario = scenario_of(asked)
+    scenario = scenario_of(question)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
     gammas = np.arange(scenario.longest(max_gamma) + 1) if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
@@ -129,8 +129,8 @@ def surface(
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     searched = "" if gamma else f"γ to {max_gamma}, "
-    told = f"{searched}{memory_fraction:.4g} of the memory"
-    return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {told}")
+    details = f"{searched}{memory_fraction:.4g} of the memory"
+    return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {details}")
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:

@@ -77,9 +77,9 @@ def styled(draw: Draw) -> Draw:
     return in_names(style()(draw))  # type: ignore[return-value]
 
 
-def scenario_of(asked: Query | Scenario) -> Scenario:
+def scenario_of(question: Query | Scenario) -> Scenario:
     """The subject of a picture: a question in the user's words, or its resolved scenario."""
-    return resolve(asked) if isinstance(asked, Query) else asked
+    return resolve(question) if isinstance(question, Query) else question
 
 
 def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":

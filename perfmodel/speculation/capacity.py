@@ -42,11 +42,11 @@ class Memory(Generic[Number]):
 
     def shortage(self, batch: float) -> tuple[str, ...]:
         """A sentence that this batch does not fit; empty if it does. For a single point."""
-        said = (
+        text = (
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "
         )
-        return () if self.fits else (f"{said}{int(self.max_batch)}",)
+        return () if self.fits else (f"{text}{int(self.max_batch)}",)
 
 
 def memory_of(

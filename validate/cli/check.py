@@ -101,11 +101,11 @@ def check(
         if write:
             click.echo(f"wrote {baseline}")
         count, records = sum(p.errors.rows for p in now), {f.record for p in now for f in p.figures}
-        asked = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
+        rule = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
         if before is not None:
-            asked += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
+            rule += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
         verdict = "FAIL" if faults else "PASS"
-        click.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {asked}")
+        click.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {rule}")
     for line in (*faults, *(f"not to be relied on: {doubt}" for doubt in checked.doubts)):
         click.echo(line, err=True)
     if faults:

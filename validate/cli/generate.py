@@ -150,7 +150,7 @@ def generate(question: GenerateQuestion) -> None:
     )
     if q.tree is not None:
         check_tree(q.tree, q.rates, q.draft, q.alpha)
-    asked = q.request(pair.kind)
+    request = q.request(pair.kind)
     if q.hardware is not None:  # refused before the decoding, not after it
         load_gpu(q.hardware).peak_flops(weight_format(pair.formats[0]).base.compute)
     pair.set_threads(q.threads)
@@ -162,14 +162,16 @@ def generate(question: GenerateQuestion) -> None:
             length, most = q.context, q.batch or len(given)
             texts = [last_tokens(one, length, reader.bos if reader else None) for one in given[:most]]
         else:
-            texts = _made_up(asked, pair, target, q.context is not None, q.seed)
-        asked = replace(asked, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder))
+            texts = _made_up(request, pair, target, q.context is not None, q.seed)
+        request = replace(
+            request, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder)
+        )
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
-            own_prefill = not asked.fp8 and (second or target).spec.num_sliding_layers == 0
+            own_prefill = not request.fp8 and (second or target).spec.num_sliding_layers == 0
             alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
-            methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, own_prefill)
-        requests, trees = [replace(asked, draft_kv=method) for method in methods], list[TreeRequest]()
+            methods = ("full",) if alone else kv.every_method(request.context, q.gamma, own_prefill)
+        requests, trees = [replace(request, draft_kv=method) for method in methods], list[TreeRequest]()
         try:
             if q.tree is not None:
                 trees = [with_tree(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
@@ -188,23 +190,23 @@ def generate(question: GenerateQuestion) -> None:
             generated.details(runs, trees)
 
 
-def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:
+def _made_up(request: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:
     """Default prompts: held-out text for the bundled model, else random tokens."""
     import torch
 
     from perfmodel.validate.decoder.memory import check_fits
 
-    positions = max(1, model.spec.max_position_embeddings - asked.new_tokens)
-    length = asked.context if stated else min(asked.context, positions)
-    tokens = asked.batch * (length + asked.new_tokens)
+    positions = max(1, model.spec.max_position_embeddings - request.new_tokens)
+    length = request.context if stated else min(request.context, positions)
+    tokens = request.batch * (length + request.new_tokens)
     check_fits(
         "KV cache",
-        tokens * model.spec.kv_bytes_per_token(1 if asked.fp8 else model.dtype.itemsize) / pair.tp,
+        tokens * model.spec.kv_bytes_per_token(1 if request.fp8 else model.dtype.itemsize) / pair.tp,
         model.device,
     )
     if is_trained_here(pair.folder):
         from perfmodel.validate.lm.data import held_out_prompts
 
-        return held_out_prompts(asked.batch, length, seed)
+        return held_out_prompts(request.batch, length, seed)
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(model.spec.vocab_size, (asked.batch, length), generator=generator).tolist()
+    return torch.randint(model.spec.vocab_size, (request.batch, length), generator=generator).tolist()

@@ -82,10 +82,10 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     runner, own, sampling = target, draft_model is not None or rolls, request.sampling
     if own:
         runner = _runner(draft_model or target.model, request, rolls)
-        ours, theirs = target.model.spec, runner.model.spec
-        if ours.vocab_size != theirs.vocab_size:
-            tokens = f"the {ours.vocab_size} tokens of {ours.name}"
-            raise InputError(f"--draft: {theirs.name} must have {tokens}, given {theirs.vocab_size}")
+        target_spec, draft_spec = target.model.spec, runner.model.spec
+        if target_spec.vocab_size != draft_spec.vocab_size:
+            tokens = f"the {target_spec.vocab_size} tokens of {target_spec.name}"
+            raise InputError(f"--draft: {draft_spec.name} must have {tokens}, given {draft_spec.vocab_size}")
     view = _view(request.draft_kv, runner, request)
     if request.tree is None:
         return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)

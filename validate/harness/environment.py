@@ -58,8 +58,8 @@ def _jiffies(stat: Path) -> tuple[int, int]:
     """CPU time so far of all processors: idle (including waits for disks), and in total."""
     if not stat.is_file():
         return 0, 0
-    spent = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    return spent[3] + spent[4], sum(spent)
+    jiffies = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    return jiffies[3] + jiffies[4], sum(jiffies)
 
 
 def capture(device: torch.device) -> dict[str, Any]:

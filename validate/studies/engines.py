@@ -259,10 +259,10 @@ def _carried(rates: Sequence[float]) -> list[float]:
     errors = []
     for known in range(1, len(gained)):
         alpha = alpha_from_tokens_per_iteration(min(gained[known], known + 1.0), known)
-        for asked in range(1, len(gained)):
-            if asked != known:
-                off = np.log(tokens_per_iteration(asked, alpha) / gained[asked])
-                errors.append(float(off / np.log((asked + 1.0) / (known + 1.0))))
+        for gamma in range(1, len(gained)):
+            if gamma != known:
+                off = np.log(tokens_per_iteration(gamma, alpha) / gained[gamma])
+                errors.append(float(off / np.log((gamma + 1.0) / (known + 1.0))))
     return errors
 
 

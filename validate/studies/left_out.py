@@ -110,9 +110,13 @@ class Step:
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         known = (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
         constants = FittedConstants.of(run.hardware, run.engine, version, known)
-        asked = run.query_arguments() | {"batch": run.batch, "context": round(run.context_tokens), "gamma": 0}
+        arguments = run.query_arguments() | {
+            "batch": run.batch,
+            "context": round(run.context_tokens),
+            "gamma": 0,
+        }
         at = float(run.batch), float(run.context_tokens)
-        return cls(run.source_id, run.server, constants, resolve(Query(**asked)), *at, values, a.off)
+        return cls(run.source_id, run.server, constants, resolve(Query(**arguments)), *at, values, a.off)
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":

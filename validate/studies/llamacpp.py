@@ -212,8 +212,8 @@ class Passes(FittedRows[Pass]):
         run = rows[0].run
         constants = DeviceConstants(load_gpu(run.hardware))
         draft: dict[str, Any] = {"draft": run.draft or None, "alpha": 0.7}
-        asked = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
-        scenario = with_calibration(resolve(asked), constants.calibration(start))
+        query = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
+        scenario = with_calibration(resolve(query), constants.calibration(start))
         batch, context = (
             np.array([getattr(r.run, n) for r in rows], float) for n in ("batch", "context_tokens")
         )

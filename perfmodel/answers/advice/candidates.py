@@ -18,11 +18,11 @@ from perfmodel.answers.question import (
     Named,
     RunsIn,
     check_head,
+    defect_warning,
     measured_acceptance,
     parse_rate,
     resolve,
     runs_in,
-    said,
     slowing,
 )
 from perfmodel.answers.question import arguments as arg
@@ -250,7 +250,7 @@ def _candidate(
     scenario.draft_pass_s(1.0, 1.0)
     runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
-        runs = RunsIn(False, f"{runs.text}, but {said(defect)}")
+        runs = RunsIn(False, f"{runs.text}, but {defect_warning(defect)}")
     return Candidate(scenario, runs)
 
 
@@ -267,11 +267,11 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     for name, _ in pairs:
         check_head(name, named.target)
     known, unknown = list[Known](), list[Unknown]()
-    asked = float(query.context), rows, query.task, "acceptance"
+    lookup = float(query.context), rows, query.task, "acceptance"
     for (name, kv), draft in zip(pairs, drafts, strict=True):
         try:
             rate = given.get(_key(name, kv))
-            known.append((name, kv, rate or measured_acceptance(query.model, named.target, draft, *asked)))
+            known.append((name, kv, rate or measured_acceptance(query.model, named.target, draft, *lookup)))
         except UnknownAcceptance as error:
             unknown.append((name, kv, f"{error.why}; give a rate or an acceptance file"))
     return known, unknown

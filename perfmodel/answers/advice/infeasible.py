@@ -38,7 +38,7 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
     """The smallest change of each kind (degree, weight format, device) with which one sequence fits."""
 
     def fits_with(**changes: Any) -> bool:
-        asked = {
+        arguments = {
             "batch": 1,
             "tp": max(query.tp),
             "draft": "self",
@@ -46,7 +46,7 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
             "draft_tp": None,
         } | changes
         try:
-            scenario = resolve(query.query(**asked), UNUSED)
+            scenario = resolve(query.query(**arguments), UNUSED)
         except InputError:
             return False
         return bool(memory_of(scenario, 1.0, float(query.context), 0.0, query.memory_fraction).fits)

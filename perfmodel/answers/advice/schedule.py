@@ -33,10 +33,10 @@ from perfmodel.answers.question import (
     Query,
     acceptance_by_context,
     assumed,
+    defect_warning,
     given_rate,
     resolve,
     runs_in,
-    said,
     slowing,
 )
 from perfmodel.answers.question import arguments as arg
@@ -224,7 +224,7 @@ def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_p
     engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
     if defect is None or not table.max_tokens:
         return made
-    notes = (*made.notes, f"no line for {serving_engines()[str(engine)].title}: {said(defect)}")
+    notes = (*made.notes, f"no line for {serving_engines()[str(engine)].title}: {defect_warning(defect)}")
     return replace(made, **{str(engine): None, f"{engine}_line": None}, notes=notes)
 
 
@@ -257,10 +257,10 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     return warnings(query, scenario, batch, context, gamma, room.single())
 
 
-def _left_out(contexts: tuple[int, ...], seats: list[int], asked: int | None) -> Iterator[str]:
+def _left_out(contexts: tuple[int, ...], seats: list[int], max_batch: int | None) -> Iterator[str]:
     """The requested batches that do not fit, by context. Empty where not even one sequence fits."""
     for context, most in zip(contexts, seats, strict=True):
-        if asked is not None and most < asked:
+        if max_batch is not None and most < max_batch:
             where = f" at {context} tokens" if len(contexts) > 1 else ""
             yield f"batches above {most} do not fit{where} and are left out"
 

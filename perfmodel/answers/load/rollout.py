@@ -54,8 +54,8 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
     """The question with this many clients and with the policies that a rollout compares."""
     if question.rollout is None:
         return question
-    asked = [policy.name for policy in question.gamma]
-    gamma = parse_policies(COMPARED, "--gamma") if asked == ["auto"] else question.gamma
+    policies = [policy.name for policy in question.gamma]
+    gamma = parse_policies(COMPARED, "--gamma") if policies == ["auto"] else question.gamma
     return replace(question, gamma=gamma, max_concurrency=question.max_concurrency or (question.rollout,))
 
 

@@ -274,14 +274,14 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
     wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
     slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
     if slower > TOLD_SLOWER:
-        said = (
+        evidence = (
             "as measured"
             if c.relation("target_s", scenario.target.name, gpu) == "seen"
             else "not measured here"
         )
         yield (
             f"a step with {weights.name} takes {slower:.0%} longer than with bf16: quantising the inputs of "
-            f"small GEMMs takes time ({said})"
+            f"small GEMMs takes time ({evidence})"
         )
 
 

@@ -186,8 +186,8 @@ class WhatIf(Answer):
     @property
     def sentence(self) -> str:
         """The verdict as a sentence; empty for a question about the baseline."""
-        asked = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
-        return BASELINE if asked else SENTENCES[self.verdict]
+        about_baseline = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
+        return BASELINE if about_baseline else SENTENCES[self.verdict]
 
     def headline(self) -> str:
         q = self.query
@@ -217,26 +217,28 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """The answer without a known acceptance: everything that does not depend on it, and the break-even
     acceptance.
     """
-    asked, batch, context = with_draft(query), float(query.batch), float(query.context)
-    certain = resolve(asked, UNUSED)
+    drafted_query, batch, context = with_draft(query), float(query.batch), float(query.context)
+    certain = resolve(drafted_query, UNUSED)
     gamma = int(query.gamma or easiest_length(certain, batch, context, query.max_gamma))
     alpha = smallest_alpha(certain, batch, context, gamma)
     # what depends on the acceptance is priced at the least that pays, and left out
-    scenario = resolve(asked, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown"))
+    scenario = resolve(
+        drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
+    )
     prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
-    a = _assemble(replace(asked, gamma=gamma), scenario, prediction)
+    a = _assemble(replace(drafted_query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     pays = (
         f"does not pay at {lengths}, whatever is accepted"
         if alpha is None
         else f"pays from alpha {alpha:.2f} (gamma {gamma})"
     )
-    said = f"{unknown.why}; {pays}"
+    why = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
     return replace(
         a,
         verdict=word if a.memory.fits else a.verdict,
-        reason=said if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {said}",
+        reason=why if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {why}",
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
@@ -285,14 +287,14 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
     room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()
-    said = _reason(scenario, p, context, str(target_step.limiter))
+    why = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
-        said = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {said}"
+        why = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {why}"
     engine = engine_of(scenario.machine.calibration)
     return WhatIf(
         query=_resolved(query, scenario, gamma),
         verdict=verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context)),
-        reason=said,
+        reason=why,
         target_step=target_step,
         draft_step=draft_step,
         verify_step=verify_step,

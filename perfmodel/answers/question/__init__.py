@@ -5,7 +5,7 @@ from perfmodel.answers.question.acceptance_of import (
     measured_acceptance,
     published_head,
 )
-from perfmodel.answers.question.caveats import beyond, doubts, of_power, said, slowing
+from perfmodel.answers.question.caveats import beyond, defect_warning, doubts, of_power, slowing
 from perfmodel.answers.question.engine_support import RunsIn, draft_word, runs_in, usual_draft
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
@@ -44,7 +44,7 @@ __all__ = [
     "published_head",
     "resolve",
     "runs_in",
-    "said",
+    "defect_warning",
     "slowing",
     "usual_draft",
     "with_draft",

@@ -49,7 +49,7 @@ def doubts(
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
         *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
-        *(map(said, known_defects(scenario, context)) if gamma else ()),
+        *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),
         *of_constants(question.calibration, scenario.machine.calibration),
     )
 
@@ -155,6 +155,6 @@ def slowing(scenario: Scenario, context: float) -> Defect | None:
     return next((d for d in known_defects(scenario, context) if d.slows), None)
 
 
-def said(defect: Defect) -> str:
+def defect_warning(defect: Defect) -> str:
     """A defect, worded as a warning."""
     return f"known defect: {defect.says} ({defect.thread})"

@@ -45,17 +45,17 @@ def draft_word(draft: Draft) -> str:
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
-def runs_in(engine: str | None, draft: Draft, asked: str | None) -> RunsIn | None:
+def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
-    asked: the question's ``--engine``. A draft that is newer than the named version does not run there.
+    named_engine: the value of ``--engine``. A draft that is newer than the named version does not run there.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
         return None
     own = engines[engine]
     if since := _since(own.drafts.get(draft_word(draft)), draft):
-        version = (asked or "").partition(DRIFT)[2]
+        version = (named_engine or "").partition(DRIFT)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         return RunsIn(True, f"{own.title} >= {since}")
@@ -80,17 +80,17 @@ def _since(served: ServedDraft | None, draft: Draft) -> str | None:
     return served.windows_since if draft.kv.name in served.windows else None
 
 
-def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
+def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
     """The default of ``--draft``; ``self`` for an engine that is not a serving engine.
 
-    model: the target as the user named it. asked: the question's ``--engine``.
+    model: the target as the user named it. named_engine: the question's ``--engine``.
     """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
     own = ("mtp",) if kind_of("mtp").suits(target) else ()
     for name in (*published, *own, HEAD):
         with suppress(InputError):  # a head of another model's shape
             draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
-            runs = runs_in(engine, draft, asked)
+            runs = runs_in(engine, draft, named_engine)
             if runs is not None and runs.runs:
                 return name
     return "self"

@@ -72,16 +72,16 @@ def engine_attention() -> dict[str, EngineAttention]:
 
 
 @cache
-def backend_name(engine: str, architecture: str, latent: bool, asked: str | None = None) -> str | None:
+def backend_name(engine: str, architecture: str, latent: bool, requested: str | None = None) -> str | None:
     """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
 
     Raises InputError for a backend that the engine does not have.
     """
     known = engine_attention().get(engine)
-    if asked is not None and (known is None or asked not in known.backends):
+    if requested is not None and (known is None or requested not in known.backends):
         raise unknown_name(
-            "--attention-backend", f"backend of {engine}", asked, known.backends if known else ()
+            "--attention-backend", f"backend of {engine}", requested, known.backends if known else ()
         )
-    if asked is not None or known is None:
-        return asked
+    if requested is not None or known is None:
+        return requested
     return known.default(architecture, latent)

@@ -55,8 +55,10 @@ def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
         )
         allowed = f"one that is known ({held}): give its config.json"
         raise refuse(str(path), "general.architecture", allowed, reader.architecture)
-    said = [reader.keys.get(key) for key in NAMES]
-    return spec, [name.partition("huggingface.co/")[2] or name for name in said if isinstance(name, str)]
+    stated_names = [reader.keys.get(key) for key in NAMES]
+    return spec, [
+        name.partition("huggingface.co/")[2] or name for name in stated_names if isinstance(name, str)
+    ]
 
 
 class _Reader:

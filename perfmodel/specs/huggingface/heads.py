@@ -95,15 +95,15 @@ def _kind(data: dict[str, Any]) -> str | None:
     """dspark, dflash, dflash2, domino, peagle or eagle; None for a whole model."""
     names = data.get("architectures")
     words = [data.get("speculators_model_type"), *(names if isinstance(names, list) else ())]
-    said = " ".join(word.lower() for word in words if isinstance(word, str))
-    found = next((kind for kind in ("dspark", "dflash", "dflare", "domino", "eagle") if kind in said), None)
+    text = " ".join(word.lower() for word in words if isinstance(word, str))
+    found = next((kind for kind in ("dspark", "dflash", "dflare", "domino", "eagle") if kind in text), None)
     if found is None and {"block_size", "target_layer_ids"} <= data.keys():
         found = "dflash"
     found = found or ("eagle" if "draft_vocab_size" in data else None)
     flash = data.get("dflash_config") or {}
     if found == "dflash" and ("selector_rank" in flash or flash.get("projector_type") == "domino"):
         return "dflash2" if "selector_rank" in flash else "domino"
-    masked = "peagle" in said or any(data.get(key) is not None for key in _MASKS)
+    masked = "peagle" in text or any(data.get(key) is not None for key in _MASKS)
     return "peagle" if found == "eagle" and masked else found
 
 

@@ -27,11 +27,11 @@ def formats_of(
     """
     found = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
-        scheme, said = modelopt(inner), inner
+        scheme, stated = modelopt(inner), inner
         if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
             scheme = replace(scheme, default=fp8(found), kept=None)  # what it leaves alone stays as it came
     elif found:
-        scheme, said = scheme_of(found), found
+        scheme, stated = scheme_of(found), found
     else:
         return {}
     modules = other_spellings("module") | (
@@ -50,7 +50,7 @@ def formats_of(
     ):
         formats["mtp"] = "bf16"
     first = "bf16" if scheme.default == "mxfp4" else scheme.default  # mxfp4 is a format of experts alone
-    return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(said)) else {})
+    return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(stated)) else {})
 
 
 def _mixed(layers: Counter[str]) -> str:
