@@ -16,7 +16,7 @@ import numpy as np
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, kernels_of, over_host, step_errors
-from perfmodel.specs.calibrations.fit_errors import square
+from perfmodel.specs.calibrations.fit_errors import square, step_kind
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
@@ -167,6 +167,8 @@ def step_log_error(
         of_server = scatter.deviation if known else None
         of_sources = step_errors().deviation(c.stack, batch, kernels, of_server)
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
+    elif c.step_error and not is_transferred(scenario):
+        deviation = c.step_error[step_kind(bool(scenario.target.moe), batch)].deviation
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
     if step is None or not machine.over_host:

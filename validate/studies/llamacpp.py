@@ -11,13 +11,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, files, load_gpu
+from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, files, load_gpu, load_model
+from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
@@ -248,7 +249,7 @@ class LeftOut:
 
     step: dict[str, float]
     ratio: dict[str, float]
-    sources: dict[str, str]
+    runs: dict[str, PublicRun]
 
     @classmethod
     def of(cls, rows: Sequence[Pass], off: Array) -> "LeftOut":
@@ -259,14 +260,25 @@ class LeftOut:
         return cls(
             {id: of["step"] for id, of in by.items() if "iteration" not in of},
             {id: of["iteration"] - of["step"] for id, of in whole.items()},
-            {row.run.id: row.run.source_id for row in rows},
+            {row.run.id: row.run for row in rows},
         )
 
-    def scatter(self, figure: str, source: str) -> dict[str, Any]:
-        """The error to state."""
-        off: dict[str, float] = getattr(self, figure)
-        errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), [self.sources[id] for id in off])
+    def scatter(self, figure: str, source: str, kind: StepKind | None = None) -> dict[str, Any]:
+        """The error to state, of all rows or of the steps of one kind."""
+        every: dict[str, float] = getattr(self, figure)
+        off = {id: e for id, e in every.items() if kind in (None, kind_of(self.runs[id]))}
+        sources = [self.runs[id].source_id for id in off]
+        errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), sources)
         return errors.scatter("", source, borrowed=1.0).model_dump()
+
+    def by_kind(self, source: str) -> dict[StepKind, dict[str, Any]]:
+        """The errors of steps to state, by their kind."""
+        return {kind: self.scatter("step", f"{source}: {kind}", kind) for kind in get_args(StepKind)}
+
+
+def kind_of(run: PublicRun) -> StepKind:
+    """The kind of a run's steps."""
+    return step_kind(bool(load_model(run.model).moe), run.batch)
 
 
 def fitted(rows: Passes) -> tuple[FittedValues, Array]:
@@ -289,29 +301,29 @@ def texts(date: datetime.date) -> dict[Path, str]:
         return LeftOut.of(rows.rows, replay(rows, key, refits(rows, key, whole.values, slopes)))
 
     source, device, maker = map(left_out, (source_of, device_of, maker_of))
-    left = {name: f"{name} left out whole, by constants of " for name in ("devices", "makers")}
-    transferred = device.scatter("step", f"steps of {left['devices']}their maker")
-    of_all = {
-        "target_s": maker.scatter("step", f"steps of {left['makers']}all"),
-        "speedup": maker.scatter("ratio", f"iterations over steps of {left['makers']}all"),
-    }
-    observed = {
-        "target_s": source.scatter("step", "steps of sources left out whole"),
-        "speedup": source.scatter("ratio", "iterations over steps of sources left out whole"),
-    }
-    of_maker = {
-        "target_s": transferred,
-        "speedup": device.scatter("ratio", f"iterations over steps of {left['devices']}their maker"),
-    }
-    own = {"notes": NOTES, "observed_error": observed, "transfer_error": transferred}
+    own, of_maker, of_all = (
+        {
+            "observed_error": {
+                "target_s": left.scatter("step", f"steps of {words}"),
+                "speedup": left.scatter("ratio", f"iterations over steps of {words}"),
+            },
+            "step_error": left.by_kind(f"steps of {words}"),
+        }
+        for left, words in (
+            (source, "sources left out whole"),
+            (device, "devices left out whole, by constants of their maker"),
+            (maker, "makers left out whole, by constants of all"),
+        )
+    )
+    own |= {"notes": NOTES, "transfer_error": of_maker["observed_error"]["target_s"]}
     measured, makers = ({key(row) for row in rows.rows} for key in (device_of, maker_of))
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
     for gpu in map(load_gpu, files.bundled_names("gpus")):
         notes, errors = (OF_MAKER, of_maker) if gpu.vendor in makers else (NO_ROWS, of_all)
-        more = {"kind": "literature", "notes": notes, "observed_error": errors}
-        more["transfer_error"] = errors["target_s"]
+        more = {"kind": "literature", "notes": notes, **errors}
+        more["transfer_error"] = errors["observed_error"]["target_s"]
         if gpu.name in measured:
             more = own
         elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board

@@ -171,7 +171,8 @@ class Judged:
     """A row in the statistics. off: logarithm of predicted over measured, with constants that have not seen
     its source.
 
-    shipped: the same with the constants of answers. interval: of an answer, over the measured value.
+    shipped: the same with the constants of answers. interval: of an answer, over the measured value. kind: of
+    a step of llama.cpp.
     """
 
     source: str
@@ -182,6 +183,7 @@ class Judged:
     off: float
     shipped: float
     interval: tuple[float, float] | None = None
+    kind: str = ""
 
     def inside(self, by: float = 0.0) -> bool:
         """Whether the interval contains the measured value if the prediction had the log error `off`."""
@@ -200,7 +202,8 @@ def judged(figure: str) -> list[Judged]:
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
         draft = a.run.draft.partition(":")[0]
         place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
-        rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval))
+        kind = llamacpp.kind_of(a.run) if a.run.engine == ELSEWHERE else ""
+        rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval, kind))
     return rows if figure == "step" else rows + _of_tables(figure)
 
 
@@ -270,8 +273,9 @@ def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
         for name in names:
             seen.setdefault((engine, name), set()).add(source)
     engines = [(TITLES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
+    kinds = grouped([r for r in rows if r.kind and not r.draft], lambda r: f"llama.cpp, {r.kind}")
     rows = [r for r in rows if r.engine in ENGINES]
-    parts = [("all", rows), *engines]
+    parts = [("all", rows), *engines, *kinds.items()]
     parts.append(("data-centre devices of NVIDIA", [r for r in rows if r.hardware.startswith(DATA_CENTRE)]))
     for word in ("device", "model"):
         by: dict[bool, list[Judged]] = {True: [], False: []}

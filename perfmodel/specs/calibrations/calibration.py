@@ -22,7 +22,14 @@ from perfmodel.specs.calibrations.constants import (
     Scope,
 )
 from perfmodel.specs.calibrations.engine_constants import ONE, EngineConstants
-from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.calibrations.fit_errors import (
+    MeasuredRange,
+    Quantity,
+    Relation,
+    Scatter,
+    StatedFit,
+    StepKind,
+)
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
 
@@ -37,7 +44,8 @@ class Calibration(EngineConstants):
     file.
 
     observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error: error
-    of the speedup on another device than the calibration's. version: of a serving engine. errors: of an
+    of the speedup on another device than the calibration's. step_error: the part of `observed_error` of steps
+    of one kind, if the kinds differ. version: of a serving engine. errors: of an
     engine, by the held-out part. measured: the range that an engine served while its own rows were timed.
     versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
     `engines.Engine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
@@ -184,6 +192,7 @@ class Calibration(EngineConstants):
     measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = field(default_factory=dict)
     transfer_error: Scatter | None = None
+    step_error: dict[StepKind, Scatter] = field(default_factory=dict)
     measured_models: tuple[str, ...] = ()
     speculating_models: tuple[str, ...] = ()
     errors: dict[Relation, dict[Quantity, Scatter]] = field(default_factory=dict)

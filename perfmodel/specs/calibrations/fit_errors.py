@@ -91,3 +91,14 @@ class Scatter(Frozen):
     def deviation(self) -> float:
         """Standard deviation of the normal distribution with an equally wide 90 % interval."""
         return self.log_rms if self.log_within is None else self.log_within / Z
+
+
+FEW_SEQUENCES = 4
+"""Sequences of a step that is not `crowded`."""
+StepKind = Literal["dense", "experts", "crowded"]
+"""A step of a few sequences, of a model without or with routed experts; or one of more sequences."""
+
+
+def step_kind(experts: bool, batch: float) -> StepKind:
+    """The kind of a step."""
+    return "crowded" if batch > FEW_SEQUENCES else "experts" if experts else "dense"

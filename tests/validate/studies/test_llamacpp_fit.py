@@ -1,11 +1,15 @@
 """The fit of llama.cpp: what its constants are products of, and that it prices passes as answers do."""
 
+import json
+
 import numpy as np
 import pytest
 
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import load_gpu, read_kernels
-from perfmodel.validate.studies.llamacpp import TERMS, DeviceConstants, LeftOut, Passes
-from perfmodel.validate.studies.public_runs import answers
+from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.validate.studies.llamacpp import LEFT_OUT, TERMS, DeviceConstants, LeftOut, Passes, kind_of
+from perfmodel.validate.studies.public_runs import answers, public_runs
 
 ALL = {f"all.{name}": term[0] for name, term in TERMS.items()}
 
@@ -48,3 +52,21 @@ def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step() -> None:
     left = LeftOut.of(rows, off)
     assert left.ratio == pytest.approx({"bs0226": 0.2})
     assert left.step == pytest.approx({"bd0519": 0.1})
+
+
+def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
+    """Errors of sources left out whole: 85 to 97 % of each kind are inside the stated half-width."""
+    off = json.loads(LEFT_OUT.read_text())["step"]
+    kinds = {run.id: kind_of(run) for run in public_runs() if run.id in off}
+    stated = load_bundled("rtx-5090-32gb.llamacpp").step_error
+    for kind, error in stated.items():
+        inside = [abs(e) <= error.log_within for id, e in off.items() if kinds[id] == kind]
+        assert 0.85 <= np.mean(inside) <= 0.97
+    for model, batch, kind in (
+        ("qwen3-8b", 4, "dense"),
+        ("gpt-oss-20b", 1, "experts"),
+        ("qwen3-8b", 5, "crowded"),
+    ):
+        a = whatif(model, "rtx-5090", batch, 4096, 0, engine="llamacpp")
+        assert a.ar_tpot_interval
+        assert np.log(a.ar_tpot_interval[1] / a.ar_tpot_s) == pytest.approx(stated[kind].log_within)
