@@ -1,4 +1,4 @@
-"""The gate: passes as committed, fails when a figure is lost, stale or worse; and pages."""
+"""The gate: passes as committed, fails when an input or a figure changed; and pages."""
 
 import copy
 import json

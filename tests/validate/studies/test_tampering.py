@@ -6,8 +6,6 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -181,38 +179,21 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         assert gate.faults(one, other)[1].startswith("  /more: ")
 
 
-@pytest.mark.parametrize(
-    ("place", "risen", "says"),
-    [
-        (("replays", "held-out"), 0.0099, None),
-        (("replays", "held-out"), 0.0101, "worse: held-out: overall: mean error "),
-        (("replays", "shipped"), float("nan"), "worse: shipped: overall: "),
-        (("replays", "held-out", "partitions"), 0.031, "worse: held-out: magicdec/h100-sxm-80gb/speedup: "),
-    ],
-)
-def test_a_mean_error_may_rise_by_a_point_and_in_a_part_by_three(recorded, place, risen, says) -> None:
+@pytest.mark.parametrize("figure", [0.0, float("nan"), "0.0281", None])
+def test_a_changed_figure_a_lost_prediction_and_a_violated_bound_are_named(
+    recorded: dict[str, Any], figure: object
+) -> None:
     off = copy.deepcopy(recorded)
-    part = reduce(getitem, place, off)
-    part["magicdec/h100-sxm-80gb/speedup" if "partitions" in place else "overall"]["mape"] += risen
-    *worse, stale, _ = gate.faults(recorded, off)
-    assert stale.startswith("stale: 1 ")
-    assert [line.startswith(says) for line in worse] == [True] * (says is not None)
-
-
-def test_errors_of_sources_left_out_may_rise_by_a_point(recorded: dict[str, Any]) -> None:
-    off = copy.deepcopy(recorded)
-    off["sources"]["step"]["all"]["macro"] += 0.011
-    off["sources"]["speedup"]["all"]["error"] += 0.009
-    worse, stale, *_ = gate.faults(recorded, off)
-    assert worse.startswith("worse: sources: step: macro ")
-    assert stale.startswith("stale: 2 ")
-
-
-def test_a_figure_that_is_no_longer_predicted_is_lost(recorded: dict[str, Any]) -> None:
-    off = copy.deepcopy(recorded)
-    gone = off["replays"]["held-out"]["predicted"].pop()
-    first, *_ = gate.faults(recorded, off)
-    assert first == f"lost: held-out: 1 figures were predicted and no longer are, the first {gone}"
+    off["replays"]["held-out"]["overall"]["mape"] = figure
+    last = len(off["replays"]["shipped"]["predicted"]) - 1
+    off["replays"]["shipped"]["predicted"].pop()
+    off["bounds"]["violations"].append("magicdec/3c-13/target_s")
+    bound, stale, *lines = gate.faults(recorded, off)
+    assert bound == "bound: magicdec/3c-13/target_s was measured below its physical lower bound"
+    assert stale.startswith("stale: 3 ")
+    assert lines[0] == "  /bounds/violations/0: not recorded"
+    assert re.fullmatch(rf"  /replays/held-out/overall/mape: 0\.028\d* -> {figure}", lines[1])
+    assert lines[2] == f"  /replays/shipped/predicted/{last}: recorded, but gone"
 
 
 def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
@@ -232,11 +213,6 @@ def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
     [
         (lambda r: r.pop("inputs"), "inputs: must be given"),
         (lambda r: r["inputs"].update(gpus=3), "inputs.gpus: "),
-        (lambda r: r.update(replays=[]), "replays: "),
-        (lambda r: r["replays"].update(shipped=None), "replays.shipped: "),
-        (lambda r: r["replays"]["shipped"]["predicted"].append(7), "replays.shipped.predicted.195: "),
-        (lambda r: r["replays"]["shipped"]["overall"].update(mape="0.01"), "overall.mape: "),
-        (lambda r: r["replays"]["shipped"].pop("overall"), "overall: must be given"),
         (lambda r: r.update(schema_version=[2]), "schema_version: must be 2"),
     ],
 )
@@ -247,7 +223,7 @@ def test_a_malformed_record_is_one_line(
     spoiled = json.loads(json.dumps(recorded))
     spoil(spoiled)
     path.write_text(json.dumps(spoiled))
-    with pytest.raises(InputError, match=re.escape(words).replace("195", r"\d+")) as error:
+    with pytest.raises(InputError, match=words) as error:
         gate.read(path)
     assert str(path) in str(error.value)
 
@@ -255,10 +231,7 @@ def test_a_malformed_record_is_one_line(
 def test_a_record_that_is_none_or_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.json"
     text = accuracy.PATH.read_text(encoding="utf-8")
-    figures = [
-        re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1)
-        for value in ("NaN", "Infinity", "1e999")
-    ]
+    figures = [re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1) for value in ("NaN", "Infinity")]
     for wrong in (None, "{", "[]", "{}", '{"schema_version": 1}', *figures):
         if wrong is not None:
             path.write_text(wrong)
