@@ -58,19 +58,17 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
     return parents
 
 
-def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
+def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, ...]:
     """Parents of the tree in which all nodes of a level have equally many children: ``4x2x1`` has 4, then 2
     each, then 1.
 
-    Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
+    others: what a flag allows besides, for messages. Raises InputError for other text, more than `MAX_LEVELS`
+    levels or more than `MAX_SIZE` nodes.
     """
     counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
     if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
-        allowed = (
-            f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} "
-            "levels at most"
-        )
+        allowed = f"{others}children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
         raise refuse(flag, None, allowed, text)
     parents, level = [-1], [0]
     for count in counts:

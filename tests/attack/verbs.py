@@ -68,7 +68,6 @@ WORK = (
     "harness.micro.run.run_micro",
     "studies.record.record",
     "studies.engines.make",
-    "cli.trees.with_tree",
     "cli.accuracy.write_all",
     "cli.calibrate.write_all",
     "cli.measure.write",

@@ -11,6 +11,7 @@ from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import load_gpu, weight_format
+from perfmodel.speculation.tree_shape import branching, widths
 from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
@@ -68,19 +69,11 @@ class GenerateQuestion(Decoding):
     tree: Annotated[
         str | None,
         Argument(
-            "Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.",
+            "Draft trees: children by level as 4x2x1.",
             "TREE",
             group="Draft",
-        ),
-    ] = None
-    rates: Annotated[
-        tuple[float, ...] | None,
-        Argument(
-            "Acceptance probabilities of the 1st, 2nd, ... child of a node, for --tree.",
-            "RATES",
-            default="measured at the start",
-            group="Acceptance",
-            needs=("tree",),
+            without=("alpha",),
+            why="because the acceptance of a tree is observed",
         ),
     ] = None
     hardware: Annotated[
@@ -105,22 +98,26 @@ class GenerateQuestion(Decoding):
         """See `Question.check`."""
         if self.checkpoint and not Path(self.checkpoint).is_dir():
             raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
+        if self.tree and self.draft.startswith("ngram"):
+            raise refuse("--tree", None, "used with a draft that runs a model", self.draft)
 
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""
         from perfmodel.validate.decoder import Request, Sampling, scripted_weights
 
+        parents = None if self.tree is None else branching(self.tree)
         return Request(
             batch=self.batch or 2,
             context=self.context or DEFAULT_CONTEXT,
             new_tokens=self.new_tokens,
-            gamma=self.gamma,
+            gamma=self.gamma if parents is None else len(widths(parents)) - 1,
             draft=kind,
             sampling=Sampling(self.temperature, self.top_p, self.top_k),
             script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
             attention=self.attention,
             pointwise=self.pointwise,
             kv_dtype=self.kv_dtype,
+            tree=parents,
         )
 
 
@@ -132,7 +129,6 @@ def generate(question: GenerateQuestion) -> None:
     import torch
 
     from perfmodel.validate.cli import generated
-    from perfmodel.validate.cli.trees import TreeRequest, check_tree, with_tree
     from perfmodel.validate.decoder import Pair, end_tokens, joined, kv, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 
@@ -148,8 +144,6 @@ def generate(question: GenerateQuestion) -> None:
         q.draft_tp,
         q.kv_dtype,
     )
-    if q.tree is not None:
-        check_tree(q.tree, q.rates, q.draft, q.alpha)
     request = q.request(pair.kind)
     if q.hardware is not None:  # refused before the decoding, not after it
         load_gpu(q.hardware).peak_flops(weight_format(pair.formats[0]).base.compute)
@@ -170,12 +164,9 @@ def generate(question: GenerateQuestion) -> None:
         if not methods:
             own_prefill = not request.fp8 and (second or target).spec.num_sliding_layers == 0
             alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
-            methods = ("full",) if alone else kv.every_method(request.context, q.gamma, own_prefill)
-        requests, trees = [replace(request, draft_kv=method) for method in methods], list[TreeRequest]()
+            methods = ("full",) if alone else kv.every_method(request.context, request.gamma, own_prefill)
+        requests = [replace(request, draft_kv=method) for method in methods]
         try:
-            if q.tree is not None:
-                trees = [with_tree(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
-                requests = [one.request for one in trees]
             baseline, runs = compare(target, requests, texts, second, q.seed, q.graphs)
         except torch.OutOfMemoryError:
             raise InputError(
@@ -187,7 +178,7 @@ def generate(question: GenerateQuestion) -> None:
             generated.table(
                 baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs]
             )
-            generated.details(runs, trees)
+            generated.details(runs)
 
 
 def _made_up(request: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:

@@ -1,6 +1,5 @@
 """The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from perfmodel.validate.decoder import TreeCounts
 from perfmodel.validate.harness.estimate import predicted_times
 
 if TYPE_CHECKING:
-    from perfmodel.validate.cli.trees import TreeRequest
     from perfmodel.validate.decoder import Pair
     from perfmodel.validate.decoder.text import Tokenizer
     from perfmodel.validate.harness.side_by_side import Run
@@ -125,34 +123,14 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
     return different or ["all outputs equal the baseline, token for token"]
 
 
-def details(runs: "list[Run]", trees: "list[TreeRequest]") -> None:
-    """The measured and expected gain of each tree."""
-    for tree, run in zip(trees, runs, strict=False):
-        click.echo("\n".join(tree_lines(tree, run)))
-
-
-def tree_lines(tree: "TreeRequest", run: "Run") -> list[str]:
-    """The measured and expected gain of the tree."""
-    assert isinstance(run.counts, TreeCounts)
-    assert run.request.tree is not None
-    parents, measured = run.request.tree, run.counts.rates
-    by_level = "-".join(map(str, widths(parents)))
-    gained = run.generation.tokens_per_iteration
-    lines = [
-        f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
-        f"{gained:.2f} measured",
-        f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
-    ]
-    if tree.rates is not None:
-        lines.append(
-            f"  {_expected(parents, tree.rates):.2f} expected of {tree.source}: {_listed(tree.rates)}"
-        )
-    return lines
-
-
-def _expected(parents: tuple[int, ...], rates: Sequence[float]) -> float:
-    return expected_tokens(parents, TreeAcceptance(tuple(rates)))
-
-
-def _listed(rates: Sequence[float]) -> str:
-    return " ".join(f"{rate:.2f}" for rate in rates)
+def details(runs: "list[Run]") -> None:
+    """The measured gain of each tree, and the one that its rates by rank make expect."""
+    for run in runs:
+        if isinstance(run.counts, TreeCounts) and (parents := run.request.tree) is not None:
+            by_level, rates = "-".join(map(str, widths(parents))), run.counts.rates
+            expected = expected_tokens(parents, TreeAcceptance(tuple(rates)))
+            click.echo(
+                f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
+                f"{run.generation.tokens_per_iteration:.2f} measured\n  {expected:.2f} expected of its own "
+                f"rates by rank: {' '.join(f'{rate:.2f}' for rate in rates)}"
+            )

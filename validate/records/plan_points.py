@@ -110,7 +110,7 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
     """Parents of a tree as given (gamma None), or of the best tree with gamma levels below the root."""
     nodes, accepted = sequoia_nodes(text, "tree"), TreeAcceptance.of(rates)
     if nodes is None or gamma is None:
-        return branching(text, "tree")
+        return branching(text, "tree", "sequoia:NODES or ")
     return sequoia(nodes, gamma + 1, accepted, "tree")
 
 

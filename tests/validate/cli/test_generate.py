@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
+from perfmodel.errors import InputError
 from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generated import table
@@ -67,32 +68,30 @@ def test_every_prompt_is_continued(folder, tmp_path) -> None:
 
 
 def test_token_trees(folder) -> None:
-    """Sequoia's for rates that a star measures first, and one as drawn beside what given rates make expect of
-    it.
-    """
-    asked = (
-        "--checkpoint",
-        folder,
-        "--draft-kv",
-        "streamingllm:24",
-        "--draft-kv",
-        "snapkv:40",
-        "--dtype",
-        "fp64",
-    )
-    text = output(*asked, "--tree", "sequoia:12", "--gamma", "3")
+    """With rates r of 1st to 3rd children, 1 + r (1 + r') tokens are expected of a tree 3x2."""
+    caches = ("--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40")
+    text = output("--checkpoint", folder, *caches, "--dtype", "fp64", "--tree", "3x2", "--gamma", "9")
     assert ", token trees, draft self" in text
     assert "all outputs equal the baseline, token for token" in text
-    for name in ("streamingllm:24", "snapkv:40"):
-        nodes = next(line for line in text.splitlines() if line.startswith(f"{name}: tree of "))
-        widths = [int(width) for width in nodes.split(" nodes, ")[1].split()[0].split("-")]
-        assert sum(widths) <= 12
-        assert len(widths) <= 4
-    assert text.count("expected of a star's rates: ") == 2
-    text = output(*asked, "--tree", "3x2", "--rates", "0.5,0.25,0.125")
-    assert "streamingllm:24: tree of 10 nodes, 1-3-6 by level; tokens/it " in text
-    assert f"  {1 + 0.875 * 1.75:.2f} expected of the given rates: 0.50 0.25 0.12" in text
     assert "accepted 0..2" in text
+    for name in ("streamingllm:24", "snapkv:40"):
+        lines = iter(text.splitlines())
+        assert next(line for line in lines if f"{name}: tree of 10 nodes, 1-3-6 by level; tokens/it " in line)
+        expected, rates = next(lines).split(" expected of its own rates by rank: ")
+        first, second, third = map(float, rates.split())
+        assert float(expected) == pytest.approx(1 + (first + second + third) * (1 + first + second), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--draft", "ngram"), "tree: must be used with a draft that runs a model"),
+        (("--alpha", "0.5"), "tree: must be left out with alpha, because"),
+    ],
+)
+def test_a_tree_needs_a_model_and_its_own_acceptance(more: tuple[str, str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        output("--tree", "2x2", *more)
 
 
 def test_a_chain_drawn_as_a_tree_has_the_chains_prediction(folder) -> None:
