@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from perfmodel.errors import refuse
 from perfmodel.parse import (
+    amount,
     items,
     parse_count,
     parse_counts,
@@ -70,6 +71,12 @@ def rate(given: Any, flag: str) -> str:
 
 def whole(given: object, flag: str) -> int:
     return parse_count(given, flag, least=0)
+
+
+def tokens(given: object, flag: str) -> float:
+    """A number of tokens that need not be whole, or text such as ``2k``."""
+    known = amount(given) if isinstance(given, str) else None
+    return parse_number(given if known is None else known, flag)
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:

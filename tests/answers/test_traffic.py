@@ -126,5 +126,5 @@ def test_clients_of_equal_lengths_are_warned_of() -> None:
         return [any("stay in step" in note for note in row.warnings) for row in found.rows]
 
     assert warned(max_concurrency="1,16") == [False, True]
-    assert warned(max_concurrency=16, output_std=200) == [False]
+    assert warned(max_concurrency=16, output_std="0.2k") == [False]
     assert warned(request_rate=1) == [False]

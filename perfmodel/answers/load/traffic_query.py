@@ -21,6 +21,7 @@ from perfmodel.answers.readers import (
     Parsed,
     Real,
     Whole,
+    tokens,
     whole,
 )
 from perfmodel.errors import InputError, refuse
@@ -148,8 +149,8 @@ class TrafficQuery(CommonOptions):
         group="Acceptance",
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    input_std: Real = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
-    output_std: Real = argument("Standard deviation of --output-len.", TOKENS, default=0.0)
+    input_std: Real = argument("Standard deviation of --input-len.", TOKENS, read=tokens, default=0.0)
+    output_std: Real = argument("Standard deviation of --output-len.", TOKENS, read=tokens, default=0.0)
     burstiness: Real = argument(
         "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
         "SHAPE",
