@@ -241,3 +241,8 @@ def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
     found = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
     assert "no acceptance is known for mimo-v2.5. Pays from alpha" in found.reason
     assert found.reason.index("(mtp, gamma 2") < found.reason.index("(ngram")
+
+
+def test_a_degree_that_does_not_run_is_explained() -> None:
+    found = advise("minimax-m2", "h200", context=4096, tp=8)
+    assert "degrees (tp: experts of minimax-m2 are 1536 wide in blocks of 128, and 8" in found.reason

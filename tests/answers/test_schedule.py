@@ -93,6 +93,14 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
         ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
+        ({}, {"weights": "fp8", "quantised": True}, True, "fp8 weights need a checkpoint of that format"),
+        (
+            {},
+            {"kv_dtype": "int4", "attention_backend": "flashinfer"},
+            True,
+            "vLLM FLASHINFER has no int4 KV cache",
+        ),
+        ({"model": "minimax-m2", "draft": "mtp"}, {}, False, "vLLM has no method for a mtp draft"),
         ({"tp": 4, "draft_tp": 2}, {"tensor_parallel": 4}, False, "on 1 or 4 devices, not on 2"),
         (
             {"draft": "llama-68m"},

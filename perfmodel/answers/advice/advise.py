@@ -134,7 +134,7 @@ def advise(question: AdviseQuery) -> Advice:
     return Advice(
         query=question,
         verdict=_verdict(question, allowed, robustness, would_pay),
-        reason=why_infeasible(question, baseline, drafted)
+        reason=why_infeasible(question, baseline, drafted, skips)
         if chosen is None
         else _reason(question, chosen, allowed, would_pay, bool(drafted)),
         objective=Objective(question.objective, UNITS[question.objective]),

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
-from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
+from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve, served_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.kv.streamingllm import StreamingLLM
@@ -40,6 +40,8 @@ NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
 )
+UNQUANTISED = ("bf16", "fp16", "fp32")
+"""Formats of checkpoints that are not quantised."""
 ADAPTIVE_FILE = "adaptive.json"
 """Name of the file that the user writes, as it stands in SGLang's line."""
 
@@ -49,6 +51,10 @@ KV_NAMES = {
     "SGLang": {"fp8": "fp8_e4m3"},
 }
 """Engine -> KV format -> its name in that engine. Unsupported formats are absent."""
+PER_HEAD, PER_HEAD_IN = "per_token_head", "TRITON_ATTN"
+"""End of the names of vLLM's caches with a scale per token and head, and the only backend that reads them
+(v1/attention/backends/triton_attn.py of 0.32).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class ServedTarget:
     """The GGUF file for llama.cpp, which is then the only engine with a line."""
     mtp_layers: int | None = None
     """Multi-token prediction layers of the checkpoint; None if unknown."""
+    quantised: bool = False
+    """Whether the checkpoint is quantised, so that no engine quantises it when it is loaded."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -78,7 +86,9 @@ class ServedTarget:
         return cls(
             model_id,
             scenario.machine.tensor_parallel,
-            "bf16" if question.weights is None else scenario.precision.weights.name,
+            "bf16"
+            if question.weights in (None, scenario.target.weights)
+            else scenario.precision.weights.name,
             "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
             question.memory_fraction,
             scenario.target.vocab_size,
@@ -87,6 +97,7 @@ class ServedTarget:
             attention_backend=question.attention_backend,
             file=_file(question, model_id, scenario),
             mtp_layers=scenario.target.num_nextn_predict_layers,
+            quantised=scenario.target.weights not in UNQUANTISED,
         )
 
 
@@ -155,7 +166,7 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     if off or flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
         sglang_line = shlex.join([*words, *_arguments("SGLang", table, served, notes), *(flags or ())])
-    if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
+    if (vllm_line or sglang_line) and served.weights != "bf16" and not _on_load(served):
         notes.append(f"{served.weights} weights need a checkpoint of that format: put its name into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
         notes.append("lines with --ep or --dp were not tested with the engines' parsers")
@@ -208,11 +219,14 @@ def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
 def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
     """Flags of the target that differ from the engine's defaults. The largest batch is that of the table."""
     names = KV_NAMES[engine]
-    if served.kv_dtype != "bf16" and served.kv_dtype not in names:
-        notes.append(
-            f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
-        )
     backend = engine_attention()[engine.lower()].backends.get(served.attention_backend or "")
+    if backend and backend.word != PER_HEAD_IN:
+        names = {kv: name for kv, name in names.items() if not name.endswith(PER_HEAD)}
+    if served.kv_dtype != "bf16" and served.kv_dtype not in names:
+        where = f"{engine} {backend.word}" if backend else engine
+        notes.append(
+            f"{where} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
+        )
     share: float | None = served.memory_fraction
     devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
     if engine == "vLLM":
@@ -228,7 +242,7 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
     values = {
         tp: devices if devices > 1 else None,
-        "--quantization": "fp8" if served.weights == "fp8" else None,
+        "--quantization": "fp8" if _on_load(served) else None,
         "--kv-cache-dtype": names.get(served.kv_dtype),
         "--attention-backend": backend.word if backend else None,
         memory: share,
@@ -237,6 +251,11 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
     return groups + [
         word for flag, value in values.items() if value is not None for word in (flag, str(value))
     ]
+
+
+def _on_load(served: ServedTarget) -> bool:
+    """Whether the engine quantises the checkpoint when it loads it."""
+    return served.weights == "fp8" and not served.quantised
 
 
 def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
@@ -299,7 +318,7 @@ def _draft(
 ) -> tuple[str | None, str | None]:
     """vLLM's method and the draft's path; None, with a note, if vLLM has no such draft."""
     word = draft_word(draft)
-    known = serving_engines()["vllm"].drafts.get(word)
+    known = served_draft(serving_engines()["vllm"], draft)
     if draft.kv.name != "full" or known is None:
         full = f"vLLM has no method for a {word} draft"
         if word == "self":
@@ -344,7 +363,7 @@ def _sglang(
     table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
     """The words of SGLang's line, and the contents of the file that the line names."""
-    known = serving_engines()["sglang"].drafts.get(draft_word(draft))
+    known = served_draft(serving_engines()["sglang"], draft)
     algorithm = None if known is None else known.method
     by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
     tokens = table.max_tokens if by_batch else table.best_constant

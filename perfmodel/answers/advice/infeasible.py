@@ -4,7 +4,7 @@ device.
 
 from typing import Any
 
-from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.advice.candidates import AdviseQuery, Skip
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.question import UNUSED, resolve
 from perfmodel.errors import InputError
@@ -13,10 +13,12 @@ from perfmodel.specs.boundary import files
 from perfmodel.speculation import memory_of
 
 
-def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
-    """The reason, as a part of a sentence."""
+def why_infeasible(
+    query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip]
+) -> str:
+    """The reason, as a part of a sentence. skips: the first is that of a degree, if none has a baseline."""
     if not baseline:
-        return "the model runs at none of the requested tensor-parallel degrees"
+        return f"the model runs at none of the requested tensor-parallel degrees ({skips[0].reason})"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
         context, fraction = float(query.context), query.memory_fraction

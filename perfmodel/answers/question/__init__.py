@@ -6,7 +6,13 @@ from perfmodel.answers.question.acceptance_of import (
     published_head,
 )
 from perfmodel.answers.question.caveats import beyond, defect_warning, doubts, of_power, slowing
-from perfmodel.answers.question.engine_support import RunsIn, draft_word, runs_in, usual_draft
+from perfmodel.answers.question.engine_support import (
+    RunsIn,
+    draft_word,
+    runs_in,
+    served_draft,
+    usual_draft,
+)
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
 from perfmodel.answers.question.rates import given_rate, parse_rate, parse_tree_rates
@@ -45,6 +51,7 @@ __all__ = [
     "resolve",
     "runs_in",
     "defect_warning",
+    "served_draft",
     "slowing",
     "usual_draft",
     "with_draft",

@@ -20,7 +20,7 @@ from perfmodel.specs import (
     serving_engines,
     short_name,
 )
-from perfmodel.specs.engines.serving import ServedDraft
+from perfmodel.specs.engines.serving import ServedDraft, ServingEngine
 
 ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
 """Preference among published drafts: first those that come with the target, then separate heads, then other
@@ -45,6 +45,12 @@ def draft_word(draft: Draft) -> str:
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
+def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
+    """The draft in an engine; None if it has no such draft, or none for this architecture."""
+    found = engine.drafts.get(draft_word(draft))
+    return None if found is None or draft.model.model_type in found.without else found
+
+
 def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
     """Whether and where the draft runs; None for a stack that is not a serving engine.
 
@@ -54,16 +60,16 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
     if engine is None or engine not in engines:
         return None
     own = engines[engine]
-    if since := _since(own.drafts.get(draft_word(draft)), draft):
+    if since := _since(served_draft(own, draft), draft):
         version = (named_engine or "").partition(DRIFT)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         return RunsIn(True, f"{own.title} >= {since}")
-    others = {e.title: _since(e.drafts.get(draft_word(draft)), draft) for e in engines.values()}
+    others = {e.title: _since(served_draft(e, draft), draft) for e in engines.values()}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
     if elsewhere:
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")
-    dropped = own.drafts.get(draft_word(draft))
+    dropped = served_draft(own, draft)
     if dropped is not None and dropped.until is not None:
         return RunsIn(False, f"{own.title} {dropped.since} to {dropped.until} only")
     return RunsIn(

@@ -16,7 +16,8 @@ from perfmodel.specs.engines.engines import release
 class ServedDraft(Frozen):
     """A kind of draft in one engine: its name there, and the releases that have it.
 
-    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on.
+    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on. without:
+    architectures (``model_type``) for which the engine has no such draft.
     """
 
     method: str
@@ -24,6 +25,7 @@ class ServedDraft(Frozen):
     until: str | None = None
     windows: tuple[str, ...] = ()
     windows_since: str | None = None
+    without: tuple[str, ...] = ()
 
 
 class DynamicMode(Frozen):
