@@ -59,7 +59,7 @@ def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -
     if number is None and (several := len(items(given))) > 1:
         raise InputError(f"{flag}: must be one value here, given {several}; `perfmodel sweep` takes lists")
     if number is None or number != math.floor(number) or number < least:
-        raise refuse(flag, None, allowed if least else allowed.replace("positive ", ""), given)
+        raise refuse(flag, None, allowed if least else allowed.replace("positive", "non-negative"), given)
     return int(number)
 
 

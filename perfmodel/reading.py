@@ -74,10 +74,10 @@ def check_regular(path: Path) -> None:
     try:
         if path.is_file():
             return
-        found = "something else of this name" if path.exists() else "no file of this name"
+        found = "it is a folder, pipe or device" if path.exists() else "there is no file of this name"
     except (OSError, ValueError) as error:
-        found = str(getattr(error, "strerror", None) or error)
-    raise InputError(f"{path}: must be a readable file, and there is {found}")
+        found = f"reading fails: {getattr(error, 'strerror', None) or error}"
+    raise InputError(f"{path}: must be a readable file, but {found}")
 
 
 def parse_json(where: str, text: str) -> Any:

@@ -31,7 +31,7 @@ def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
-        assert refused(path) == f"{path}: must be a readable file, and there is something else of this name"
+        assert refused(path) == f"{path}: must be a readable file, but it is a folder, pipe or device"
     # files of /proc have size 0 and contents
     assert "must be at most 10 bytes, given 11" in refused(Path("/proc/self/environ"), 10)
 

@@ -16,7 +16,7 @@ class EngineFacts:
     fitted: Engine | None
 
     def measured(self, kind: str) -> list[str]:
-        """Devices with measured steps (`measured`) or iterations (`speculating`)."""
+        """Devices with fitted steps (``measured``) or iterations (``speculating``), sorted."""
         return sorted(getattr(self.fitted, kind, ()))
 
 

@@ -208,12 +208,12 @@ class Acceptance:
         Raises InputError for gamma_max above `max_gamma`.
         """
         if not 0 <= gamma_max <= MAX_GAMMA:
-            raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
+            raise refuse("--gamma", None, f"from 0 to {MAX_GAMMA}", gamma_max)
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
                 allowed = f"at most {len(known)}, the positions that were measured ({self.source})"
-                raise refuse("gamma", None, allowed, gamma_max)
+                raise refuse("--gamma", None, allowed, gamma_max)
             known += (self.tail,) * (gamma_max - len(known))
         return np.concatenate(([1.0], np.cumprod(known)))
 

@@ -78,9 +78,7 @@ def compare(
 
 def _show_row(cells: list["Cell"], held_out: bool) -> None:
     p, used = cells[0].point, cells[0].calibration
-    fitted = (
-        f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
-    )
+    fitted = f"a fit of {used} without this row" if held_out else f"{used}, which was fitted to this row"
     click.echo(
         f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; batch {p.batch}, "
         f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"

@@ -60,9 +60,9 @@ class SoughtConstant:
 def sought(
     base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
 ) -> dict[str, SoughtConstant]:
-    """The candidates for these rows, by name. cpu: whether the device is a CPU.
+    """The constants that may be fitted to these rows, by name.
 
-    Whole passes do not show the time of an iteration outside them.
+    cpu: whether the device is a CPU. Whole passes do not show the time of an iteration outside them.
     """
     drafting = [t for t in timings if t.kind == "iteration" and t.gamma]
     speculative = SPECULATIVE if drafting else ("kv_reread_per_query",)

@@ -67,8 +67,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The verdict on one range of contexts: lines of text, whether the served length stays, and the best
-    length.
+    """The verdict on the served draft length at one range of contexts.
+
+    lines: the verdict as text. holds: whether no other length is faster by more than `TOLERANCE`. best: the
+    fastest length.
     """
 
     lines: tuple[str, ...]

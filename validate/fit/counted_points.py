@@ -24,9 +24,10 @@ ANY_ALPHA = 0.8
 
 @dataclass(frozen=True)
 class PassPart:
-    """A pass over `tokens` tokens of all sequences, which a quantity contains `times` times.
+    """One kind of pass in a measured quantity: over `tokens` tokens of all sequences, run `times` times.
 
-    The mean over a tree's levels has several such parts.
+    The draft passes of a tree have several parts, one per width of a level; `times` is then a share of their
+    mean.
     """
 
     machine: Machine
@@ -35,7 +36,7 @@ class PassPart:
     times: float = 1.0
 
     def predict(self, calibration: Calibration) -> Array:
-        """Calibrated seconds of all times."""
+        """Calibrated seconds of all `times` passes."""
         return self.times * np.asarray(
             replace(self.machine, calibration=calibration).predicted_s(self.ops, self.tokens)
         )

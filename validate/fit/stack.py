@@ -97,7 +97,9 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 def with_stack(
     measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
 ) -> Calibration:
-    """The calibration of kernels and stack, `name`. Its observed error is that of the halves. Raises as
+    """The calibration `name`: the constants of kernels, scaled by the stack factors.
+
+    Its observed error is that of each half with the factors of the other half. Raises InputError as
     `fit_stack`.
     """
     made = fit_stack(measured, kernels, where)

@@ -119,7 +119,10 @@ def make() -> tuple[FittedValues, FittedValues, Folds]:
 
 @dataclass(frozen=True)
 class HeldOutReplay:
-    """Held-out errors of steps by relation, and of ratios; rows: of the ratios."""
+    """Held-out errors of steps by relation, and of ratios (an iteration over a step) by kind of fold.
+
+    rows: the rows of `ratios`, in order.
+    """
 
     steps: dict[Relation, HeldOutErrors]
     ratios: dict[RatioFold, HeldOutErrors]
@@ -212,16 +215,14 @@ def _wider(less: Scatter | None, more: Scatter) -> Scatter:
 def step_errors(
     rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]
 ) -> HeldOutErrors:
-    """Errors of steps with constants that have not seen their fold."""
+    """Errors of steps, each with constants fitted without its fold."""
     return HeldOutErrors(
         replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows]
     )
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
-    """Predictions of every row with constants that have not seen its fold. constants: in the form of
-    `recorded`.
-    """
+    """Errors of every row with constants fitted without its fold. constants: in the form of `recorded`."""
     whole, steps, ratios = constants["steps"], {}, {}
     for relation, fold in STEP_FOLDS.items():
         rows, folds = rows_of(relation), constants["step_folds"].get(relation, constants["step_folds"]["gpu"])

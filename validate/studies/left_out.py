@@ -1,4 +1,4 @@
-"""Steps of public runs by constants that have not seen their source.
+"""Steps of public runs with constants fitted without their source.
 
 Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`) are fitted again without
 each source. This is a regularised least-squares problem on the logarithms of step times, solved in a few
@@ -129,7 +129,7 @@ class Step:
         return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """Change of the logarithm when logarithms of constants change."""
+        """Change of the logarithm of the step's time if the logarithms of its constants change by `by`."""
         return self._predict(by) - self._log
 
     def _predict(self, by: Mapping[str, float]) -> float:
@@ -147,7 +147,7 @@ def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
 
 
 def left_out(rows: Sequence[Answered]) -> Array:
-    """Logarithm of predicted over measured, of each row with constants that have not seen its source."""
+    """Logarithm of predicted over measured, of each row with constants fitted without its source."""
     record = recorded()
     values = {**record["steps"], **record["iteration"]}
     steps = [*(Step.of_run(a, values) for a in rows), *on_borrowed_kernels(values)]
@@ -169,7 +169,7 @@ def alike(one: str, other: str) -> bool:
 
 
 def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
-    """Changes of the logarithms of these constants if only these steps are known."""
+    """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
     expected, at = np.array([neutral(FREE[place]) for place in places]), np.zeros(len(places))
     spread = np.array([_spread(FREE[place]) for place in places])
     off, covariance = np.array([s.off for s in steps]), VARIANCES.covariance(steps)

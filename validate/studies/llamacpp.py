@@ -3,7 +3,7 @@
 A constant is the product of a common value, a maker's factor and a device's factor, both expected to be 1. A
 device with few rows stays near its maker, a maker with few rows near the common value. Rows are seconds of a
 decode step, of a verification alone (kind ``pass``) and of an iteration with drafts.
-``results/llamacpp.json`` has the errors of rows with constants that have not seen their source.
+``results/llamacpp.json`` has the errors of rows with constants fitted without their source.
 """
 
 import datetime
@@ -243,8 +243,8 @@ def _passes(run: PublicRun) -> list[Pass]:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors of steps, and of iterations over steps, with constants that have not seen the source or the
-    device, by run.
+    """Errors of steps, and of iterations over steps, by run, with constants fitted without the run's source
+    or device.
     """
 
     step: dict[str, float]
@@ -291,8 +291,8 @@ def fitted(rows: Passes) -> tuple[FittedValues, Array]:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The files of all devices with rows, and the errors of rows with constants that have not seen their
-    source.
+    """The files of all devices with rows, and the errors of rows with constants fitted without their source;
+    by path.
     """
     rows = Passes()
     whole, slopes = fitted(rows)

@@ -99,7 +99,9 @@ class MixedEffects:
         return float(loss), slopes + unexpected
 
     def left_out(self, folds: Sequence[Hashable]) -> tuple[Array, Array]:
-        """For each row, the unexplained part and its deviation, with levels that have not seen its fold."""
+        """The unexplained part of each row and its standard deviation, with levels estimated without its
+        fold.
+        """
         left, deviation = np.empty(len(self.off)), np.empty(len(self.off))
         names, noise = np.array([str(fold) for fold in folds]), np.exp(2.0 * self._logs[len(self.levels) :])
         for name in np.unique(names):

@@ -1,7 +1,7 @@
 """The record of the distance between predictions and measurements: ``results/accuracy.json``.
 
 Every published set is replayed twice: with the shipped calibrations and, if a calibration was fitted to it,
-with refits that have not seen the fold. The record is deterministic and needs no GPU.
+with refits without the fold. The record is deterministic and needs no GPU.
 """
 
 import json
@@ -137,7 +137,7 @@ def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
 def coverage(recipe: Recipe) -> dict[str, Any]:
     """Coverage of the stated interval for held-out speedups, by kind of fold.
 
-    The refit that has not seen a row judges it: its covariance, and the scatter of the other folds' rows.
+    The refit without a row judges it: its covariance, and the scatter of the other folds' rows.
     """
     counts = {}
     for by in FOLDS:

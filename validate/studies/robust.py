@@ -53,8 +53,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations of the three parts of an error, and the number of them above which each counts
-    less.
+    """Standard deviations of the three parts of an error. soft: number of standard deviations above which a
+    part counts less.
     """
 
     row: float = 0.02
@@ -164,9 +164,10 @@ class FittedRows(ABC, Generic[Row]):
 def solve(
     parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> FittedValues:
-    """The values that minimise the squared parts of the errors and the deviations from expectations.
+    """The values with the least sum of squares: of the parts of the errors, and of the parameters' deviations
+    from their expectations, both in standard deviations.
 
-    Errors are linear: `off` at the values `near`, with these slopes.
+    Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
     """
     expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
     at = np.log([near[p.place] for p in parameters])

@@ -99,8 +99,7 @@ def _class(run: PublicRun) -> str:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The texts of the two files: deviations, and errors of steps with constants that have not seen their
-    source.
+    """The texts of the two files: deviations, and errors of steps with constants fitted without their source.
 
     llama.cpp's are in the files of its constants (`llamacpp.texts`).
     """
@@ -142,7 +141,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
 def _widening(rows: Sequence[Answered], left: Array, deviation: Array) -> dict[str, float]:
     """Factors on deviations, by kernels.
 
-    They lie between the factors for constants that have seen a source and for those that have not, because a
+    They lie between the factors for constants fitted with a source and those fitted without it, because a
     new source often shares devices and flags with others. A source counts as one.
     """
     sizes = np.abs(np.stack((np.array([a.off for a in rows]), left))) / deviation
@@ -168,11 +167,10 @@ SURE = ("pays", "does_not_pay")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A row in the statistics. off: logarithm of predicted over measured, with constants that have not seen
-    its source.
+    """A row in the statistics.
 
-    shipped: the same with the constants of answers. interval: of an answer, over the measured value. kind: of
-    a step of llama.cpp.
+    off: logarithm of predicted over measured, with constants fitted without the row's source. shipped: the
+    same with the constants of answers. interval: of an answer, over the measured value.
     """
 
     source: str
@@ -186,7 +184,9 @@ class Judged:
     kind: str = ""
 
     def inside(self, by: float = 0.0) -> bool:
-        """Whether the interval contains the measured value if the prediction had the log error `off`."""
+        """Whether the 90 % interval contains the measured value. by: log error that is first added to the
+        prediction, which moves both ends.
+        """
         assert self.interval
         return self.interval[0] * math.exp(by) <= 1.0 <= self.interval[1] * math.exp(by)
 
@@ -225,7 +225,7 @@ def _of_tables(figure: str) -> list[Judged]:
 
 
 def _errors_left_out() -> dict[str, dict[str, float]]:
-    """Figure -> id of a run -> its error with constants that have not seen its source."""
+    """Figure -> id of a run -> its error with constants fitted without its source."""
     step, llama = (json.loads(path.read_text(encoding="utf-8")) for path in (LEFT_OUT, llamacpp.LEFT_OUT))
     opposite = {id: -off for id, off in llama["ratio"].items()}
     return {"step": step | llama["step"], "ratio": llama["ratio"], "speedup": opposite}

@@ -138,8 +138,8 @@ class FittedConstants:
 
 
 def load_kernels(name: str) -> Calibration:
-    """A calibration of kind ``kernels`` as its file states it, without its engine's constants, with padded
-    graphs.
+    """A bundled calibration of kind ``kernels`` without its engine's constants, with the CUDA graphs of
+    `GRAPH_TOKENS`.
     """
     return read_kernels(name).model_copy(update={"graph_tokens": GRAPH_TOKENS})
 

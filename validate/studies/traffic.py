@@ -179,7 +179,7 @@ def shipped(run: ServedRun) -> Scenario:
 
 @cache
 def scenario_of(run: ServedRun, by: str) -> Scenario:
-    """`shipped` with constants of its engine that have not seen the run.
+    """`shipped` with constants of its engine fitted without the run.
 
     by "study": without its model's steps and its study's ratios. by "length": without those of its device, or
     of that length.
@@ -217,7 +217,7 @@ def held_out(run: ServedRun, by: str) -> EngineRequests:
 
 
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
-    """Replays a run. costs: of its requests; by default those that have not seen it.
+    """Replays a run. costs: of its requests; by default those fitted without it.
 
     measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
     """

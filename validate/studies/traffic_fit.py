@@ -114,8 +114,10 @@ def straight_lines_of(run: ServedRun) -> StraightLines:
 
 
 def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
-    """Changes of the constants from `before`, by least squares with a spread around `start`. A distant run
-    counts less.
+    """Changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
+
+    Least squares with a penalty for deviations from `start`, which are expected to have the standard
+    deviations `spreads`. A run with a large residual counts less (`FAR`).
     """
     known = [getattr(before, name) for name in SCALES]
     ends = np.array([s.ends(value) for s, value in zip(SCALES.values(), known, strict=True)]).T

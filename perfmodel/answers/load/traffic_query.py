@@ -283,7 +283,7 @@ class TrafficQuery(CommonOptions):
         if (self.turns > 1) != (self.turn_input_len is not None):
             raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
         if self.context_std:
-            raise InputError("--context-std: not for traffic, use --input-std and --output-std")
+            raise InputError("--context-std: must be left out of traffic; use --input-std and --output-std")
 
     def _seats(self) -> int:
         """Default number of requests that the engine runs at once."""

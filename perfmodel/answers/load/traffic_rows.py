@@ -297,13 +297,13 @@ def _warnings(
         notes.append(f"seats or caches are full {full:.0%} of the time: use the TTFT of --replay")
     elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
         notes.append(
-            "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
+            "prompts share passes and are split between them: use the TTFT of --replay, up to 30 % longer"
         )
     elif question.opens and (
         question.burstiness < 1
         or (question.burstiness > 1 and served.requests_per_s[at] > BUSY * served.saturation_rate)
     ):
-        notes.append("arrivals are not Poisson: use the means of --replay, which may be 20 % apart")
+        notes.append("arrivals are not Poisson: use the means of --replay; these may be 20 % off")
     elif short:
         notes.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
     if served.metastable[at]:

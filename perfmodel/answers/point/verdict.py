@@ -51,9 +51,9 @@ iteration.
 """
 CLIFF = 1.1
 """A pass gets a warning if it takes this many times as long as one with a sequence or a token less."""
-TOLD_PADDING = 1.25
+WARN_PADDING = 1.25
 """Ratio of padded tokens to a batch's own tokens above which a warning is given."""
-TOLD_SLOWER = 0.01
+WARN_SLOWER = 0.01
 """Fraction by which a step with quantised weights must be longer for a warning."""
 FEW = 16
 """Number of sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
@@ -159,7 +159,7 @@ def warnings(
     gamma: int,
     room: Memory[float],
 ) -> tuple[str, ...]:
-    """What the user should know before believing the numbers."""
+    """Warnings about a point: doubts, formats, acceptance, communication, kernels and calibration."""
     target, draft = scenario.target, scenario.draft
     notes = [*doubts(question, scenario, batch, context, gamma, room)]
     own, run = weight_format(target.weights), scenario.precision.weights
@@ -170,7 +170,9 @@ def warnings(
         )
     c = scenario.machine.calibration
     if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
-        notes.append(f"context_std changes nothing: {c.name} has no cost for the longest sequence")
+        notes.append(
+            f"--context-std has no effect: calibration {c.name} has no cost for the longest sequence"
+        )
     if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
         longest = max(scenario.acceptance.measured_at)
         notes.append(
@@ -185,7 +187,7 @@ def warnings(
     if scenario.machine.over_host and gpu.link:
         reach = gpu.link.devices
         notes.append(
-            f"{gpu.name}: its link joins only {reach} devices, so {tp} communicate over PCIe (servers differ)"
+            f"the link of {gpu.name} joins {reach} devices: {tp} communicate over PCIe, and servers differ"
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
@@ -235,7 +237,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
     if runs > batch and gamma and not climbs:
         draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
         climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
-    if runs >= TOLD_PADDING * batch or climbs:
+    if runs >= WARN_PADDING * batch or climbs:
         yield (
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
@@ -273,7 +275,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
         return  # nothing is quantised on the way, or loading decides
     wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
     slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
-    if slower > TOLD_SLOWER:
+    if slower > WARN_SLOWER:
         evidence = (
             "as measured"
             if c.relation("target_s", scenario.target.name, gpu) == "seen"

@@ -59,7 +59,7 @@ def measured_acceptance(
         if rates := first_rates(library_word(draft)):
             span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
             known += f"{known and '; '}other {draft.name} drafts have their first token accepted at {span}"
-        raise UnknownAcceptance(flag, error.why, error.remedy, known) from None
+        raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
 
 
 def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:

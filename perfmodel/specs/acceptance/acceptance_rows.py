@@ -82,13 +82,15 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 
 
 class UnknownAcceptance(InputError):
-    """No measurement of exactly this draft, or none at this context. why: the missing one. known: the
-    existing ones.
+    """No measurement of exactly this draft, or none at this context.
+
+    flag: the argument to change. why: the missing measurement. remedy: the arguments that replace it. known:
+    the existing measurements. All are parts of the message.
     """
 
     def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
         super().__init__(f"{flag}: {why}; {remedy}" + (f"; {known}" if known else ""))
-        self.why, self.remedy, self.known = why, remedy, known
+        self.flag, self.why, self.remedy, self.known = flag, why, remedy, known
 
 
 def find_acceptance(
@@ -132,7 +134,7 @@ def find_acceptance(
     if end.counted_at is None:
         span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
         why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
-        raise UnknownAcceptance(flag, why, remedy)
+        raise UnknownAcceptance("--context" if rows is None else flag, why, remedy)
     return _beyond(end, end.counted_at, context)
 
 

@@ -21,8 +21,10 @@ def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
 
 
 def indexer(keys: Keys, layers: int) -> Fields:
-    """Sparse attention. From GLM-5.2 on only some layers choose, by `indexer_types` or by
-    `index_topk_freq`.
+    """The `indexer` of DeepSeek's sparse attention (DeepSeek-V3.2, GLM-5).
+
+    Layers of type "full" run it, layers of type "shared" use the choice of the layer before (GLM-5.2 and
+    later: `indexer_types`, or a period in `index_topk_freq`). Raises InputError.
     """
     layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
     types = keys.data.get("indexer_types")

@@ -1,4 +1,5 @@
-"""The engine's op-level constants from kernel times: a calibration that has seen no whole pass.
+"""The engine's op-level constants from kernel times: a calibration fitted to single kernels only, not to
+whole passes.
 
 Every constant is one of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes by least
 squares on the logarithm of the time. Standard errors are those of the fit.
