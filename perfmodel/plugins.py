@@ -1,4 +1,4 @@
-"""Classes with one file each, found by name: KV methods and draft kinds."""
+"""Classes with one file each, found by name: KV methods, draft kinds and draft-length policies."""
 
 import os
 from collections.abc import Iterable
@@ -19,8 +19,13 @@ def names_in(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_in(module: str, base: type[Base]) -> type[Base]:
-    """The only subclass of `base` in a module. Raises InputError if there is none or more than one."""
-    values = vars(import_module(module)).values()
+    """The only subclass of `base` in a module. Raises InputError if there is none or more than one, or if it
+    is decorated as a dataclass, which the base class makes of it.
+    """
+    try:
+        values = vars(import_module(module)).values()
+    except TypeError as error:
+        raise InputError(f"{module}: must be a class without @dataclass: {error}") from error
     found = [v for v in values if isinstance(v, type) and issubclass(v, base) and v.__module__ == module]
     if len(found) != 1:
         raise InputError(f"{module}: must define one subclass of {base.__name__}, given {len(found)}")

@@ -3,8 +3,6 @@ tokens.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
@@ -18,16 +16,15 @@ FIRST, HALF = 3, 0.5
 """Steps of a server at its start, and the distance between a candidate and a threshold."""
 
 
-@dataclass(frozen=True, slots=True)
 class Adaptive(LengthPolicy):
     """One number of steps for each range of running requests, from the mean number of accepted tokens.
 
     Fluctuations between two candidates, and the start of a server, are left out.
     """
 
-    help: ClassVar[str] = "the steps at which SGLang's adaptive speculation settles"
-    noun: ClassVar[str] = "the adaptive steps"
-    source: ClassVar[str] = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
+    help = "the steps at which SGLang's adaptive speculation settles"
+    noun = "the adaptive steps"
+    source = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 
     def lengths(self, longest: int) -> Sequence[int]:
         """All candidates that the draft can reach."""

@@ -1,8 +1,6 @@
 """The best single draft length at each load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,12 +14,11 @@ smaller.
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Auto(LengthPolicy):
     """The length with the lowest mean TPOT at each load, constant at that load."""
 
-    help: ClassVar[str] = "the best at each load"
-    source: ClassVar[str] = "docs/traffic.md"
+    help = "the best at each load"
+    source = "docs/traffic.md"
 
     @property
     def given(self) -> None:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +86,10 @@ class Choice:
     table: tuple[int, ...] | None = None
 
 
+@dataclass_transform(frozen_default=True)
 class LengthPolicy(ABC):
-    """Decides how many tokens a server drafts. A new policy is a new file in this folder with one
-    subclass.
+    """Decides how many tokens a server drafts. A new policy is a new file in this folder with one subclass,
+    which becomes a frozen dataclass.
     """
 
     help: ClassVar[str]
@@ -97,6 +98,9 @@ class LengthPolicy(ABC):
     """Its name in sentences about rows: "the table". Empty if rows show the chosen length instead."""
     source: ClassVar[str]
     """Source of the rule."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     @property
     def tokens(self) -> int | None:

@@ -1,8 +1,7 @@
 """Verifies only the drafted tokens of a batch that are likeliest to be accepted, as many as pay."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +17,6 @@ PARTS = 4
 """Number of budgets that are tried between two whole numbers of verified tokens per request."""
 
 
-@dataclass(frozen=True, slots=True)
 class Confidence(LengthPolicy):
     """Every request drafts the same number of tokens. At each batch the budget of verified tokens is the one
     with the most tokens per second: an argmax over a table of expected tokens and a table of times.
@@ -26,9 +24,9 @@ class Confidence(LengthPolicy):
     Assumed: a draft's confidence is the acceptance of its request, which varies by ``--acceptance-std``.
     """
 
-    help: ClassVar[str] = "a budget of the drafted tokens that are likeliest accepted"
-    noun: ClassVar[str] = "the confidence budget"
-    source: ClassVar[str] = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
+    help = "a budget of the drafted tokens that are likeliest accepted"
+    noun = "the confidence budget"
+    source = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """The number of drafted tokens with the lowest mean TPOT over all loads."""

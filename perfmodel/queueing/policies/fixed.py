@@ -1,18 +1,15 @@
 """One draft length for every batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
-@dataclass(frozen=True, slots=True)
 class Fixed(LengthPolicy):
     """`gamma` tokens in every iteration; 0 is the baseline."""
 
-    help: ClassVar[str] = "a number is used throughout"
-    source: ClassVar[str] = "num_speculative_tokens of vLLM, speculative-num-draft-tokens of SGLang"
+    help = "a number is used throughout"
+    source = "num_speculative_tokens of vLLM, speculative-num-draft-tokens of SGLang"
 
     gamma: int
 

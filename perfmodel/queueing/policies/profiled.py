@@ -1,8 +1,7 @@
 """A draft length for each running batch, from a profile at one context."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,15 +12,14 @@ PROFILED_AT = 8192
 """Assumed: prompt tokens of the requests in the profile."""
 
 
-@dataclass(frozen=True, slots=True)
 class Profiled(LengthPolicy):
     """At each batch the length with the most tokens per second at the profile's context, without the cost of
     changes.
     """
 
-    help: ClassVar[str] = f"a table made for {PROFILED_AT // 1024}K prompts"
-    noun: ClassVar[str] = "the profiled table"
-    source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
+    help = f"a table made for {PROFILED_AT // 1024}K prompts"
+    noun = "the profiled table"
+    source = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table for every load."""

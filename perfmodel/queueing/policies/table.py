@@ -8,8 +8,6 @@ improves the whole table at once; it minimises the sum of both (Viterbi).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +25,12 @@ cache.
 ROUNDS = 8
 
 
-@dataclass(frozen=True, slots=True)
 class Table(LengthPolicy):
     """A length for each running batch that minimises the time per token, including the cost of changes."""
 
-    help: ClassVar[str] = "a length by running batch"
-    noun: ClassVar[str] = "the table"
-    source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM"
+    help = "a length by running batch"
+    noun = "the table"
+    source = "num_speculative_tokens_per_batch_size of vLLM"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table, made at the largest rate of the question that every length can serve."""

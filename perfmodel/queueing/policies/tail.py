@@ -1,24 +1,21 @@
 """Drafts only in the tail of a batch: one length while few enough requests run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
-@dataclass(frozen=True, slots=True)
 class Tail(LengthPolicy):
     """No draft until few enough requests run that a length gains at every smaller batch; then that length.
 
     The chosen length saves most of the logarithm of the time, over the batches of a drain.
     """
 
-    help: ClassVar[str] = "one length while few requests run"
-    noun: ClassVar[str] = "the tail"
-    source: ClassVar[str] = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
+    help = "one length while few requests run"
+    noun = "the tail"
+    source = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table for every load."""
