@@ -1,7 +1,7 @@
 """Classes with one file each, found by name: KV methods, draft kinds and draft-length policies."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from typing import TypeVar
 
@@ -30,3 +30,22 @@ def class_in(module: str, base: type[Base]) -> type[Base]:
     if len(found) != 1:
         raise InputError(f"{module}: must define one subclass of {base.__name__}, given {len(found)}")
     return found[0]
+
+
+def options_of(texts: Iterable[str], known: Collection[str], where: str, example: str) -> dict[str, str]:
+    """Name -> value of options spelled ``name=value``.
+
+    where: the flag and the class, for errors. Raises InputError for an option that is not `known`, or given
+    twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in known:
+            takes = f"{', '.join(known)}, as in {example}" if known else "none"
+            raise InputError(f"{where} has no option {text.strip()[:40]!r}; it takes {takes}")
+        if name in found:
+            raise InputError(f"{where}: {name} is given twice")
+        found[name] = value.strip()
+    return found

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
-from perfmodel.plugins import class_in, names_in
+from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.published_heads import published_head
@@ -119,15 +119,9 @@ def _head(name: str, target: ModelSpec) -> Any:
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
     known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type is int]
-    takes = f"it takes {', '.join(known)}, as in {kind.example}" if known else "it takes none"
-    options: dict[str, int] = {}
-    for part in text.split(","):
-        key, equals, value = part.strip().partition("=")
-        if not equals or key not in known:
-            raise InputError(f"--draft: {kind.kind} has no option {part.strip()[:40]!r}; {takes}")
-        if key in options:
-            raise InputError(f"--draft: {kind.kind}: {key} is given twice")
+    where, options = f"--draft: {kind.kind}", dict[str, int]()
+    for key, value in options_of(text.split(","), known, where, kind.example).items():
         if not (value.isascii() and value.isdecimal() and len(value) < 10):
-            raise refuse("--draft", f"{kind.kind}: {key}", "a whole number", value)
+            raise refuse(where, key, "a whole number", value)
         options[key] = int(value)
     return options

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
 from perfmodel.parse import amount
-from perfmodel.plugins import class_in, names_in
+from perfmodel.plugins import class_in, names_in, options_of
 
 __all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "methods", "names", "parse_kv"]
 
@@ -53,31 +53,16 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     found = _resolve(name.strip(), flag)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
     types = _option_types(found.name)
-    given: dict[str, str] = {"budget": budget.strip()} if colon else {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals:
-            raise refuse(flag, found.name, f"spelled like {found.example}", text)
-        if key in given:
-            raise InputError(f"{flag}: {found.name}: {key} is given twice")
-        given[key] = value.strip()
-    for key in given:
-        if key not in fields:
-            takes = f"it takes {', '.join(fields)}" if fields else "it takes none"
-            raise InputError(f"{flag}: {found.name} has no {_shown(key)}; {takes}, as in {found.example}")
+    where, options = f"{flag}: {found.name}", [f"budget={budget}"] * bool(colon) + options
+    given = options_of(options, fields, where, found.example)
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
-            raise InputError(f"{flag}: {found.name} needs {_shown(key)}, as in {found.example}")
-    values = {key: _value(value, types[key], f"{flag}: {found.name}", key) for key, value in given.items()}
+            raise InputError(f"{where} needs {key}, as in {found.example}")
+    values = {key: _value(value, types[key], where, key) for key, value in given.items()}
     try:
         return found(**values)
     except InputError as error:
         raise InputError(f"{flag}: {error}") from None
-
-
-def _shown(key: str) -> str:
-    return "budget" if key == "budget" else f"option {key[:40]!r}"
 
 
 def _resolve(name: str, flag: str) -> type[KVMethod]:

@@ -17,8 +17,28 @@ SETS = ("magicdec", "gamma_optimal", "gptfast_decode", "speculation_other")
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredPoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The fields of a published row that a point has too. None: the source does not give it."""
+
+    source: str
+    hardware: str
+    stack: str
+    target: str
+    weights: str
+    draft: str | None
+    draft_kv: str | None
+    task: str
+    batch: int
+    gamma: int | None
+    tokens_per_iteration: float | None
+    speedup: float | None
+    alpha: float | None
+    notes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint(Run):
     """One published measurement, in seconds. A field is None if the source does not give it.
 
     `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
@@ -29,32 +49,18 @@ class MeasuredPoint:
 
     set_name: str
     row_id: str
-    source: str
-    hardware: str
-    stack: str
     tp: int
-    target: str
-    weights: str
-    batch: int
     context: int
-    draft: str | None = None
-    draft_kv: str | None = None
-    gamma: int | None = None
     tree: tuple[int, int] | None = None
     widths: tuple[int, ...] | None = None
     target_s: float | None = None
     draft_s: float | None = None
     verify_s: float | None = None
     overhead_s: float | None = None
-    tokens_per_iteration: float | None = None
-    alpha: float | None = None
     ar_tpot_s: float | None = None
     sd_tpot_s: float | None = None
-    speedup: float | None = None
     asked_context: int | None = None
     kv_dtype: str = "bf16"
-    task: str = ""
-    notes: str = ""
 
     @property
     def drafts(self) -> float | None:
@@ -88,8 +94,8 @@ class MeasuredPoint:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRow(Run):
     """A row of the table as published: milliseconds, and None for a blank cell.
 
     target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token with
@@ -100,29 +106,15 @@ class PublishedRow:
 
     id: str
     set: str
-    source: str
-    hardware: str
-    stack: str
     tensor_parallel: int
-    target: str
-    weights: str
-    draft: str | None
-    draft_kv: str | None
-    task: str
-    batch: int
     context_tokens: int
-    gamma: int | None
     tree_nodes: int | None
     tree_levels: int | None
     target_ms: float | None
     drafts_ms: float | None
     verify_ms: float | None
-    tokens_per_iteration: float | None
     sd_tpot_ms: float | None
-    speedup: float | None
-    alpha: float | None
     tokens_per_s: float | None
-    notes: str
 
     @property
     def overhead_ms(self) -> float | None:
@@ -140,7 +132,7 @@ class PublishedRow:
             speculating_ms = self.target_ms / self.speedup
         target_s = _seconds(self.target_ms)
         return MeasuredPoint(
-            **{name: getattr(self, name) for name in _AS_PRINTED},
+            **{name: getattr(self, name) for name in _ALIKE},
             set_name=self.set,
             row_id=self.id,
             tp=self.tensor_parallel,
@@ -155,8 +147,7 @@ class PublishedRow:
         )
 
 
-_AS_PRINTED = {f.name for f in fields(PublishedRow)} & {f.name for f in fields(MeasuredPoint)}
-"""Fields of a point that equal those of its row."""
+_ALIKE = [f.name for f in fields(Run)]
 
 
 def _seconds(milliseconds: float | None) -> float | None:

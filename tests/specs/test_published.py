@@ -1,7 +1,7 @@
 """The published tables: complete, sourced, and without a row that contradicts itself."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfmodel.specs import kv_format, load_gpu, load_model, weight_format
-from perfmodel.specs.published import MeasuredPoint, PublishedRow, published_points, read_published
+from perfmodel.specs.published import MeasuredPoint, PublishedRow, Run, published_points, read_published
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.published_engines import (
     engine_decode,
@@ -123,7 +123,7 @@ def test_the_readme_row_in_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "drafts", "query", "drafted"),
+    ("shape", "drafts", "query", "drafted"),
     [
         ({"gamma": 3}, 3, 4, "3"),
         ({}, None, 1, "None"),
@@ -131,10 +131,11 @@ def test_the_readme_row_in_seconds() -> None:
     ],
 )
 def test_what_an_iteration_runs_by_its_shape(
-    fields: dict[str, Any], drafts: float, query: float, drafted: str
+    shape: dict[str, Any], drafts: float, query: float, drafted: str
 ) -> None:
-    names = ("set_name", "row_id", "source", "hardware", "stack", "target", "weights")
-    point = MeasuredPoint(**dict.fromkeys(names, "x"), tp=1, batch=1, context=1, **fields)
+    unknown = dict.fromkeys(field.name for field in fields(Run))
+    given: dict[str, Any] = unknown | {"batch": 1, "tp": 1, "context": 1, "set_name": "x", "row_id": "x"}
+    point = MeasuredPoint(**given | shape)
     assert (point.drafts, point.query, point.drafted, point.iteration_s) == (drafts, query, drafted, None)
     assert replace(point, tokens_per_iteration=2.5, sd_tpot_s=0.1).iteration_s == 0.25
 

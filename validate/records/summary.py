@@ -56,8 +56,11 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         asked_context=row.context,
         draft=row.draft if row.draft == "self" else model_reference(row.draft),
         draft_kv=row.draft_kv,
+        task="",
+        alpha=None,
+        notes="",
         **_drafted(row),
-        **(_end_to_end(whole) if whole else {}),
+        **({"tokens_per_iteration": None, "speedup": None} | (_end_to_end(whole) if whole else {})),
         **(_phases(parts) if parts else {}),
     )
 
@@ -66,7 +69,7 @@ def _drafted(row: PointRow) -> dict[str, Any]:
     """The draft of a point: a chain or a tree."""
     if row.parents is not None:
         by_level = widths(row.parents)
-        return {"tree": (len(row.parents), len(by_level)), "widths": by_level}
+        return {"gamma": None, "tree": (len(row.parents), len(by_level)), "widths": by_level}
     return {"gamma": row.gamma}
 
 
