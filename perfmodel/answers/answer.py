@@ -4,7 +4,7 @@ table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -13,11 +13,10 @@ T = TypeVar("T")
 
 
 def items(whole: Any) -> dict[str, Any]:
-    """Name -> value of every field of a dataclass, then of its `COMPUTED` properties."""
+    """Name -> value of every field of a dataclass."""
     if not isinstance(whole, Answer) and hasattr(whole, "as_dict"):
         return dict(whole.as_dict())
-    names = [f.name for f in fields(whole)] + list(getattr(type(whole), "COMPUTED", ()))
-    return {name: getattr(whole, name) for name in names}
+    return {f.name: getattr(whole, f.name) for f in fields(whole)}
 
 
 def plain(value: Any) -> Any:
@@ -32,9 +31,7 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers. `COMPUTED` names the properties that JSON has in addition to the fields."""
-
-    COMPUTED: ClassVar[tuple[str, ...]] = ()
+    """Base of all answers."""
 
     def __init_subclass__(cls) -> None:
         """Gives the class its own hash, because the hash of a frozen dataclass fails on a field that is a
@@ -45,9 +42,6 @@ class Answer:
 
     def __hash__(self) -> int:
         return hash(repr(self))
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isupper()]
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON has it: plain types, None for missing values."""

@@ -69,16 +69,12 @@ def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
 
 @cache
 def _struct(answer_class: Any) -> type[msgspec.Struct]:
-    """The fields and computed properties of a dataclass, and no others. `answer_class` may be an alias
-    with type arguments.
-    """
+    """The fields of a dataclass, and no others. `answer_class` may be an alias with type arguments."""
     made: Any = get_origin(answer_class) or answer_class
     hints = get_type_hints(made)
     names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
-    properties = getattr(made, "COMPUTED", ())
-    computed = {name: get_type_hints(getattr(made, name).fget)["return"] for name in properties}
     given = dict(zip(getattr(made, "__parameters__", ()), get_args(answer_class), strict=False))
-    every = {name: hints[name] for name in names} | computed | MORE.get(made, {})
+    every = {name: hints[name] for name in names} | MORE.get(made, {})
     members = [(name, _json(hint, given)) for name, hint in every.items()]
     described = {"__doc__": getdoc(made)}
     return msgspec.defstruct(made.__name__, members, namespace=described, forbid_unknown_fields=True)

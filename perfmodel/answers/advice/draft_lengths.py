@@ -68,11 +68,6 @@ class LengthTable:
         """The longest draft in the table."""
         return max(r.tokens for r in self.ranges)
 
-    @property
-    def gain(self) -> float:
-        """Expected speedup divided by that of the best single K: 1 or more."""
-        return self.speedup / self.constant_speedup
-
     def single(self) -> "LengthTable":
         """The table with the best single length instead of ranges."""
         everywhere = Range(1, self.ranges[-1].high, self.best_constant, self.constant_speedup)

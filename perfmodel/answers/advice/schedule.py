@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,14 +119,14 @@ class ScheduleTable(LengthTable):
     instead: the reason to use a single length, where a table would gain less than it costs; else None.
     sglang_costs: for a DSpark draft, the contents of the file of ``--speculative-dspark-sps-table-path``.
     by_confidence: verification of only the likelier tokens, where the acceptance file has bins of confidence.
+    gain: expected speedup divided by that of the best single K, 1 or more.
     """
-
-    COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
 
     export: Export
     instead: str | None
     sglang_costs: dict[str, Any] | None = None
     by_confidence: ByConfidence | None = None
+    gain: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,6 +203,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
                 )
                 if scenario.acceptance.bins
                 else None,
+                gain=table.speedup / table.constant_speedup,
             )
             for table in tables
         ),
@@ -307,11 +308,12 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     mode = serving.dynamic
     price = float(mode.price if mode else 0.0) if question.dynamic_price is None else question.dynamic_price
     least = max(1.0 + LEAST_GAIN, 1.0 / (1.0 - price) if price < 1 else math.inf)
-    if table.gain > least:
+    gain = table.speedup / table.constant_speedup
+    if gain > least:
         return None
     costs = f"the {price:.0%} that {serving.title}'s dynamic mode costs"
     if mode is not None and question.dynamic_price is None:
         costs += f" ({mode.source.partition(':')[0]}; --dynamic-price sets another cost)"
     needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that a table must gain"
-    gain = f"{table.gain - 1:.1%} over a constant {table.best_constant}"
-    return f"a draft length per batch size would gain {gain}, which is not more than {needed}"
+    over = f"{gain - 1:.1%} over a constant {table.best_constant}"
+    return f"a draft length per batch size would gain {over}, which is not more than {needed}"
