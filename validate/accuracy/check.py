@@ -31,7 +31,6 @@ GPU agrees within it (`STEADY`).
 """
 SINGLE = 3.0
 """Factor by which one point may drift more than the mean of its figure."""
-SHOWN_MOVES = 6
 DIGITS = 6
 """Significant digits in a baseline."""
 Finite = Annotated[float, Meta(le=FINITE)]
@@ -198,15 +197,11 @@ def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     """Changes of the baseline's own predictions. The measurement is the same, so the model or the calibration
     changed.
     """
-    moves = []
     for part in now:
         ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
         if ratios and not np.mean(np.abs(np.log(ratios))) <= TOLERANCE:
-            moves.append((float(np.exp(np.mean(np.log(ratios)))) - 1.0, part.name, len(ratios)))
-    for by, name, count in sorted(moves, key=lambda move: -abs(move[0]))[:SHOWN_MOVES]:
-        yield f"moved: {name}: predictions by {by:+.1%} on average over {count} figures of the baseline"
-    if len(moves) > SHOWN_MOVES:
-        yield f"moved: {len(moves) - SHOWN_MOVES} more parts"
+            by = f"{np.exp(np.mean(np.log(ratios))) - 1.0:+.1%} on average over {len(ratios)} figures"
+            yield f"moved: {part.name}: predictions by {by} of the baseline"
 
 
 def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[str]:

@@ -43,9 +43,6 @@ class CalibrateQuestion(Question):
         str | None,
         Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
     ] = None
-    statistic: Annotated[
-        str, Argument("Statistic of the samples of a kernel.", choices=("median", "best"))
-    ] = "median"
     judge: Annotated[
         Path | None,
         Argument(
@@ -78,9 +75,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     name = question.name
     if question.from_microbench is not None:
         if write or json:
-            raise InputError(
-                "--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out"
-            )
+            raise InputError("--from-microbench: takes only NAME, --hardware, --judge, --stack, --out")
         return _from_microbench(question, question.from_microbench, out)
     if name in ("engines", "llamacpp", "sources"):
         if json:
@@ -132,7 +127,7 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
     gpu = load_gpu(hardware or record.hardware)
-    fitted = calibration_from(record, gpu, q.name, q.statistic)  # type: ignore[arg-type]
+    fitted = calibration_from(record, gpu, q.name)
     click.echo(fitted.notes, err=True)
     if q.judge is not None:
         whole = newest(q.judge, "measure", "--judge", results)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.answers.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table
@@ -26,6 +25,8 @@ FIGURES = {
     "sd_tpot_s": "time per token",
     "speedup": "speedup",
 }
+LARGEST = 8
+"""Rows with the largest errors that are shown."""
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
 """Of a picture of shipped predictions, and of one of held-out ones."""
 
@@ -39,10 +40,6 @@ def compare(
         Argument("Calibration for every row.", "NAME|PATH", default="each row's own", group="Engine"),
     ] = None,
     row: Annotated[str | None, Argument("Show only this row, such as 3c-13.", "ID")] = None,
-    by: Annotated[
-        tuple[str, ...], Argument("Also group by model, draft, kv or context; may be repeated.", "WHAT")
-    ] = (),
-    worst: Annotated[int, Argument("Number of rows with the largest errors to show.", "N", read=whole)] = 8,
     plot: Picture = None,
     json: Json = False,
     results: ResultsFolder = None,
@@ -54,9 +51,6 @@ def compare(
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS
     chosen = module.named_sets(sets, where) if sets else module.gated_sets(where)
-    for name in by:
-        if name not in module.PARTITIONS or not name:
-            raise unknown_name("--by", "grouping", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
     if row is not None:
         known = dict.fromkeys(c.point.row_id for c in cells)
@@ -73,7 +67,7 @@ def compare(
     if row is not None:
         _show_row(cells, held_out)
     else:
-        _show(cells, ("", *by), worst)
+        _show(cells)
 
 
 def _show_row(cells: list["Cell"], held_out: bool) -> None:
@@ -96,11 +90,11 @@ def _value(c: "Cell", value: float) -> str:
     return seconds(value) if c.quantity.endswith("_s") else f"{value:.2f}x"
 
 
-def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
+def _show(cells: list["Cell"]) -> None:
     from perfmodel.validate.accuracy import compare as module
 
     rows = []
-    for name, part in module.partitions(cells, by).items():
+    for name, part in module.partitions(cells, ("",)).items():
         e = module.error(part)
         rows.append(
             [name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
@@ -114,22 +108,11 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
     say(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
-    if worst:
-        click.echo("\nlargest errors")
-        left = ("row", "device", "target", "draft", "figure")
-        heads = (
-            "row",
-            "device",
-            "target",
-            "draft",
-            "batch",
-            "context",
-            "figure",
-            "measured",
-            "predicted",
-            "error %",
-        )
-        table([Column(head, head in left) for head in heads], [_row(c) for c in module.worst(cells, worst)])
+    click.echo("\nlargest errors")
+    left, right = ("row", "device", "target", "draft"), ("batch", "context")
+    heads = (*left, *right, "figure", "measured", "predicted", "error %")
+    columns = [Column(head, left=head in (*left, "figure")) for head in heads]
+    table(columns, [_row(c) for c in module.worst(cells, LARGEST)])
 
 
 def _row(c: "Cell") -> list[str]:

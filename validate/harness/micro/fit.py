@@ -9,7 +9,7 @@ import datetime
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_sm
 from perfmodel.validate.records import KernelRow, Record
 from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
 
-Statistic = Literal["median", "best"]
 LARGE_WEIGHT = 0.25
 """Weight of GEMMs with more rows than any pass of the plan; they determine the FLOP fraction and little
 else.
@@ -47,13 +46,10 @@ one.
 """
 
 
-def calibration_from(
-    record: Record, gpu: GPUSpec | None = None, name: str | None = None, statistic: Statistic = "median"
-) -> Calibration:
+def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | None = None) -> Calibration:
     """The calibration of a microbenchmark record. Raises InputError if a kind of kernel is missing.
 
     gpu: the device (default: the one in the record). name: of the calibration (default ``<device>.micro``).
-    statistic: the sample of each kernel that counts; ``best`` if other work shared the machine.
     """
     kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
     missing = [
@@ -64,16 +60,14 @@ def calibration_from(
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
     gpu = gpu or load_gpu(record.hardware)
-    return KernelFit(record, gpu, kinds, statistic).calibration(name or f"{gpu.name}.micro")
+    return KernelFit(record, gpu, kinds).calibration(name or f"{gpu.name}.micro")
 
 
 class KernelFit:
     """The stages of a fit, each on the kernels of its own kind."""
 
-    def __init__(
-        self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]], statistic: Statistic
-    ) -> None:
-        self.record, self.gpu, self.kinds, self.statistic = record, gpu, kinds, statistic
+    def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]]) -> None:
+        self.record, self.gpu, self.kinds = record, gpu, kinds
         self.plan = record.data.plan
         self.precision = self.plan.precisions()
         self.bandwidth = gpu.memory_bandwidth_bytes_per_s
@@ -93,7 +87,7 @@ class KernelFit:
             "kind": "fitted",
             "fitted_on": (self.record.name,),
             "date": datetime.datetime.strptime(self.record.path.name[:8], "%Y%m%d").date(),
-            "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms."
+            "notes": f"From kernels alone (median samples), no whole pass. Kernels: {worst} rms."
             + self._doubts(found),
             "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
@@ -141,7 +135,7 @@ class KernelFit:
         for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
             launches.update([*layered * spec.num_hidden_layers, head])
-        spent = np.array([launches[row.at["n"], row.at["k"]] * self._s(row) for row in rows])
+        spent = np.array([launches[row.at["n"], row.at["k"]] * row.call_s for row in rows])
         return np.array(
             [s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)]
         )
@@ -186,7 +180,7 @@ class KernelFit:
             moved = np.array(
                 [small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows]
             )
-            seconds = np.array([self._s(row) for row in rows])
+            seconds = np.array([row.call_s for row in rows])
             slopes.append(np.polyfit(moved, seconds, 1, w=1 / seconds)[0])
         fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
         spread = float(fractions.std() / math.sqrt(len(fractions)))
@@ -197,14 +191,14 @@ class KernelFit:
         rows = self.kinds["shell"]
         bare = defaultdict[tuple[int, int], float](float)
         for row in self.kinds["bare"]:
-            bare[row.at["batch"], row.at["query"]] += self._s(row)
-        seconds = np.array([self._s(row) for row in rows])
+            bare[row.at["batch"], row.at["query"]] += row.call_s
+        seconds = np.array([row.call_s for row in rows])
         rest = seconds - [row.at["layers"] * bare[row.at["batch"], row.at["query"]] for row in rows]
         tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
         smalls = np.array([shell_smalls(row.at["layers"], self.plan) for row in rows])
         columns = {"small_kernel_s": smalls, "pass_fixed_s": np.ones(len(rows)), "token_s": tokens}
         layers = max(row.at["layers"] for row in rows)
-        drawn = [self._s(row) / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
+        drawn = [row.call_s / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
         sampled = float(np.median(drawn)), float(np.std(drawn))
         return _nonnegative(columns, rest, seconds) | {"sparse_cache_sequence_s": sampled}
 
@@ -212,7 +206,7 @@ class KernelFit:
         """Times of deciding and committing, per iteration and per sequence."""
         rows = self.kinds["loop"]
         batch = np.array([row.at["batch"] for row in rows], float)
-        seconds = np.array([self._s(row) for row in rows])
+        seconds = np.array([row.call_s for row in rows])
         return _nonnegative(
             {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds
         )
@@ -223,7 +217,7 @@ class KernelFit:
         if len(rows) < LEAST_KNOTS:
             return None
         ranks = self.record.data.environment.world_size
-        return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
+        return {"knots": {ranks: [(row.at["bytes"], row.call_s) for row in rows]}, "source": self._source()}
 
     def _fit(
         self,
@@ -233,7 +227,7 @@ class KernelFit:
         ranges: Ranges,
         weight: Array,
     ) -> tuple[Array, Array]:
-        measured, root = np.log([self._s(row) for row in rows]), np.sqrt(weight)
+        measured, root = np.log([row.call_s for row in rows]), np.sqrt(weight)
         start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
         solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=SOFT)
         left = np.log(model(solution.x)) - measured
@@ -249,9 +243,6 @@ class KernelFit:
             "stderr": stderr,
             "source": self.sources.get(name, self._source()),
         }
-
-    def _s(self, row: KernelRow) -> float:
-        return row.best_s if self.statistic == "best" else row.call_s
 
     def _source(self) -> str:
         return f"results/{self.record.data.machine}/{self.record.path.name}"
