@@ -130,11 +130,10 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
         "speedup, throughput and the best gamma up to 16. Times are the best of several; cold starts "
         "are medians of "
         f"{COLD_RUNS} processes taken in turns.\n\n{times}\n\n"
-        "Of one what-if and one question about traffic, in counts that no machine changes: calls of "
-        "Python functions, "
-        "files of this package that they are in, and forward passes that are counted. A test fails "
-        "where these are no "
-        "longer so.\n\n"
+        "The next table counts the work of one what-if and of one question about traffic: calls of Python "
+        "functions, files of this package in which these functions are, and computed forward passes. The "
+        "counts are the same on every machine: a test fails if files or passes differ from this table, or "
+        "calls by more than 5 %.\n\n"
         f"{taken}\n"
     )
 

@@ -169,13 +169,15 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     pairs = speedup_pairs(rows.timings)
     ratios = [[e[i] - e[j] for i, j in pairs if left[i]] for left, e in off]
     own = {"target_s": [e[left] for left, e in off], "speedup": list(filter(None, ratios))}
+    source = f"{WEIGHT} groups of other servers"
+    if fitted.groups:
+        own_rows = f"{len(fitted.groups)} draft lengths and batches left out whole, rows left out one by one"
+        source = f"{own_rows}, and {source}"
     errors = {}
     for name, usual in USUAL.items():
         squares = [float(np.mean(np.square(group))) for group in own[name]]
         count = WEIGHT + len(squares)
         rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / count) ** 0.5, count + 1)
-        left_out = f"{len(fitted.groups)} draft lengths and batches left out whole"
-        source = f"{left_out}, rows left out one by one, and {WEIGHT} of other servers"
         rounded = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
         errors[name] = Scatter(log_rms=rounded, rows=len(rows.timings), source=source)
     return errors

@@ -113,6 +113,7 @@ def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
     assert f"base: {BASE}" in lines(found), "no other was tried"
     for name, error in found.calibration.observed_error.items():  # no length or batch lies between two others
         assert error.log_rms == pytest.approx(small_sample(USUAL[name], 5), rel=0.01)
+        assert error.source == "4 groups of other servers"
 
 
 def test_rows_that_scatter_widely_determine_nothing() -> None:
