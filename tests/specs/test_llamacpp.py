@@ -92,6 +92,11 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     read = 18 * layer * 4 / 128
     assert halves[0].ar_tpot_s - halves[1].ar_tpot_s == pytest.approx(read / 100e9, rel=0.01)
     assert every.ar_tpot_s < halves[1].ar_tpot_s
+    assert [any("on the host" in said for said in a.warnings) for a in (every, *halves)] == [
+        False,
+        True,
+        True,
+    ]
     for more, says in (
         ({"cpu_moe": 3}, "needs host_bandwidth"),
         ({"host_bandwidth": 50}, "host_bandwidth: needs cpu_moe or gpu_layers"),
@@ -142,6 +147,12 @@ def test_two_cards_of_24_gib_hold_a_model_of_70b() -> None:
     ).memory
     assert memory.fits
     assert memory.available_bytes == pytest.approx(47.42e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("mac", "megabytes"), [("m1-max", 51540), ("m4:16gb", 11453), ("m3-pro", 28991)])
+def test_a_mac_gives_its_gpu_what_metal_reports(mac: str, megabytes: float) -> None:
+    memory = whatif("qwen3-4b", mac, 1, 8192, 0).memory
+    assert memory.available_bytes == pytest.approx(0.92 * megabytes * 1e6, rel=1e-3)
 
 
 def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length() -> None:

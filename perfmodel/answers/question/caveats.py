@@ -55,12 +55,16 @@ def doubts(
 
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """A warning about the assumed llama.cpp mix of formats, where the question names none."""
+    """Warnings about the assumed llama.cpp mix of formats, where the question names none, and about weights
+    on the host.
+    """
     given, repo = question.weights, repository(question.model)
     if given is None and (not repo[1] if repo else not is_gguf(question.model)):
         yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
     if given is not None and (mix := in_gguf(given)) != given:
         yield f"llama.cpp has no {given} weights: the answer uses {mix}"
+    if scenario.machine.host_experts or scenario.machine.host_layers:
+        yield "no run with layers or experts on the host is published: the interval does not cover that part"
 
 
 def by_name(model: str) -> Iterator[str]:

@@ -85,6 +85,20 @@ class Link(Frozen):
         BANDWIDTH.check("per_direction", self.per_direction)
 
 
+Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class WorkingSet(Frozen):
+    """Share of a shared memory that the system lets the GPU use by default: `large` from `from_gib` on, below
+    it `small`.
+    """
+
+    small: Share
+    large: Share
+    from_gib: Annotated[float, Meta(gt=0, le=1e6)]
+    source: Text
+
+
 class PowerDraw(Frozen):
     """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
 
@@ -99,7 +113,7 @@ class PowerDraw(Frozen):
     static_w: Watts
     joules_per_byte: Annotated[float, Meta(gt=0, le=1e-6)]
     joules_per_flop: Annotated[float, Meta(gt=0, le=1e-6)]
-    memory_share: Annotated[float, Meta(gt=0, le=1)]
+    memory_share: Share
     model: str
     source: Text
 
@@ -115,7 +129,8 @@ class GPUSpec(Frozen):
     CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
     missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
     otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR, kernels
-    from another device are corrected, and a box with LPDDR is sold with several sizes.
+    from another device are corrected, and a box with LPDDR is sold with several sizes. working_set: None if
+    the GPU can use all its memory.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -137,6 +152,7 @@ class GPUSpec(Frozen):
     link: Link | None = None
     host_link: Link | None = None
     peer_access: bool = True
+    working_set: WorkingSet | None = None
     notes: str = ""
 
     def __post_init__(self) -> None:
@@ -202,8 +218,11 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """`stated_memory` in bytes."""
-        return self.stated_memory.si
+        """The part of `stated_memory` that the GPU may use, in bytes."""
+        size, limit = self.stated_memory.si, self.working_set
+        if limit is None:
+            return size
+        return size * (limit.small if size < limit.from_gib * units.FACTORS["GiB"] else limit.large)
 
     @property
     def link_bytes_per_s(self) -> float | None:
