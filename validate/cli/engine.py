@@ -268,7 +268,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     for line in (line for each in found for line in each.lines):
         say(line)
     if all(each.holds for each in found):
-        return say(f"holds: K = {served[0].gamma}")
+        return say(f"keep K = {served[0].gamma}")
     flags = {"--tp": query.tp if query.tp > 1 else None, "--calibration": query.calibration}
     extra = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
     say_whole(f"run instead: {command(query, served[-1], extra)}")

@@ -38,6 +38,8 @@ MOST_BATCH, MOST_GAMMA = 256, 16
 """Largest batch and draft length in the comparison."""
 _RUNNING = re.compile(r"(?:Running: (\d+) reqs|#running-req: (\d+))")
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
+COUNTED = ("vllm:inter_token_latency_seconds_count", "vllm:iteration_tokens_total_count")
+"""Iterations, counted for each request and once for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,12 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
 
 
 def running(where: str, text: str) -> float | None:
-    """Number of running requests: the gauge of a page, or the mean of a log's lines. None if missing or 0."""
+    """Number of running requests: the mean over a page's iterations, else its gauge, or the mean of a log's
+    lines. None if missing or 0.
+    """
+    each, all_ = (sum(value for _, value in samples(where, text, name)) for name in COUNTED)
+    if each and all_:
+        return max(each / all_, 1.0)
     gauges = [value for name in GAUGES for _, value in samples(where, text, name)]
     if gauges:
         return sum(gauges) or None
@@ -130,22 +137,22 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     if expected is not None:
         words.append(_beside(expected, served.gamma, gained))
     needed = gained / float(here[served.gamma])
-    words.append(f"K = {served.gamma} pays from {needed:.2f} on")
+    words.append(f"speculation pays from {needed:.2f} on")
     most = MOST_BATCH if batch <= MOST_BATCH else int(batch)
     batches = np.arange(1.0, most + 1)
     longest = float(scenario.target.max_position_embeddings)
     contexts = np.geomspace(min(SHORTEST, served.context), max(longest, served.context), CONTEXTS_TRIED)
     of_batch = _ends(_near(scenario, batches, served.context, lengths, served.gamma), batches)
     of_context = _ends(_near(scenario, batch, contexts, lengths, served.gamma), contexts)
-    known = f"{batch:g} running" if served.running else f"{batch:g} running (assumed)"
+    known = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"
     lines = [
-        f"at {served.context:.0f} tokens, {known}: {'; '.join(words)}",
-        f"K = {served.gamma} is within {TOLERANCE:.0%} of the best length at batch {of_batch} here, and at "
-        f"contexts {of_context} at this batch",
+        f"requests: {known}, at {served.context:.0f} tokens of context; {'; '.join(words)}",
+        f"K = {served.gamma} is the best length, or less than {TOLERANCE:.0%} slower: with {of_batch} "
+        f"running requests of this context, and at contexts of {of_context} tokens with as many requests",
     ]
     if not holds:
-        now = f"K = {best}, {here[best]:.2f}x" if best else "no speculation"
-        lines.append(f"left: {now} is faster than the served K = {served.gamma}, {here[served.gamma]:.2f}x")
+        now = f"K = {best} ({here[best]:.2f}x)" if best else "no speculation"
+        lines.append(f"change: {now} is faster than K = {served.gamma} ({here[served.gamma]:.2f}x)")
     return Drift(tuple(lines), holds, best)
 
 

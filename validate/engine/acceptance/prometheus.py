@@ -17,22 +17,23 @@ _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*(?:\{.*\})?)[ \t]+(\S+).*$", re.M)
 def since(before: str, now: str) -> str:
     """The counts between two pages of a server; gauges have their latest values.
 
-    If a counter fell, the server was restarted in between and counts from 0: all counts of the later page.
+    If a counter fell or was created again, the server was restarted in between and counts from 0: all counts
+    of the later page.
     """
     gauges = set(re.findall(r"^# TYPE (\S+) gauge", now, re.M))
     earlier = dict(_SAMPLE.findall(before))
-    fell = []
+    restarted = []
 
     def less(found: re.Match[str]) -> str:
         name = found[1].partition("{")[0]
         (was,), (value,) = floats([earlier.get(found[1], "0")]), floats([found[2]])
-        if name in gauges:
-            return found[0]
-        fell.append(value < was)
-        return f"{found[1]} {value - was!r}"
+        restarted.append(
+            value != was > 0 if name.endswith("_created") else name not in gauges and value < was
+        )
+        return found[0] if name in gauges else f"{found[1]} {value - was!r}"
 
     between = _SAMPLE.sub(less, now)
-    return now if any(fell) else between
+    return now if any(restarted) else between
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
