@@ -38,13 +38,13 @@ def run(
         )
     try:
         done = {key for key, (row, _) in _latest(journal).items() if row.get("status") != "failed"}
-        progress, counting = RowProgress(len(loads), len(done)), counters(server) is not None
+        progress, known = RowProgress(len(loads), len(done)), (server.engine(), counters(server) is not None)
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:
                 continue
             progress.show(key)
-            point = _point(server, served, vocabulary, load, gamma, key, counting)
+            point = _point(server, served, vocabulary, load, gamma, key, *known)
             journal.add(point.model_dump(exclude_defaults=True))
             progress.step()
         progress.end()
@@ -68,23 +68,41 @@ def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
     """Key of a point -> its last row, and the text of that row. A failed point may have been measured
     again.
     """
-    rows = ((json.loads(text), text) for text in journal.row_texts)
-    return {row["key"]: (row, text) for row, text in rows}
+    return {(row := json.loads(text))["key"]: (row, text) for text in journal.row_texts}
 
 
 def _point(
-    server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str, counting: bool
+    server: Server,
+    served: str,
+    vocabulary: int,
+    load: ServerLoad,
+    gamma: int,
+    key: str,
+    engine: tuple[str, str | None],
+    counting: bool,
 ) -> EnginePoint:
-    """One row. counting: whether the server had counters when the run began, and so must have them still."""
+    """One row. engine, counting: the server's engine and version, and whether it had counters, when the run
+    began. Both must be so after the point too.
+    """
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         timing = measure(server, served, vocabulary, load, gamma, seed=gamma)
         if counting and counters(server) is None:
             raise InputError(f"--url: {server.url}/metrics: must keep the counters that it had, given none")
+        if (now := server.engine()) != engine:
+            before, after = (" ".join(filter(None, of)) for of in (engine, now))
+            raise InputError(f"--url: {server.url}: must stay {before} while it is timed, given {after}")
         return EnginePoint.of(key, timing, utc)
     except InputError as error:
-        place = {"batch": float(load.batch), "context": float(load.prompt), "gamma": gamma}
-        return EnginePoint(key=key, status="failed", error=str(error), utc=utc, **place)  # type: ignore[arg-type]
+        return EnginePoint(
+            key=key,
+            batch=float(load.batch),
+            context=float(load.prompt),
+            gamma=gamma,
+            status="failed",
+            error=str(error),
+            utc=utc,
+        )
 
 
 def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:

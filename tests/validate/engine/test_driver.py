@@ -17,7 +17,7 @@ from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, broken, repeating
-from tests.validate.engine.server import NOT_FOUND, Engine, serving
+from tests.validate.engine.server import HEAD, NOT_FOUND, Engine, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = [
@@ -144,11 +144,13 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
 
 
 class Flaky(Engine):
-    """Has counters for a while, and refuses some requests once."""
+    """Has counters for a while, or another version after a while, and refuses some requests once."""
 
     def answer(self, path: str, head: bytes, body: bytes) -> Iterator[bytes]:
-        if self.drafts > 150 and path == "/metrics":
+        if self.gamma == 2 and self.drafts > 150 and path == "/metrics":
             return iter([NOT_FOUND])
+        if self.gamma == 1 and len(self.requests) > 8 and path == "/version":
+            return iter([HEAD + b'{"version": "10.0"}'])
         if not self.gamma and len(self.requests) == 5 and path == "/v1/completions":
             self.requests.append({})
             return iter([b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\r\n"])
@@ -157,7 +159,11 @@ class Flaky(Engine):
 
 @pytest.mark.parametrize(
     ("gamma", "says"),
-    [(0, "1 of 4 points failed: .*HTTP 429;"), (2, r"of 4 points failed.*must keep the counters")],
+    [
+        (0, "1 of 4 points failed: .*HTTP 429;"),
+        (1, "3 of 4 points failed: .*must stay vllm 9.9 while it is timed, given vllm 10.0;"),
+        (2, r"of 4 points failed.*must keep the counters"),
+    ],
 )
 def test_a_server_that_fails_on_the_way_makes_a_partial_record_that_is_resumed(
     gamma, says, tmp_path, capsys
