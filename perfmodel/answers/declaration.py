@@ -81,7 +81,7 @@ class Argument:
         ends = (
             f"above 0{f' and at most {high:g}' * (high < HUGE)}"
             if low == TINY
-            else f"from {low:g} to {high:.0f}"
+            else f"from {low:g} to {high if high % 1 else int(high)}"
         )
         return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
 

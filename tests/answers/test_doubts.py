@@ -70,6 +70,13 @@ def test_a_budget_of_two_tokens(verb: str) -> None:
     assert "KV budget" not in doubts_of(verb, draft_kv=f"h2o:{TINY_BUDGET}")
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_constants_of_another_device(verb: str) -> None:
+    assert "is transferred from a100-sxm-80gb" in doubts_of(verb, calibration="a100-sxm-80gb.magicdec")
+    assert "is transferred" not in doubts_of(verb, calibration="h100-sxm-80gb.magicdec")
+    assert "is from another vendor" in doubts_of(verb, hardware="gaudi3")
+
+
 def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     asked = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
     assert "KV budget 2: " in doubts_of("whatif", **asked)

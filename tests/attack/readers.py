@@ -26,6 +26,7 @@ from perfmodel.validate.studies import gate
 from perfmodel.validate.studies.published_engines import ServedRow
 from tests import pinned
 from tests.attack import hostile, watch
+from tests.specs.test_gguf import gguf, qwen3
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", (1000,), 4, gamma_given=False)
@@ -197,6 +198,9 @@ READERS: dict[str, Reader] = {
     ),
     "model": Reader(files("perfmodel/models/*.yaml"), lambda p: load_model(str(p))),
     "config.json": Reader(configs, _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")),
+    "GGUF": Reader(
+        lambda: [(gguf(*qwen3()), ".gguf")], _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")
+    ),
     "draft head": Reader(
         files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p), load_model("qwen3-8b"))
     ),

@@ -1,6 +1,9 @@
-"""Shipped data with one number changed a little: the gate must name it, or the file be refused."""
+"""Shipped data or a constant of the code with one number changed a little: the gate must name it, or the file
+be refused.
+"""
 
 import itertools
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +20,11 @@ from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
 CODE = {"perfmodel": module.PACKAGE, "validate": module.VALIDATE}
-DATA = (".yaml", ".csv", ".json", ".jsonl")
+SHOWING = module.SHOWING[:-1]
+DATA = (".yaml", ".csv", ".json", ".jsonl", ".py")
+CONSTANT = re.compile("^[A-Z][A-Z_0-9, ]* = [^\"'\n]*$", re.MULTILINE)
+"""Of a module. Those of folders that only show something enter no answer."""
+ANY_LINE = re.compile(".+")
 
 
 @contextmanager
@@ -39,14 +46,19 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     """Change a number of one file after the other; which, follows from the seed."""
     with copied(folder) as package:
         recorded = module.inputs(package / "results")
-        found = (p for top in (*FOLDERS, "validate/plans") for p in (package / top).rglob("*"))
-        every = sorted(p for p in found if p.suffix in DATA and p.name != "accuracy.json")
+        data = (p for top in (*FOLDERS, "validate/plans") for p in (package / top).rglob("*"))
+        code = (p for top in CODE for p in (package / top).rglob("*.py") if not {*p.parts} & {*SHOWING})
+        every = sorted(
+            p for p in (*data, *code) if p.suffix in DATA and p.name != "accuracy.json" and _numbers(p)
+        )
         paths = [list(some) for _, some in itertools.groupby(every, key=lambda p: p.parent)]
         for number in range(count):
             rng = Random(f"{seed}:gate:{number}")
             path = rng.choice(rng.choice(paths))
             before = path.read_text(encoding="utf-8")
-            path.write_text(_with_another_number(rng, before), encoding="utf-8")
+            match = rng.choice(_numbers(path))
+            another = repr(float(match[0]) * 1.001 or 1.0)
+            path.write_text(before[: match.start()] + another + before[match.end() :], encoding="utf-8")
             refused, fault = False, None
             try:
                 now = module.inputs(package / "results")
@@ -58,12 +70,9 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             tally.count(path.parent.relative_to(package).as_posix(), refused, fault)
 
 
-def _with_another_number(rng: Random, text: str) -> str:
-    """One number of the text, comments aside, a thousandth larger, or 1 where it is 0."""
-    seen = [
-        m
-        for m in hostile.NUMBER.finditer(text)
-        if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]
-    ]
-    match = rng.choice(seen)
-    return text[: match.start()] + repr(float(match[0]) * 1.001 or 1.0) + text[match.end() :]
+def _numbers(path: Path) -> list[re.Match[str]]:
+    """Those of a file, comments aside; of code those of named numbers."""
+    text = path.read_text(encoding="utf-8")
+    lines = CONSTANT if path.suffix == ".py" else ANY_LINE
+    found = (m for line in lines.finditer(text) for m in hostile.NUMBER.finditer(text, *line.span()))
+    return [m for m in found if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]

@@ -85,12 +85,12 @@ def numbers(seed: int) -> dict[str, list[float]]:
         found[name] = list(figures(steps, serve(steps, load, limits, 0.1)))
         found[f"{name}, alone"] = mean_tpot_s(steps, load, limits).tolist()
     plain = replace(steps, cached=None)
-    some, few = arrivals(lengths, 60, 0.8 * most, bursts, seed), dict(seed=seed, spread=0.1)
+    some, drawn = arrivals(lengths, 60, 0.8 * most, bursts, seed), {"seed": seed, "spread": 0.1}
     sessions = draw(Reuse(lengths, 32.0, 0.5, 2, 20.0, 0.3), 40, 0.5 * most, 1.0, seed)
     for name, met in (
-        ("rate", replay(plain, lengths, limits, some, **few)),
-        ("cap", replay(plain, lengths, limits, some, cap=2, around=2, **few)),
-        ("clients", replay(plain, lengths, limits, some, 5, **few)),
+        ("rate", replay(plain, lengths, limits, some, **drawn)),
+        ("cap", replay(plain, lengths, limits, some, cap=2, around=2, **drawn)),
+        ("clients", replay(plain, lengths, limits, some, 5, **drawn)),
         ("sessions", replay(steps, lengths, limits, sessions)),
     ):
         sums = met.ttft_s.sum(), met.tpot_s.sum(), met.e2e_s.sum(), met.mean_tpot_s

@@ -72,7 +72,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    """Module, class and name of each constant or default with a number in it -> its source text."""
+    """Module, class and name of each constant or default that holds a number or a boolean -> its source."""
     for path in (path for top in (PACKAGE, VALIDATE) for path in sorted(top.rglob("*.py"))):
         measures = path.is_relative_to(VALIDATE)
         parts = path.relative_to(VALIDATE if measures else PACKAGE).with_suffix("").parts
@@ -87,7 +87,7 @@ def _constants() -> Iterator[tuple[str, str]]:
                     continue
                 name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
                 numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
-                if any(type(n.value) in (int, float) for n in numbers):
+                if any(isinstance(n.value, int | float) for n in numbers):
                     text = ast.unparse(node.value)
                     yield f"{place}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
 

@@ -15,7 +15,7 @@ from perfmodel.answers.question import CommonOptions, doubts
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
-from perfmodel.specs import BF16, Defect, Relation, step_errors, weight_format
+from perfmodel.specs import BF16, Defect, Relation, weight_format
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
 
@@ -193,15 +193,6 @@ def warnings(
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
     notes += (*uncut(scenario, batch, context, gamma), *unlike_measured(scenario, batch, context, gamma))
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
-    if is_transferred(scenario):
-        notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
-        error, devices = c.error("target_s", target.name, gpu), step_errors().devices
-        maker = bool(c.errors) and c.relation("target_s", target.name, gpu) == "maker"
-        if error and maker and gpu.name not in devices:
-            factor = math.exp(error.log_rms)
-            notes.append(
-                f"{gpu.name} is from another vendor; such predictions were off by a factor of {factor:.1f}"
-            )
     return tuple(notes)
 
 

@@ -2,6 +2,7 @@
 engine has a known defect there.
 """
 
+import math
 from collections.abc import Iterator
 
 from perfmodel.answers.question.engine_support import draft_word
@@ -15,12 +16,13 @@ from perfmodel.specs import (
     in_gguf,
     is_gguf,
     serving_engines,
+    step_errors,
 )
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.models.ggml import repository
 from perfmodel.specs.models.model import named_format
-from perfmodel.speculation import Memory, Scenario, memory_of
+from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
 
 FAR = 30.0
 """Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
@@ -38,9 +40,7 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about lengths, memory, draft, engine and constants. room: the memory at this point, if
-    known.
-    """
+    """Sentences about lengths, memory, draft, engine, constants and device. room: the memory, if known."""
     if room is None:
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
@@ -51,6 +51,7 @@ def doubts(
         *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
         *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),
         *of_constants(question.calibration, scenario.machine.calibration),
+        *of_device(scenario),
     )
 
 
@@ -131,6 +132,19 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
                     f"calibration {calibration.name}: {name} is {value:.3g}; in bundled calibrations it is "
                     f"{min(known):.3g} to {max(known):.3g}"
                 )
+
+
+def of_device(scenario: Scenario) -> Iterator[str]:
+    """Warnings about a calibration of another device, and about a device of another vendor."""
+    c, gpu = scenario.machine.calibration, scenario.machine.gpu
+    if not is_transferred(scenario):
+        return
+    yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
+    error = c.error("target_s", scenario.target.name, gpu)
+    maker = bool(c.errors) and c.relation("target_s", scenario.target.name, gpu) == "maker"
+    if error and maker and gpu.name not in step_errors().devices:
+        factor = math.exp(error.log_rms)
+        yield f"{gpu.name} is from another vendor; such predictions were off by a factor of {factor:.1f}"
 
 
 def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
