@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import kernels_of, load_gpu, step_errors
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER
-from perfmodel.validate.studies.sources import judged, of_figure
+from perfmodel.validate.studies.sources import Judged, _part, judged, of_figure
 
 
 def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() -> None:
@@ -41,3 +41,22 @@ def test_the_interval_holds_what_it_says_of_rows_of_sources_that_were_left_out()
     assert 0.85 <= inside <= 0.95
     for row in judged("speedup"):
         assert row.interval is None or row.interval[0] <= math.exp(row.shipped) <= row.interval[1]
+
+
+def test_errors_of_a_part_by_hand() -> None:
+    """Two rows of a source that are off by 0.1 and -0.3, and one of another by 0.4."""
+    near, far, other = (
+        Judged(source, "vllm", "h100-sxm-80gb", "m", "ngram", off, shipped, interval)
+        for source, off, shipped, interval in (
+            ("a", 0.1, 0.2, (0.9, 1.2)),
+            ("a", -0.3, -0.1, None),
+            ("b", 0.4, 0.5, (1.05, 1.5)),  # holds the measurement by the constants that have not seen it
+        )
+    )
+    found = _part([near, far, other])
+    logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
+    assert {name: found[name] for name in logs} == pytest.approx({n: math.expm1(x) for n, x in logs.items()})
+    assert (found["rows"], found["sources"], found["inside"], found["inside_shipped"]) == (3, 2, 1.0, 0.5)
+    assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
+    assert found["width"] == pytest.approx(((1.2 / 0.9) ** 0.5 + (1.5 / 1.05) ** 0.5) / 2 - 1)
+    assert "inside" not in _part([far])
