@@ -18,7 +18,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import ELSEWHERE, ENGINES
+from perfmodel.specs import ENGINES, LLAMACPP
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""
@@ -41,7 +41,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     if a.sensitivity is not None:
         _moves(a.sensitivity)
     warn(note for note in a.warnings if note not in a.memory.shortage(float(a.query.batch)))
-    if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
+    if a.calibration.stack == LLAMACPP and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
         say_whole(llamacpp_line(replace(query, draft=query.draft or a.query.draft), a.gamma_optimal) or "")

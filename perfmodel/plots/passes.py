@@ -18,18 +18,18 @@ from perfmodel.plots.theme import (
     STAGES,
     Axes,
     Figure,
-    above,
     caption,
     figure_of,
     label,
+    legend_above,
     log_axis,
     panels,
+    point_labels,
     scenario_of,
     shades,
     sign,
     styled,
     tokens,
-    told_apart,
 )
 from perfmodel.specs import load_calibration
 from perfmodel.speculation import Prediction, Scenario, Workload, predict, with_calibration
@@ -81,7 +81,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
             axis.set_major_formatter("{x:g}")
         _draw_roofs(place, bandwidth, roofs, named=place is places[-1])
     places[0].set_ylabel("TFLOP/s of one device")
-    above(places[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
+    legend_above(places[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
     where = f"batch {batch:g}, context {tokens(context)}"
     return label(places[0], "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
 
@@ -99,7 +99,7 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
     where = list(points)
     left, right = panels(2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
-    names, same = told_apart(where)
+    names, same = point_labels(where)
     used: dict[str, None] = {}
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
@@ -121,8 +121,8 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
         one.set_xlim(left=0.0)
     parts = [Patch(color=colour, label=word) for word, colour in PARTS.values() if colour in used]
     bound_line = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
-    above(left, 2, [*parts, bound_line])
-    above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
+    legend_above(left, 2, [*parts, bound_line])
+    legend_above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
     return label(left, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
 
 
@@ -171,10 +171,10 @@ def ratios(
     handles = places[0].lines[: len(lines)]
     places[0].set_ylim(bottom=0.0)
     places[1].set_ylim(bottom=min(places[1].get_ylim()[0], 0.98))
-    above(places[0], 2, handles)
+    legend_above(places[0], 2, handles)
     if len(drawn) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
-        above(places[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
+        legend_above(places[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
     return label(
         places[0],
         "Cost of a draft step and of verification, in baseline steps",

@@ -12,10 +12,10 @@ from perfmodel.plots.theme import (
     BELOW,
     GREY,
     PALE,
-    above,
     caption,
     figure_of,
     label,
+    legend_above,
     log_axis,
     panels,
     scenario_of,
@@ -120,7 +120,7 @@ def surface(
     axes.grid(False)
     found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
     handles += _dots(axes, found)
-    above(axes, 2, handles)
+    legend_above(axes, 2, handles)
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
     bar = figure_of(axes).colorbar(

@@ -112,7 +112,7 @@ def sign(words: str, **look: Any) -> "Line2D":
     return Line2D([], [], label=words, **look)
 
 
-def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
+def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
     """A legend between title and axes, where it covers no data. Returns it."""
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
@@ -156,7 +156,7 @@ def unusual(settings: Any) -> list[str]:
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 
-def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
+def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
     """Labels of (batch, context) points by the parts in which they differ, and the common part for the
     caption.
     """

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
-from perfmodel.specs.calibrations.by_engine import DEFAULT, engine_of
+from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE, engine_of
 from perfmodel.specs.engines.serving import PrefixBlocks, serving_engines
 from perfmodel.speculation.scenario import Scenario
 
@@ -76,7 +76,9 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
     engine.
     """
     engines = serving_engines()
-    return engines.get(engine_of(scenario.machine.calibration) or DEFAULT, engines[DEFAULT]).prefix
+    return engines.get(
+        engine_of(scenario.machine.calibration) or DEFAULT_ENGINE, engines[DEFAULT_ENGINE]
+    ).prefix
 
 
 def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:

@@ -8,8 +8,8 @@ from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcc
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 from perfmodel.specs.calibrations.by_engine import (
-    ELSEWHERE,
     ENGINES,
+    LLAMACPP,
     calibration_of,
     devices_of,
     engine_of,
@@ -79,7 +79,7 @@ __all__ = [
     "Constant",
     "DRIFT",
     "Defect",
-    "ELSEWHERE",
+    "LLAMACPP",
     "ENGINES",
     "Engines",
     "FINITE",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, files, load_gpu, load_model
+from perfmodel.specs import LLAMACPP, Calibration, GPUSpec, files, load_gpu, load_model
 from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
@@ -143,9 +143,9 @@ class DeviceConstants:
             **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
         }
         return {
-            "name": f"{self.gpu.name}.{ELSEWHERE}",
+            "name": f"{self.gpu.name}.{LLAMACPP}",
             "gpu": self.gpu.name,
-            "stack": ELSEWHERE,
+            "stack": LLAMACPP,
             "kind": "fitted",
             "fitted_on": ["public_runs.csv"],
             "date": datetime.date.min,
@@ -194,7 +194,7 @@ class Passes(FittedRows[Pass]):
     """All rows, with their seconds as functions of the parameters."""
 
     def __init__(self) -> None:
-        self.rows = tuple(row for run in public_runs() if run.engine == ELSEWHERE for row in _passes(run))
+        self.rows = tuple(row for run in public_runs() if run.engine == LLAMACPP for row in _passes(run))
         self.logs = np.log([row.seconds for row in self.rows])
         gpus = {load_gpu(row.run.hardware).name: load_gpu(row.run.hardware) for row in self.rows}
         spreads = {scope: i for gpu in gpus.values() for i, scope in enumerate(scopes(gpu))}

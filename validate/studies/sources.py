@@ -22,7 +22,7 @@ from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.specs import (
     DRIFT,
-    ELSEWHERE,
+    LLAMACPP,
     VERSION,
     Z,
     calibration_of,
@@ -62,7 +62,7 @@ HEADER = (
 )
 
 
-TITLES = ENGINES | {ELSEWHERE: KNOWN_ENGINES[ELSEWHERE]}
+TITLES = ENGINES | {LLAMACPP: KNOWN_ENGINES[LLAMACPP]}
 """Headings of the judged engines."""
 
 
@@ -202,7 +202,7 @@ def judged(figure: str) -> list[Judged]:
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
         draft = a.run.draft.partition(":")[0]
         place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
-        kind = llamacpp.kind_of(a.run) if a.run.engine == ELSEWHERE else ""
+        kind = llamacpp.kind_of(a.run) if a.run.engine == LLAMACPP else ""
         rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval, kind))
     return rows if figure == "step" else rows + _of_tables(figure)
 

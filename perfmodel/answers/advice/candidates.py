@@ -41,7 +41,7 @@ from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
 from perfmodel.operations import Array
 from perfmodel.parse import items
-from perfmodel.specs import ELSEWHERE, AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
+from perfmodel.specs import LLAMACPP, AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.boundary import files
 from perfmodel.speculation import DEFAULT_MAX_GAMMA, Acceptance, Scenario
@@ -156,7 +156,7 @@ class AdviseQuery(CommonOptions):
         """The question with the batches of llama.cpp's server, if it is about llama.cpp and names no
         batches.
         """
-        if self.batch is not None or engine_of(Named.of(self).calibration) != ELSEWHERE:
+        if self.batch is not None or engine_of(Named.of(self).calibration) != LLAMACPP:
             return self
         return replace(self, batch=tuple(range(1, SLOTS + 1)))
 

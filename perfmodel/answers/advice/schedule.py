@@ -49,7 +49,7 @@ from perfmodel.answers.readers import (
 )
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import ELSEWHERE, engine_of, serving_engines
+from perfmodel.specs import LLAMACPP, engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
@@ -177,7 +177,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if question.max_batch is None and why is not None:
         raise InputError(f"--context: {why}")
     engine = engine_of(scenario.machine.calibration)
-    most = question.max_batch or (SLOTS if engine == ELSEWHERE else MAX_BATCHES)
+    most = question.max_batch or (SLOTS if engine == LLAMACPP else MAX_BATCHES)
     tables, seats = _tables(scenario, question, contexts, room, most)
     instead = _instead(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:

@@ -31,7 +31,7 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import Engine, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
-from perfmodel.specs.calibrations.by_engine import DEFAULT
+from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 RATES = (1e-6, 1e6)
@@ -287,7 +287,7 @@ class TrafficQuery(CommonOptions):
 
     def _seats(self) -> int:
         """Default number of requests that the engine runs at once."""
-        word, _, version = parse_engine(self.engine or DEFAULT).partition(DRIFT)
+        word, _, version = parse_engine(self.engine or DEFAULT_ENGINE).partition(DRIFT)
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
         return seats.of(version, load_gpu(self.hardware)) if seats else Limits().max_num_seqs

@@ -9,7 +9,7 @@ from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.specs import (
     CONSTANTS,
-    ELSEWHERE,
+    LLAMACPP,
     Calibration,
     Defect,
     engine_of,
@@ -44,7 +44,7 @@ def doubts(
     if room is None:
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
-        *(of_weights(question, scenario) if scenario.machine.calibration.stack == ELSEWHERE else ()),
+        *(of_weights(question, scenario) if scenario.machine.calibration.stack == LLAMACPP else ()),
         *(by_name(question.model) if question.weights is None else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),

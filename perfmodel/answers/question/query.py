@@ -10,7 +10,7 @@ from perfmodel.answers.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_span
 from perfmodel.specs import ENGINES, parse_engine
-from perfmodel.specs.calibrations.by_engine import DEFAULT as DEFAULT_ENGINE
+from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,

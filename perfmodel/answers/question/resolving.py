@@ -14,7 +14,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs import (
-    ELSEWHERE,
+    LLAMACPP,
     Calibration,
     GPUSpec,
     ModelSpec,
@@ -54,14 +54,14 @@ class Named:
         calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
         if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
             gpu = _shared(question, gpu, engine_of(calibration))
-        if calibration.stack == ELSEWHERE and not file:
+        if calibration.stack == LLAMACPP and not file:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
         return cls(target, gpu, calibration)
 
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
         weights = question.weights
-        if weights is not None and self.calibration.stack == ELSEWHERE:
+        if weights is not None and self.calibration.stack == LLAMACPP:
             weights = in_gguf(weights)
         return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
 

@@ -22,12 +22,12 @@ ENGINES = {
     "perfmodel": "the decoder of `perfmodel validate`",
 }
 """Word of `--engine` -> its description."""
-DEFAULT = "vllm"
+DEFAULT_ENGINE = "vllm"
 """The engine of a question that names none."""
-ELSEWHERE = "llamacpp"
-"""The engine for GGUF files, and for devices of the vendors in `ALONE`."""
-ALONE = ("Apple",)
-"""Vendors whose devices `DEFAULT` does not support."""
+LLAMACPP = "llamacpp"
+"""The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
+LLAMACPP_VENDORS = ("Apple",)
+"""Vendors whose devices `DEFAULT_ENGINE` does not support."""
 _FILED = {"perfmodel": "micro"}
 """Engine -> the word in the file names of its calibrations, if it differs from the engine's."""
 
@@ -40,9 +40,9 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
     word, at, version = text.partition(DRIFT)
     if word not in ENGINES:
         raise unknown_name(flag, "engine", word, ENGINES)
-    if word == ELSEWHERE:
+    if word == LLAMACPP:
         if at and not BUILD.fullmatch(version):
-            raise refuse(flag, None, f"{ELSEWHERE}, or a build of it, {ELSEWHERE}{DRIFT}bNNNN", text)
+            raise refuse(flag, None, f"{LLAMACPP}, or a build of it, {LLAMACPP}{DRIFT}bNNNN", text)
     elif at and (word not in engines().engines or not release(version)):
         fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
         raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
@@ -64,8 +64,8 @@ def calibration_of(
     """The calibration of a question: the named one, or that of an engine on the device.
 
     Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
-    names by path; otherwise that of `DEFAULT`. gguf: whether the weights are a GGUF file, which only
-    `ELSEWHERE` runs. If an engine has no calibration of the device, that of the nearest device is
+    names by path; otherwise that of `DEFAULT_ENGINE`. gguf: whether the weights are a GGUF file, which only
+    `LLAMACPP` runs. If an engine has no calibration of the device, that of the nearest device is
     transferred: of the same architecture or maker if there is one, then by memory bandwidth. Raises
     InputError for an unknown engine, one without a calibration of such a device, or one that differs from the
     calibration's.
@@ -78,7 +78,7 @@ def calibration_of(
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    usual = ELSEWHERE if gguf or gpu.vendor in ALONE else DEFAULT
+    usual = LLAMACPP if gguf or gpu.vendor in LLAMACPP_VENDORS else DEFAULT_ENGINE
     engine, _, version = parse_engine(engine or usual).partition(DRIFT)
     if gpu.name in devices_of(engine):
         return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)

@@ -177,7 +177,7 @@ ROWS = (
         ),
         fixed={"qk_norm": True},
     ),
-    Family("falcon_h1", readers=(recurrent.mamba_beside,), rules=("attention_bias", "mlp_bias")),
+    Family("falcon_h1", readers=(recurrent.mamba_in_parallel,), rules=("attention_bias", "mlp_bias")),
     Family(
         "flex_olmo",
         readers=(layers.all_full, partial(experts.routed, width="intermediate_size")),

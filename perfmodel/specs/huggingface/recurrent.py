@@ -73,7 +73,7 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
     }
 
 
-def mamba_beside(keys: Keys, layers: int) -> Fields:
+def mamba_in_parallel(keys: Keys, layers: int) -> Fields:
     """Falcon-H1: every layer has attention and Mamba-2 in parallel."""
     norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
     return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
