@@ -68,15 +68,13 @@ CATALOGUE = Catalogue(
 app = app_of(CATALOGUE)
 
 
-@app.command(
-    "import", example="aiconfigurator aiconfigurator_core.whl --gpu h200 --engine vllm --out mine.yaml"
-)
+@app.command("import", example="aiconfigurator unpacked --gpu h200 --engine vllm --out mine.yaml")
 @flagged
 def import_(
     format: Annotated[str, Argument("Origin of the tables: aiconfigurator.", "FORMAT", place=True)],
     path: Annotated[
         str,
-        Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True),
+        Argument("A folder with the unpacked package aiconfigurator-core.", "FOLDER", place=True),
     ],
     gpu: Annotated[str, Argument("Device, by name or path.", "NAME|PATH")],
     engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME", group="Engine")],

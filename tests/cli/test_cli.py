@@ -153,7 +153,7 @@ def test_the_example_of_a_verb_runs(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
 ) -> None:
     assert f"perfmodel {verb} " in " ".join(out(*verb.split(), "--help").split()) + " "
-    if verb == "calibrations import":  # another's wheel
+    if verb == "calibrations import":  # another's package
         return
     monkeypatch.chdir(tmp_path)
     assert cli.run([*verb.split(), *shlex.split(EXAMPLES[verb])]) == 0

@@ -1,19 +1,14 @@
-"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder or a
-wheel.
+"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder.
 
 ``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``, times in milliseconds.
 """
 
 import io
-import lzma
 import math
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +17,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.operations import Mask
-from perfmodel.reading import check_regular, read_bytes
+from perfmodel.reading import read_bytes
 
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
@@ -42,8 +37,6 @@ MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD, MOST = 2**26, 10**6, 200, 1e12
 """Limits of one table: bytes, rows, characters per word, largest number. Those of aiconfigurator-core 0.12.0
 have at most 2 MB and 126,360 rows.
 """
-BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
-"""Exceptions of unpacking; RuntimeError stands for an entry that is encrypted or packed in an unknown way."""
 
 
 class CheckedTable(Table):
@@ -63,32 +56,29 @@ class Tables:
 
     path: str
     device: str
-    files: dict[str, Callable[[], bytes]]
+    files: dict[str, Path]
     package: str
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
-        """Finds the tables in a folder or wheel. Raises InputError if there are none, or none for this
+        """Finds the tables in a folder. Raises InputError if there are none, or none for this
         device.
         """
-        named, device = _named(path), device_of(gpu)
-        places = {
-            name.partition("systems/data/")[2]: read
-            for name, read in named.items()
-            if name.endswith(".parquet")
-        }
+        paths, device = sorted(Path(path).rglob("*")), device_of(gpu)
         # what follows the folder of all devices
-        found = {place: read for place, read in places.items() if place}
-        versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in named)
+        places = {each.as_posix().partition("systems/data/")[2]: each for each in paths}
+        found = {place: each for place, each in places.items() if place.endswith(".parquet")}
+        versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", each.name) for each in paths)
         package = next((f"aiconfigurator-core {hit[1]}" for hit in versions if hit), "aiconfigurator-core")
         devices = {name.split("/")[0] for name in found}
         if not found:
             raise InputError(
-                f"{path}: must be the package aiconfigurator-core (a wheel, or a folder that holds it)"
+                f"{path}: must be a folder with the package aiconfigurator-core; `python -m zipfile -e "
+                "WHEEL FOLDER` unpacks its wheel"
             )
         if device not in devices:
             raise unknown_name("--gpu", "device of these tables", device, sorted(devices))
-        kept = {n.partition("/")[2]: data for n, data in found.items() if n.startswith(f"{device}/")}
+        kept = {n.partition("/")[2]: each for n, each in found.items() if n.startswith(f"{device}/")}
         return cls(path, device, kept, package)
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
@@ -116,10 +106,10 @@ class Tables:
         place = f"{family}/{engine}/{version}/{name}.parquet"
         where = f"{self.path}: {place}"
         try:
-            table: Table = CheckedTable(where, dict(_columns(self.files[place]())))
+            table: Table = CheckedTable(where, dict(_columns(read_bytes(self.files[place], MAX_TABLE_BYTES))))
         except InputError:
             raise
-        except (pa.ArrowException, OSError, ValueError, *BROKEN) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{where}: must be a Parquet table: {error}") from None
         if not (table["latency"].size and (table["latency"] > 0).all()):
             raise InputError(f"{where}: latency: must be above 0 in one row or more")
@@ -180,25 +170,3 @@ def _release(version: str) -> list[float]:
     """Sort key of a version: 1.3.0rc9 before 1.3.0rc20 before 1.3.0."""
     numbers = [float(n) for n in re.findall(r"\d+", version)]
     return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]
-
-
-def _named(path: str) -> dict[str, Callable[[], bytes]]:
-    """Content of a wheel or folder: name -> a function that reads it; empty without a folder."""
-    if not path.endswith((".whl", ".zip")):
-        found = sorted(Path(path).rglob("*"))
-        return {each.as_posix(): partial(read_bytes, each, MAX_TABLE_BYTES) for each in found}
-    try:
-        check_regular(Path(path))
-        archive = zipfile.ZipFile(path)
-    except (OSError, *BROKEN) as error:
-        raise InputError(f"{path}: must be a wheel or a folder: {error}") from None
-    return {entry.filename: partial(_member, archive, entry) for entry in archive.infolist()}
-
-
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """One file of a wheel. Raises ValueError if it expands beyond `MAX_TABLE_BYTES`."""
-    with archive.open(entry) as stream:  # its header may say less than it holds
-        data = stream.read(MAX_TABLE_BYTES + 1)
-    if len(data) > MAX_TABLE_BYTES:
-        raise ValueError(f"{max(entry.file_size, len(data))} bytes, at most {MAX_TABLE_BYTES}")
-    return data

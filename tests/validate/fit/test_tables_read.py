@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +25,13 @@ def parquet() -> bytes:
     return held.getvalue()
 
 
-@pytest.fixture(params=["folder", "wheel"])
-def given(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def given(tmp_path: Path) -> str:
     """Two versions of one table, one of another and of another device, and files that are none."""
     names = [f"{PLACE}/gemm/vllm/{v}/gemm_perf.parquet" for v in ("0.9.1", "0.10.0", "0.10.0rc2")]
     names += [f"{PLACE}/moe/vllm/0.9.1/moe_perf.parquet", f"{PLACE}/gemm/sglang/0.5/gemm_perf.parquet"]
     names += [f"{PLACE}/read.txt", "elsewhere/x.parquet", "aiconfigurator_core-1.2.3.dist-info/METADATA"]
     names += ["aiconfigurator/systems/data/l40s/gemm/vllm/9.9/gemm_perf.parquet"]
-    if request.param == "wheel":
-        with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
-            for name in names:
-                archive.writestr(name, parquet())
-        return str(tmp_path / "x.whl")
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(parquet())
@@ -128,44 +122,31 @@ def columns(**changed: list[object]) -> bytes:
         (columns(latency=[0.0, 1.0]), "latency: must be above 0"),
         (columns(), "must hold h100_sxm/attention/vllm/VERSION/generation_attention_perf.parquet"),
         (columns(latency=["1", "2"]), "latency: must be a column of numbers"),
-        (bytes(2**26 + 1), "bytes, at most"),
+        (bytes(2**26 + 1), "gemm_perf.parquet: must be at most 67108864 bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_table_that_is_none_is_one_line(table: bytes, says: str, tmp_path: Path, capsys) -> None:
-    refused_import(packed(table, tmp_path), says, capsys)
+    place_in(tmp_path).write_bytes(table)
+    refused_import(tmp_path, says, capsys)
 
 
-@pytest.mark.parametrize(
-    ("byte", "value", "says"),
-    [
-        (6, 99, "must be a wheel or a folder: zip file version"),
-        (8, 1, "is encrypted"),
-        (10, 99, "compression method is not supported"),
-        (27, 0, "Bad CRC-32"),  # says one byte and holds 64 MB
-    ],
-)
-def test_a_wheel_whose_entry_is_strange_is_one_line(byte, value, says, tmp_path: Path, capsys) -> None:
-    """byte: of the entry in the wheel's directory."""
-    wheel = packed(bytes(2**26 + 1), tmp_path)
-    held = bytearray(wheel.read_bytes())
-    held[held.rindex(b"PK\1\2") + byte] = value
-    wheel.write_bytes(held)
-    refused_import(wheel, says, capsys)
+def test_a_folder_without_tables_and_a_wheel_are_one_line(tmp_path: Path, capsys) -> None:
+    (tmp_path / "x.whl").write_bytes(b"PK")
+    for path in (tmp_path, tmp_path / "x.whl"):
+        refused_import(path, "must be a folder with the package aiconfigurator-core; `python -m", capsys)
 
 
 def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(tmp_path: Path, capsys) -> None:
-    path = tmp_path / PLACE / "gemm/vllm/0.9.1/gemm_perf.parquet"
-    path.parent.mkdir(parents=True)
-    os.mkfifo(path)
+    os.mkfifo(place_in(tmp_path))
     refused_import(tmp_path, "must be a readable file", capsys)
 
 
-def packed(table: bytes, folder: Path) -> Path:
-    """A wheel with one table."""
-    with zipfile.ZipFile(folder / "x.whl", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{PLACE}/gemm/vllm/0.9.1/gemm_perf.parquet", table)
-    return folder / "x.whl"
+def place_in(folder: Path) -> Path:
+    """Where the table of GEMMs is."""
+    path = folder / PLACE / "gemm/vllm/0.9.1/gemm_perf.parquet"
+    path.parent.mkdir(parents=True)
+    return path
 
 
 def refused_import(path: Path, says: str, capsys) -> None:
