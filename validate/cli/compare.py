@@ -100,18 +100,18 @@ def _show(cells: list["Cell"]) -> None:
             [name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
         )
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
-    right, of = module.correct_verdicts(cells)
-    if of:
-        click.echo(f"side of 1.0 right: {right} of {of}")
+    correct, speedups = module.correct_verdicts(cells)
+    if speedups:
+        click.echo(f"correct verdict (speedup above or below 1): {correct} of {speedups}")
     broken = [c for c in cells if c.below_bound]
     binding = sum(c.binding for c in cells)
     say(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     click.echo("\nlargest errors")
-    left, right = ("row", "device", "target", "draft"), ("batch", "context")
-    heads = (*left, *right, "figure", "measured", "predicted", "error %")
-    columns = [Column(head, left=head in (*left, "figure")) for head in heads]
+    words, counts = ("row", "device", "target", "draft"), ("batch", "context")
+    heads = (*words, *counts, "figure", "measured", "predicted", "error %")
+    columns = [Column(head, left=head in (*words, "figure")) for head in heads]
     table(columns, [_row(c) for c in module.worst(cells, LARGEST)])
 
 

@@ -302,13 +302,13 @@ def texts(date: datetime.date) -> dict[Path, str]:
 
     source, device, maker = map(left_out, (source_of, device_of, maker_of))
     own, of_maker, of_all = (
-        {
-            "observed_error": {
+        dict[str, Any](
+            observed_error={
                 "target_s": left.scatter("step", f"steps of {words}"),
                 "speedup": left.scatter("ratio", f"iterations over steps of {words}"),
             },
-            "step_error": left.by_kind(f"steps of {words}"),
-        }
+            step_error=left.by_kind(f"steps of {words}"),
+        )
         for left, words in (
             (source, "sources left out whole"),
             (device, "devices left out whole, by constants of their maker"),

@@ -106,7 +106,7 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     if engine_of(machine.calibration) != "llamacpp":
         return None
     given = next((p for p in (model_id or "", question.model) if is_gguf(p)), None)
-    path, mix = given, in_gguf(question.weights or scenario.target.weights)
+    path, mix = given or "", in_gguf(question.weights or scenario.target.weights)
     if given is None or (repository(given) and "/" not in given):
         path = gguf_name(model_id or scenario.target.name, mix)
     elif question.weights is not None and repository(given):

@@ -245,7 +245,7 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
         notes += prefix_warnings(scenario)
     alpha, spread = scenario.acceptance.effective_alpha(gamma), question.acceptance_std
     possible = possible_spread(alpha, spread) if spread and 0 < alpha < 1 else spread
-    if possible and not math.isclose(possible, spread):
+    if possible and spread and not math.isclose(possible, spread):
         around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
         notes += (f"{around}: {possible:.2g} is used",)
     return (*assumed(query, scenario), *notes)

@@ -49,7 +49,7 @@ def test_command_line(tmp_path) -> None:
     run = CliRunner()
     done = run.invoke(app, ["compare", "--set", "magicdec"])
     assert done.exit_code == 0
-    assert "side of 1.0 right: 55 of 59" in done.output
+    assert "correct verdict (speedup above or below 1): 55 of 59" in done.output
     assert "magicdec/a100-sxm-80gb/speedup" in done.output
     found = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
     assert found["schema_version"] == 2

@@ -86,7 +86,7 @@ def test_a_comparison_in_lines(capsys) -> None:
     assert lines[1:7] == [
         "magicdec/a100-sxm-80gb/speedup 1 50.00 +50.00 +50.0",
         "magicdec/a100-sxm-80gb/target_s 1 50.00 -50.00 -50.0",
-        "side of 1.0 right: 0 of 1",
+        "correct verdict (speedup above or below 1): 0 of 1",
         "measured below the physical lower bound: 1 of 1 that could be",
         "magicdec/3a-01/target_s: 2 < 2.5",
         "largest errors",
