@@ -1,9 +1,13 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.load import traffic_rows
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.question import resolve
+from perfmodel.speculation import Acceptance
 
 ASK = {
     "model": "gpt-oss-120b",
@@ -94,6 +98,17 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
     }
     (best,) = rows(**long, request_rate=2)
     assert best.gamma == 0, "what a draft saves, reading the prompts takes"
+
+
+def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeypatch) -> None:
+    """With the 3 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
+    ratios = np.array([0.0, 0.03, 0.072]) * 2**0.5
+    monkeypatch.setattr(traffic_rows, "step_log_error", lambda *_: 0.04)
+    monkeypatch.setattr(traffic_rows, "log_error", lambda *_: ratios)
+    question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, request_rate=1)
+    scenario = resolve(question.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
+    stated = traffic_rows.served_log_errors(scenario, 1, 1000, [0, 1, 2])
+    assert stated == pytest.approx({0: 0.05, 1: 0.05, 2: 0.078})
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.traffic_query import DEFAULT_STD
+from perfmodel.answers.load.traffic_rows import served_log_errors
 from perfmodel.answers.question import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import serve
@@ -27,7 +28,7 @@ from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
 from perfmodel.specs import Z, architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
-from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration
+from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
@@ -295,16 +296,9 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
 @cache
 def _stated(run: ServedRun) -> float:
     scenario, context, batch = shipped(run), run.lengths.context, round(run.batch)
-    alone = scenario.target_step(batch, context)
-    step = step_log_error(scenario, alone, batch, context)  # type: ignore[arg-type]  # of single numbers
-    ratio = (
-        log_error(scenario, np.asarray(float(batch)), np.asarray(context), np.array([run.steps]))
-        if run.steps
-        else np.zeros(1)
-    )
-    assert step is not None
-    assert ratio is not None
-    return math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
+    stated = served_log_errors(scenario, batch, context, [run.steps])[run.steps]
+    assert stated is not None
+    return stated
 
 
 FIGURES = {

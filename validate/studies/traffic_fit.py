@@ -20,7 +20,7 @@ from perfmodel.operations import Array
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.traffic import (
     BY,
     COOKBOOK,
@@ -79,6 +79,8 @@ ROUNDS, FAR = 10, 3.0
 """Rounds of a fit, and the residual above which a run counts less."""
 COUNTS = 30.0
 """Number of runs that a study counts as."""
+LEAST = 20
+"""Number of runs of an engine that state its own error of TPOT; one with fewer has that of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +200,11 @@ def main() -> None:
         for run in used
         if gaps(run, np.ones(1)) is not None
     }
-    off = [
-        math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()
-    ]
-    log_rms = significant(float(np.sqrt(np.mean(np.square(off)))), 2)
+    off = {
+        run: math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"])
+        for run, of in costs.items()
+    }
+    parts = {"tpot": [*off], **grouped(off, lambda run: str(run.engine))}
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
         "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
@@ -211,8 +214,12 @@ def main() -> None:
         "engines:",
         *(f"  {name}: {_flow(of)}" for name, of in whole.items()),
         "errors:",
-        f"  tpot: {{log_rms: {log_rms}, rows: {len(off)}, source: 'replays of traffic.csv with measured "
-        "passes, each study left out'}",
+        *(
+            f"  {name}: {{log_rms: {_rms([off[run] for run in of])}, rows: {len(of)}, source: 'replays of "
+            "traffic.csv with measured passes, each study left out'}"
+            for name, of in parts.items()
+            if len(of) >= LEAST
+        ),
         "acceptance_std:",
         *(
             f"  {name}: {{value: {s.value}, source: '{s.source}'}}"
@@ -230,6 +237,10 @@ def main() -> None:
         },
         "traffic_fit",
     )
+
+
+def _rms(off: Sequence[float]) -> float:
+    return significant(float(np.sqrt(np.mean(np.square(off)))), 2)
 
 
 def _flow(of: EngineRequests) -> str:

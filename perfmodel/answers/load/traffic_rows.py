@@ -15,7 +15,7 @@ from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.occupancy import prompts_per_pass
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs import Z
+from perfmodel.specs import Z, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Scenario, log_error, step_log_error
 
@@ -208,16 +208,25 @@ def log_errors(
         alone = mean_tpot_s(times[0], question.load(running), question.limits)
         running = running * alone * question.lengths.decoded  # Little's law
     n = min(float(max(round(float(np.median(running))), 1)), most)
-    over_host = scenario.target_step(n, context) if scenario.machine.over_host else None
-    step = step_log_error(scenario, over_host, n, context)  # type: ignore[arg-type]  # of one
-    gammas = np.array([t.gamma for t in times])
-    ratio = log_error(scenario, np.asarray(n), np.asarray(context), gammas)
+    return served_log_errors(scenario, n, context, [t.gamma for t in times])
+
+
+def served_log_errors(
+    scenario: Scenario, batch: float, context: float, gammas: Sequence[int]
+) -> dict[int, float | None]:
+    """Draft length -> standard deviation of the logarithm of a mean TPOT while `batch` requests decode.
+
+    The error of a ratio is that of two rows, an iteration's and a step's. An iteration has that of one, and
+    no less than a step. The costs of requests add that of their engine.
+    """
+    over_host = scenario.target_step(batch, context) if scenario.machine.over_host else None
+    step = step_log_error(scenario, over_host, batch, context)  # type: ignore[arg-type]  # of one
+    ratio = log_error(scenario, np.asarray(batch), np.asarray(context), np.asarray(gammas))
     if step is None or ratio is None:
-        return dict.fromkeys(gammas.tolist())
-    own = request_constants().errors["tpot"].log_rms
-    return {
-        t.gamma: math.hypot(float(np.max(step)), float(r), own) for t, r in zip(times, ratio, strict=True)
-    }
+        return dict.fromkeys(gammas)
+    own = request_constants().error(engine_of(scenario.machine.calibration)).log_rms
+    each = np.hypot(np.maximum(np.max(step), ratio / math.sqrt(2.0)), own)
+    return dict(zip(gammas, np.ravel(each).tolist(), strict=True))
 
 
 def _interval(

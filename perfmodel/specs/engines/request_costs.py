@@ -41,7 +41,8 @@ class Spread(Frozen):
 
 class Requests(Frozen):
     """``hardware/requests.yaml``. common: for an engine without rows; the others are shrunk towards it.
-    engines: by name, or name and architecture of its devices. acceptance_std: by model.
+    engines: by name, or name and architecture of its devices. errors: of a mean TPOT, by engine, and of all
+    rows (`tpot`). acceptance_std: by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -61,6 +62,10 @@ class Requests(Frozen):
         if engine is None:
             return EngineRequests()
         return self.engines.get(self.place(engine, architecture), self.common)
+
+    def error(self, engine: str | None) -> Scatter:
+        """The error of a mean TPOT that the costs of an engine's requests add."""
+        return self.errors.get(engine or "", self.errors["tpot"])
 
 
 @cache
