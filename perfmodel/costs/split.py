@@ -36,7 +36,7 @@ def unstacked(op: Op, values: Floats) -> Floats:
 
 
 def over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
-    """Sum over ops of a function of one."""
+    """The sum of `of(op)` over ops."""
     total: Floats = 0.0
     for op in ops:
         total = total + unstacked(op, of(op))

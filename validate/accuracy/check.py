@@ -95,7 +95,7 @@ class CheckedPart:
 
 
 def parts_of(found: list[Figure]) -> list[CheckedPart]:
-    """Figures by their part."""
+    """The figures of each part (`Figure.part`), in the order of appearance."""
     return [CheckedPart(name, tuple(of), error(of)) for name, of in grouped(found, lambda f: f.part).items()]
 
 

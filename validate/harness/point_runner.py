@@ -1,5 +1,5 @@
-"""One point ready to be timed: baseline and speculative decoding over one cache, and a way back to the
-start.
+"""One point that is ready to be timed: baseline and speculative decoding over one cache, and a snapshot of
+the start for each sample.
 """
 
 from collections.abc import Callable

@@ -275,7 +275,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
 def texts_of(
     decoding: FittedValues, iteration: FittedValues, folds: Folds, date: datetime.date
 ) -> dict[Path, str]:
-    """The same texts from given fits, as `make` returns them."""
+    """The texts of `texts` from given fits, which `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps, rows = rows_of("seen").rows, errors.rows

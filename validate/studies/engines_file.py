@@ -40,10 +40,11 @@ def render(
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:
-    """The content of the file. shared: errors that belong to no single engine, by key. rows: numbers of
-    steps, and of iterations.
+    """The content of ``hardware/engines.yaml``.
 
-    fitted: facts about each engine other than constants and errors (`specs.engines.Engine`).
+    decoding, iteration: the fitted constants of steps and of iterations. errors: of predictions, by engine.
+    shared: errors that belong to no single engine, by key. fitted: facts about each engine other than
+    constants and errors (`specs.engines.Engine`). rows: numbers of steps and of iterations. date: of the fit.
     """
     steps, ratios = (
         f"fitted to {rows[0]} steps of engine_decode.csv",

@@ -76,7 +76,7 @@ class Iteration:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """The common part of rows that differ only in batch and context."""
+        """Key of the rows that differ only in batch and context."""
         served = replace(self.query, batch=1, context=1)
         return self.engine, self.version, served, self.width, self.verified
 

@@ -86,8 +86,9 @@ def _spread(parameter: Parameter) -> float:
 
 @dataclass
 class Step:
-    """A step as a function of the free constants in it. off: logarithm of predicted over measured with the
-    constants of answers.
+    """The time of a step as a function of the free constants in it.
+
+    off: logarithm of predicted over measured with the shipped constants.
     """
 
     source: str

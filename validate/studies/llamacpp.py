@@ -102,7 +102,7 @@ def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: f
 
 
 def scopes(gpu: GPUSpec) -> tuple[str, str, str]:
-    """The scopes of a constant, from the common one to the device."""
+    """The scopes of a constant, the widest first: all devices, the maker's, this device."""
     return "all", gpu.vendor, gpu.name
 
 

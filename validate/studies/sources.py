@@ -246,7 +246,9 @@ def _asked(row: Iteration, gained: float) -> Query:
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record: by figure and part of the rows; and the sides of 1 of the speedups."""
+    """The part of the accuracy record for public runs: errors by figure and part of the rows, and the correct
+    verdicts of speedups.
+    """
     found: dict[str, Any] = {
         figure: {name: _part(rows) for name, rows in _parts(judged(figure)) if rows}
         for figure in ("step", "ratio", "speedup")

@@ -73,10 +73,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One result of a policy. gamma: drafted tokens, or the policy's name if the length changes during a run.
+    """One result of a policy.
 
-    steps: the passes. at: indices of the loads to which it applies. table: the length at each running batch
-    from 1, if it depends on the batch.
+    gamma: drafted tokens, or the policy's name if the length changes during a run. steps: the pass times. at:
+    indices of the question's loads for which they hold. table: the length at each running batch from 1, if it
+    depends on the batch.
     """
 
     policy: "LengthPolicy"

@@ -41,7 +41,7 @@ class Table(LengthPolicy):
         return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """A table with the same lengths, made at the rate of the other requests."""
+        """A new table over the draft lengths of the choice, made for the replayed requests and their rate."""
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         priced = [replica.passes[gamma] for gamma in sorted({t.gamma for t in choice.steps.table})]

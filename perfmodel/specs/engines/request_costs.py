@@ -58,7 +58,9 @@ class Requests(Frozen):
         return own if own in self.engines else engine
 
     def of(self, engine: str | None, architecture: str) -> EngineRequests:
-        """The costs of an engine; none for times that no engine made."""
+        """The costs of a request on an engine and an architecture: the common ones without rows, and none if
+        `engine` is None.
+        """
         if engine is None:
             return EngineRequests()
         return self.engines.get(self.place(engine, architecture), self.common)

@@ -158,10 +158,10 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
 
 
 def served_id(name: str, head: str | None) -> str | None:
-    """`hub_id`; for the short name of a base model, the listed id for which a head was trained.
+    """The Hugging Face id with which an engine serves the model, see `hub_id`.
 
-    A head with Instruct or it in its name is trained for the output of that model: ``llama-3.1-8b`` with such
-    a head is served as ``meta-llama/Llama-3.1-8B-Instruct``.
+    head: id of the drafting head. A head with Instruct or it in its name is trained for the output of that
+    model: ``llama-3.1-8b`` with such a head is served as ``meta-llama/Llama-3.1-8B-Instruct``.
     """
     found = hub_id(name)
     tuned = _TUNED.search(head or "")

@@ -55,7 +55,9 @@ def numbers(where: str, data: Any, key: str) -> list[float]:
 
 
 def objects(where: str, data: Any, key: str) -> list[Any]:
-    """A list of any values; empty if missing. Raises InputError."""
+    """The list at a key, with elements of any type; empty if the key is missing. Raises InputError for
+    another value.
+    """
     value = found(data, key) or []
     if not isinstance(value, list):
         raise refuse(where, key, "a list", value)

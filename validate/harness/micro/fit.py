@@ -75,7 +75,7 @@ class KernelFit:
         self.residuals, self.sources = dict[str, float](), dict[str, str]()
 
     def calibration(self, name: str) -> Calibration:
-        """All stages, in the order of their dependencies."""
+        """The calibration `name` from all stages of the fit; a stage uses the constants of earlier ones."""
         found = self.gemm()
         found |= self.attention(found["gemm_flops_fraction"]) | self.small() | self.host() | self.loop()
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
