@@ -248,8 +248,7 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     for group in points.groups:
         cache = group.scenario.machine.gpu.last_level_cache
         for quantity in group.passes:
-            lower = np.broadcast_to(group.pass_time(quantity).lower_s, group.batch.shape)
-            bytes_read = group.bytes_read(quantity)
+            lower, bytes_read = group.lower_s(quantity), group.bytes_read(quantity)
             for place, i in enumerate(group.index):
                 found[int(i), quantity] = (
                     float(lower[place]),

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
-from perfmodel.operations import Array, Floats, Op
+from perfmodel.operations import Array, Op
 from perfmodel.specs import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import Scenario, with_calibration
@@ -63,13 +62,11 @@ class Group:
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
         return times
 
-    def pass_time(self, quantity: str) -> PassTime[Floats]:
-        """All times of a quantity under the scenario's own calibration."""
-        found = [(part.times, part.machine.time(part.ops, part.tokens)) for part in self.passes[quantity]]
-        names = [name for name in PassTime.__dataclass_fields__ if name != "terms_s"]
-        sums = {name: sum(n * getattr(time, name) for n, time in found) for name in names}
-        terms = {name: sum(n * time.terms_s[name] for n, time in found) for name in found[0][1].terms_s}
-        return PassTime(**sums, terms_s=terms)
+    def lower_s(self, quantity: str) -> Array:
+        """Physical lower bound of a quantity, in seconds."""
+        parts = self.passes[quantity]
+        lower = [part.times * part.machine.time(part.ops, part.tokens).lower_s for part in parts]
+        return np.broadcast_to(sum(lower), self.batch.shape)
 
     def bytes_read(self, quantity: str) -> Array:
         """Least bytes of weights and cache that a pass of a quantity reads, over its parts."""

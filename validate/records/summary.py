@@ -2,7 +2,6 @@
 steadiness.
 """
 
-import math
 import statistics
 from typing import Any
 
@@ -92,17 +91,6 @@ def _phases(row: PointRow) -> dict[str, Any]:
         "verify_s": statistics.median(row.samples["sd_verify_s"]),
         "overhead_s": statistics.median(accept + commit for accept, commit in outside),
     }
-
-
-def repeatability(one: Record, two: Record, within: float) -> float | None:
-    """Share of end-to-end times of two runs of one plan that agree within a fraction; None without common
-    points.
-    """
-    other = {p.row_id: p for p in points(two)}
-    both = [(p, other[p.row_id]) for p in points(one) if p.row_id in other]
-    pairs = [(getattr(p, name), getattr(q, name)) for p, q in both for name in ("ar_tpot_s", "iteration_s")]
-    ratios = [abs(math.log(a / b)) for a, b in pairs if a and b]
-    return sum(r <= math.log1p(within) for r in ratios) / len(ratios) if ratios else None
 
 
 def steady_share(record: Record) -> float:
