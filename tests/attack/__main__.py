@@ -1,6 +1,6 @@
 """``python -m tests.attack [PART ...]``: all attacks, or some (see `PARTS`), and their tables.
 
-What `make attack` runs. Exit status 1 where something got through, or too few mutants were killed.
+What `make attack` runs. Exit status 1 if an input failed, or if the tests noticed too few mutants.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ kind, mutants of a seed.
 """
 LEAST_KILLED = 0.92
 Part = tuple[list[str], bool]
-"""Lines of a table, and whether nothing got through."""
+"""Lines of a table, and whether no input failed."""
 Attack = Callable[[watch.Tally, Path], None]
 
 
@@ -97,13 +97,13 @@ def mutated() -> Part:
 
 
 PARTS: dict[str, Callable[[], Part]] = {
-    "inputs": lambda: tallied("what was read or asked | inputs | refused in one line | got through", spoiled),
+    "inputs": lambda: tallied("file or command | inputs | refused in one line | failed", spoiled),
     "gate": lambda: tallied(
         "data of | numbers changed | refused | unseen",
         lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
     ),
     "cliffs": lambda: tallied(
-        "pairs of questions | tried | one tells of a step | silent",
+        "pairs of questions | tried | explained by a warning | not explained",
         lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
     ),
     "faults": broken,
