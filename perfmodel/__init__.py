@@ -1,7 +1,7 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`traffic`, `compare`. Solve for inputs: `inverse`, `inflection`. Every function takes the
+`traffic`, `compare`. Solve for contexts: `inflection`. Every function takes the
 arguments that are flags on the command line, as numbers or as text (``context="32k"``), or a `Query` with
 some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines`
 list the known names. Every name is loaded on first use.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from perfmodel.answers.load.traffic import traffic
     from perfmodel.answers.point.compare import compare
     from perfmodel.answers.point.inflection import inflection
-    from perfmodel.answers.point.inverse import inverse
     from perfmodel.answers.point.ops import ops
     from perfmodel.answers.point.sensitivity import sensitivity
     from perfmodel.answers.point.whatif import whatif
@@ -39,7 +38,7 @@ if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validat
     __path__.append(str(Path(__file__).parents[1]))
 
 _VERBS = {
-    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "compare"),
+    "point": ("whatif", "ops", "sensitivity", "inflection", "compare"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
     "trees": ("tree",),
@@ -67,7 +66,6 @@ __all__ = [
     "sweep",
     "ops",
     "sensitivity",
-    "inverse",
     "inflection",
     "advise",
     "schedule",

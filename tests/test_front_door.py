@@ -27,7 +27,6 @@ SPARSE = LLAMA | {"draft_kv": "snapkv:1k", "alpha": 0.8}
 ASKED: dict[str, dict[str, Any]] = {
     "whatif": SPARSE | {"batch": 4, "context": "32k", "gamma": 2},
     "ops": LLAMA | {"batch": 4, "context": "32k", "stage": "verify", "gamma": 3},
-    "inverse": SPARSE | {"batch": "4", "context": 32768, "gamma": 2, "speedup": 1.3},
     "inflection": SPARSE | {"batch": 16, "gamma": 2},
     "advise": LLAMA
     | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
@@ -38,7 +37,7 @@ ASKED: dict[str, dict[str, Any]] = {
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},
 }
 TABLES = ("models", "gpus", "engines")
-SEVERAL = ("inverse", "inflection", "tree", "compare")
+SEVERAL = ("inflection", "tree", "compare")
 """Verbs whose JSON has rows, since there can be several."""
 
 
@@ -107,7 +106,7 @@ def test_a_question_is_asked_again_with_changes() -> None:
     assert query.context == 32768
     assert pm.whatif(query) == pm.whatif(**{**ASKED["whatif"], "gamma": None})
     assert pm.whatif(query, gamma=2) == pm.whatif(**ASKED["whatif"])
-    assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
+    assert pm.inflection(query, batch=16, gamma=2).gamma == 2
     assert query.draft is None
     tree = {"rates": [0.8, 0.1]}
     assert pm.tree(query, **tree) == pm.tree(query, **tree, draft="self"), (

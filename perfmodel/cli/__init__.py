@@ -20,7 +20,6 @@ HEADINGS = {
         "sweep": "Answer a whole grid and write it to a CSV or Parquet file.",
         "ops": "Every operation of one pass: FLOPs, bytes, time and limit.",
         "inflection": "Three context lengths: memory-bound, break-even and inflection.",
-        "inverse": "Conditions for a target speedup: acceptance, draft cost, KV re-read, context.",
     },
     "Decide": {
         "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",

@@ -25,7 +25,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"kv_reread": math.nan}, "kv_reread: must be a finite number"),
     ("whatif", {"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
     ("whatif", {"batch_range": (1, math.inf)}, "batch_range: must be a positive whole number"),
-    ("inverse", {"speedup": math.inf}, "speedup: must be a finite number"),
     ("advise", {"objective": "speed"}, "no objective named"),
     ("advise", {"batch": ()}, "one value or more"),
     ("advise", {"rate": {"self@quest": "0.8"}}, "needs budget"),

@@ -15,7 +15,6 @@ from perfmodel.specs import files
 VERBS: dict[str, dict[str, Any]] = {
     "whatif": {"batch": 1, "gamma": 2, "alpha": 0.7},
     "ops": {"batch": 1, "gamma": 2, "alpha": 0.7, "stage": "verify"},
-    "inverse": {"batch": 1, "gamma": 2, "alpha": 0.7},
     "compare": {"gamma": 2, "alpha": 0.7},
     "tree": {"batch": 1, "rates": (0.7, 0.1)},
     "advise": {"batch": 1, "rate": ["{draft}=0.9"]},

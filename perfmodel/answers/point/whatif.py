@@ -12,7 +12,6 @@ import numpy as np
 from perfmodel.answers.advice.best import Best, best_batch
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
-from perfmodel.answers.point.break_even import easiest_length, smallest_alpha
 from perfmodel.answers.point.verdict import (
     SENTENCES,
     Calibrated,
@@ -55,6 +54,7 @@ from perfmodel.speculation import (
     memory_of,
     predict,
     ratio_log_error,
+    speedups,
     step_log_error,
 )
 
@@ -218,9 +218,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     acceptance.
     """
     drafted_query, batch, context = with_draft(query), float(query.batch), float(query.context)
-    certain = resolve(drafted_query, UNUSED)
-    gamma = int(query.gamma or easiest_length(certain, batch, context, query.max_gamma))
-    alpha = smallest_alpha(certain, batch, context, gamma)
+    gamma, alpha = _easiest(resolve(drafted_query, UNUSED), query)
     # what depends on the acceptance is priced at the least that pays, and left out
     scenario = resolve(
         drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
@@ -245,6 +243,22 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         **UNKNOWN,
         warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
+
+
+def _easiest(scenario: Scenario, query: Query) -> tuple[int, float | None]:
+    """The draft length that breaks even at the smallest constant acceptance (or the question's), and this
+    acceptance; 1 or the question's, and None, where even 1 is too low.
+
+    Each sequence advances by its own count, so an iteration must gain iteration time / step time tokens.
+    """
+    most = max(scenario.longest(query.max_gamma), 1)
+    gammas = np.array([query.gamma] if query.gamma else range(1, most + 1))
+    certain = replace(scenario, acceptance=Acceptance.from_alpha(1.0))
+    needed = (gammas + 1.0) / speedups(certain, float(query.batch), float(query.context), gammas)
+    alphas = alpha_from_tokens_per_iteration(np.clip(needed, 1.0, gammas + 1.0), gammas.astype(float))
+    reached = np.where(needed <= gammas + 1.0, alphas, np.inf)
+    at = int(np.argmin(reached))
+    return int(gammas[at]), float(reached[at]) if np.isfinite(reached[at]) else None
 
 
 def _longest(query: Query, scenario: Scenario) -> int:

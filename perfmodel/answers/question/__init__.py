@@ -5,7 +5,7 @@ from perfmodel.answers.question.acceptance_of import (
     measured_acceptance,
     published_head,
 )
-from perfmodel.answers.question.caveats import beyond, defect_warning, doubts, of_power, slowing
+from perfmodel.answers.question.caveats import defect_warning, doubts, of_power, slowing
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,
@@ -37,7 +37,6 @@ __all__ = [
     "acceptance_by_context",
     "acceptances_of",
     "assumed",
-    "beyond",
     "check_head",
     "doubts",
     "draft_word",
