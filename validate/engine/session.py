@@ -90,8 +90,10 @@ def _point(
         if counting and counters(server) is None:
             raise InputError(f"--url: {server.url}/metrics: must keep the counters that it had, given none")
         if (now := server.engine()) != engine:
-            before, after = (" ".join(filter(None, of)) for of in (engine, now))
-            raise InputError(f"--url: {server.url}: must stay {before} while it is timed, given {after}")
+            raise InputError(
+                f"--url: {server.url}: must stay {' '.join(filter(None, engine))} while it is timed, given "
+                f"{' '.join(filter(None, now))}"
+            )
         return EnginePoint.of(key, timing, utc)
     except InputError as error:
         return EnginePoint(

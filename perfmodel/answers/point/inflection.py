@@ -83,8 +83,10 @@ def inflection(question: InflectionQuery) -> Inflection:
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
     )
-    no_engine = replace(query, engine=None, attention_backend=None, calibration="ideal")
-    scenario, ideal = resolve(query), resolve(no_engine)
+    scenario, ideal = (
+        resolve(query),
+        resolve(replace(query, engine=None, attention_backend=None, calibration="ideal")),
+    )
     batch, gamma = float(query.batch), length_of(query, scenario, 1)
     here, at_best = (context_lengths(s, batch, gamma, query.batch_range) for s in (scenario, ideal))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)

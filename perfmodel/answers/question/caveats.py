@@ -41,8 +41,7 @@ def doubts(
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
     """Sentences about lengths, memory, draft, engine, constants and device. room: the memory, if known."""
-    if room is None:
-        room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
+    room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
         *(of_weights(question, scenario) if scenario.machine.calibration.stack == LLAMACPP else ()),
         *(by_name(question.model) if question.weights is None else ()),
@@ -137,14 +136,15 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
 def of_device(scenario: Scenario) -> Iterator[str]:
     """Warnings about a calibration of another device, and about a device of another vendor."""
     c, gpu = scenario.machine.calibration, scenario.machine.gpu
-    if not is_transferred(scenario):
-        return
-    yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
+    if is_transferred(scenario):
+        yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
+    maker = c.errors and c.relation("target_s", scenario.target.name, gpu) == "maker"
     error = c.error("target_s", scenario.target.name, gpu)
-    maker = bool(c.errors) and c.relation("target_s", scenario.target.name, gpu) == "maker"
-    if error and maker and gpu.name not in step_errors().devices:
-        factor = math.exp(error.log_rms)
-        yield f"{gpu.name} is from another vendor; such predictions were off by a factor of {factor:.1f}"
+    if maker and error and gpu.name not in step_errors().devices:
+        yield (
+            f"{gpu.name} is from another vendor; such predictions were off by a factor of "
+            f"{math.exp(error.log_rms):.1f}"
+        )
 
 
 def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
