@@ -92,12 +92,11 @@ def inflection(question: InflectionQuery) -> Inflection:
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
     longest = math.ceil(max(length or 1.0 for length in lengths))
     alone = memory_of(scenario, batch, 1.0, gamma, query.memory_fraction).single()
-    draft = scenario.draft
     return Inflection(
         query.batch,
         gamma,
-        draft.name,
-        draft.kv.label(),
+        scenario.draft.name,
+        scenario.draft.kv.label(),
         scenario.machine.calibration.name,
         *lengths,
         at_best,
