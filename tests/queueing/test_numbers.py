@@ -4,15 +4,14 @@
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
-from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
+from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
@@ -58,7 +57,7 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
 
 
 def numbers(seed: int) -> dict[str, list[float]]:
-    """Sums over the loads of each figure of one drawn server."""
+    """The figures of one drawn server."""
     draws = Random(seed)
     tokens, seats = draws.uniform(60, 4000), draws.choice((1, 3, 12, 40, 90))
     lengths = Lengths(
@@ -82,34 +81,24 @@ def numbers(seed: int) -> dict[str, list[float]]:
         ("open", Load(lengths, rate=LOADS * most, burstiness=bursts)),
         ("closed", Load(lengths, clients=clients, think_s=think_s)),
     ):
-        found[name] = list(figures(steps, serve(steps, load, limits, 0.1)))
-        found[f"{name}, alone"] = mean_tpot_s(steps, load, limits).tolist()
-    plain = replace(steps, cached=None)
-    some, drawn = arrivals(lengths, 60, 0.8 * most, bursts, seed), {"seed": seed, "spread": 0.1}
+        served, tails = serve(steps, load, limits, 0.1), (0.5, 0.99)
+        more = served.gained(steps), mean_tpot_s(steps, load, limits), served.tpot.quantiles(*tails)
+        found[name] = sums(served) + sums(served.e2e) + [sum(sums(of)) for of in more]
+    plain, some = replace(steps, cached=None), arrivals(lengths, 60, 0.8 * most, bursts, seed)
     sessions = draw(Reuse(lengths, 32.0, 0.5, 2, 20.0, 0.3), 40, 0.5 * most, 1.0, seed)
-    for name, met in (
-        ("rate", replay(plain, lengths, limits, some, **drawn)),
-        ("cap", replay(plain, lengths, limits, some, cap=2, around=2, **drawn)),
-        ("clients", replay(plain, lengths, limits, some, 5, **drawn)),
-        ("sessions", replay(steps, lengths, limits, sessions)),
-    ):
-        sums = met.ttft_s.sum(), met.tpot_s.sum(), met.e2e_s.sum(), met.mean_tpot_s
-        found[name] = [*map(float, sums), met.running, met.duration_s, met.preemptions, met.hit_rate or 0.0]
+    found["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))
+    found["cap"] = sums(replay(plain, lengths, limits, some, seed=seed, cap=2, around=2))
+    found["clients"] = sums(replay(plain, lengths, limits, some, 5, seed=seed, spread=0.1))
+    found["sessions"] = sums(replay(steps, lengths, limits, sessions))
     return found
 
 
-def figures(steps: StepTimes, served: ServedLoad) -> Iterator[float]:
-    """Sums over the loads that are served in time."""
-    fine = ~served.saturated
-    for times in (served.ttft, served.tpot, served.e2e):
-        moments = (times.mean, times.variance, times.third, times.least)
-        yield from (float(np.broadcast_to(part, fine.shape)[fine].sum()) for part in moments)
-        yield from (float(times.quantiles(share)[:, fine].sum()) for share in (0.5, 0.99))
-        yield float(np.broadcast_to(times.below(1.1 * times.mean), fine.shape)[fine].sum())
-    loads = np.arange(1.0, fine.size + 1)
-    parts = served.running, served.requests_per_s, served.saturated, served.metastable, served.gained(steps)
-    yield from (float(part @ loads) for part in parts)
-    yield float(np.sum(served.share @ np.arange(served.share.shape[1]) ** 2.0))
+def sums(value: object) -> list[float]:
+    """Of an array, weighted by the place of each number; of the fields of a class one after the other."""
+    if is_dataclass(value):
+        return [number for f in fields(value) for number in sums(getattr(value, f.name))]
+    flat = np.nan_to_num(np.ravel(np.asarray(value, float)), posinf=0.0)  # None is no number
+    return [float(f"{flat @ np.arange(1.0, flat.size + 1):.9g}")]
 
 
 @pytest.mark.parametrize("seed", range(SERVERS))
@@ -119,9 +108,5 @@ def test_every_number_is_as_it_was(seed: int) -> None:
 
 
 if __name__ == "__main__":
-    rounded = {
-        seed: {name: [float(f"{x:.9g}") for x in row] for name, row in numbers(seed).items()}
-        for seed in range(SERVERS)
-    }
-    lines = (f'"{seed}": {json.dumps(found)}' for seed, found in rounded.items())
+    lines = (f'"{seed}": {json.dumps(numbers(seed))}' for seed in range(SERVERS))
     KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
