@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.kv import parse_kv
-from perfmodel.specs import Calibration, Scatter, find_acceptance, load_calibration, load_gpu
+from perfmodel.specs import Calibration, find_acceptance, load_calibration, load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.fit.counted_points import Array, PointSet
@@ -292,13 +292,6 @@ def error(rows: Sequence[Any]) -> Errors:
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
-
-
-def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
-    """The `observed_error` of a calibration on a record that was not fitted: the scatter of its cells."""
-    source = f"results/{record.data.machine}/{record.path.name}"
-    cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
-    return {name: error(part).scatter(source) for name, part in cut.items() if part and name != "ar_tpot_s"}
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

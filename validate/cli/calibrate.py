@@ -43,15 +43,6 @@ class CalibrateQuestion(Question):
         str | None,
         Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
     ] = None
-    judge: Annotated[
-        Path | None,
-        Argument(
-            "Record of whole passes that judges the fit.",
-            "RECORD",
-            without=("stack",),
-            why="which judges itself by halves",
-        ),
-    ] = None
     stack: Annotated[
         Path | None,
         Argument("Record of whole passes for stack factors; one half judges the fit to the other.", "RECORD"),
@@ -75,7 +66,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     name = question.name
     if question.from_microbench is not None:
         if write or json:
-            raise InputError("--from-microbench: takes only NAME, --hardware, --judge, --stack, --out")
+            raise InputError("--from-microbench: takes only NAME, --hardware, --stack, --out")
         return _from_microbench(question, question.from_microbench, out)
     if name in ("engines", "llamacpp", "sources"):
         if json:
@@ -107,11 +98,10 @@ def _study(name: str, write: bool) -> None:
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
-    """Prints or writes the calibration from kernels alone, which is judged on whole passes or scaled to them.
+    """Prints or writes the calibration from kernels alone; with --stack, scaled to whole passes.
 
     For a CPU, --hardware NAME.yaml of a new device file also writes that file from the record.
     """
-    from perfmodel.validate.accuracy.compare import compare_record, stated_error
     from perfmodel.validate.fit.stack import with_stack
     from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
@@ -129,10 +119,6 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     gpu = load_gpu(hardware or record.hardware)
     fitted = calibration_from(record, gpu, q.name)
     click.echo(fitted.notes, err=True)
-    if q.judge is not None:
-        whole = newest(q.judge, "measure", "--judge", results)
-        cells = compare_record(whole, fitted, hardware or record.hardware)
-        fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))

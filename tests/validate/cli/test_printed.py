@@ -2,8 +2,6 @@
 
 import json
 
-import yaml
-
 from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
@@ -65,14 +63,6 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         )
         fits = "" if one.fits else " (does not fit)"
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
-
-
-def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
-    assert run(["validate", "calibrate", "--from-microbench", "cpu-1", "--judge", "cpu-1"]) == 0
-    stated = yaml.safe_load(capsys.readouterr().out)["observed_error"]
-    assert {name: scatter["rows"] for name, scatter in stated.items()} == dict.fromkeys(
-        ("target_s", "draft_s", "verify_s", "speedup"), 40
-    )
 
 
 def test_a_comparison_in_lines(capsys) -> None:

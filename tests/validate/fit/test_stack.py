@@ -66,8 +66,8 @@ def test_passes_must_have_been_timed_alone(made) -> None:
     refused("--stack: must hold passes that were timed alone", fit_stack, whole, KERNELS)
 
 
-def test_the_command(tmp_path, capsys) -> None:
-    """Folders stand for their newest record; judging what was fitted is refused."""
+def test_the_command(tmp_path) -> None:
+    """Folders stand for their newest record."""
     folder, out = str(RESULTS / "cpu-1"), tmp_path / "c.yaml"
     base = ["validate", "calibrate", "--from-microbench", folder]
     assert run([*base, "--stack", folder, "--out", str(out)]) == 0
@@ -75,11 +75,9 @@ def test_the_command(tmp_path, capsys) -> None:
     assert found.name == "xeon-amx-2core.stack"
     assert len(found.fitted_on) == 2
     assert set(found.observed_error) == {*TIMES, "speedup"}
-    assert run([*base, "--stack", folder, "--judge", folder]) == 2
-    assert "--judge: must be left out with --stack" in capsys.readouterr().err
     refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
-    refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--judge")
+    refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--stack")
 
 
 def test_no_kernel_gets_faster_than_the_device() -> None:
