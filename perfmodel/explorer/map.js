@@ -184,7 +184,7 @@ function drawInflection(gamma) {
   for (const id of ["inflection-line", "inflection-halo"]) element(id).setAttribute("d", path);
   const where = gamma === 0 ? "none at gamma 0" : context === null ? "none" : whole(context) + (path ? "" : ", off the map");
   element("inflection-key").textContent = `inflection context${gamma ? ` at γ ${gamma}` : ""}: ${where}`
-    + (path ? "; beyond it, batch costs no speedup" : "");
+    + (path ? "; from here on a larger batch does not reduce the speedup" : "");
   return where;
 }
 

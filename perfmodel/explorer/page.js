@@ -31,8 +31,8 @@ function read(cells, b, c, inflection) {
   const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);
   const each = surface.iteration(b, c, gamma) / omega;
-  const drafter = kase.draft === "self" ? "itself" : kase.draft;
-  element("subject").textContent = `${kase.model} on ${deviceOf(kase)}, drafted by ${drafter} through `
+  const drafter = kase.draft === "self" ? "the target itself" : kase.draft;
+  element("subject").textContent = `${kase.model} on ${deviceOf(kase)}; draft: ${drafter}, `
     + `${kase.method}; batch ${batch.toLocaleString("en-US")}, context ${context.toLocaleString("en-US")}, `
     + `gamma ${gamma}${state.gamma === null ? " (the best)" : ""}`;
   element("verdict").className = word;
