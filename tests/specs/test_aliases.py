@@ -22,6 +22,7 @@ DEVICES = {
     "H100_SXM_80GB": "h100-sxm-80gb",
     "AMD Instinct MI300X": "mi300x-192gb",
     "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
+    "NVIDIA GeForce RTX 4090 Laptop GPU": "rtx-4090-laptop-16gb",
     "NVIDIA GeForce RTX 4070 Ti SUPER": "rtx-4070-ti-super-16gb",
     "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "rtx-pro-6000-workstation-96gb",
     "NVIDIA GB10": "dgx-spark-128gb",
@@ -51,7 +52,7 @@ REFUSED = {
     "H100 x8": "h100-sxm-80gb with --tp 8",
     "2x DGX Spark": "one device: dgx-spark-128gb with --tp 2",
     "RTX 3080 12GB": "rtx-3080-10gb has 10 GB, and rtx-3080-10gb:12gb is",
-    "NVIDIA GeForce RTX 4090 Laptop GPU": "no device named",
+    "NVIDIA GeForce RTX 3080 Laptop GPU": "no device named",
     "RTX 6000": "no device named",
     "AMD Radeon Graphics": "no device named",
 }
