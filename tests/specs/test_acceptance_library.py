@@ -95,7 +95,8 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
     chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")
     math_text, other = find_published("a", "eagle3", "math"), find_published("b", "mtp", "chat")
-    assert chat.spread == pytest.approx(math.sqrt((2 * stdev(logs) ** 2 + stdev(logs) ** 2) / 3), rel=1e-12)
+    both = [math.log(2.5), math.log(2.0)]  # chat and code at 2 tokens, chat's longest
+    assert chat.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     assert chat.printed == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
     assert chat.tokens == pytest.approx(chat.printed | {3: 1 + 1.8 * 1.45 / 1.4}, rel=1e-12)
     assert chat.survival == ()
@@ -106,7 +107,7 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert (code.spread, code.tokens) == (0.0, {1: 1.5, 2: 2.0, 3: 4.0})
     assert math_text.spread == 0.4  # that of no row is known
     assert ([r.task for r in other.rows], other.survival) == (["mixed"], (0.5,))
-    both = [math.log(2.0), math.log(1.5)]
+    both = [math.log(1.9), math.log(1.5)]  # code and mixed at 1
     assert other.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     alone = find_published("b-2", "mtp", "chat")
     assert alone.spread == pytest.approx(stdev(logs), rel=1e-12)

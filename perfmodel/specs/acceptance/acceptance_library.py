@@ -179,7 +179,9 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
     else:
         rows = tuple(row for row in known if row.head == known[0].head)
     if task is None or rows[0].task != task:
-        return _longer(LibraryEntry(rows, _between_tasks([row for row in known if row.head == rows[0].head])))
+        entry = LibraryEntry(rows, 0.0)
+        spread = _between_tasks((row for row in known if row.head == rows[0].head), max(entry.printed))
+        return _longer(replace(entry, spread=spread))
     stated = [row.spread for row in rows if row.spread is not None]
     return _longer(LibraryEntry(rows, fmean(stated) if stated else _typical()[0]))
 
@@ -214,11 +216,11 @@ def _architecture(target: str) -> str:
         return ""
 
 
-def _between_tasks(rows: Iterable[LibraryRow]) -> float:
-    """Standard deviation of ln tokens per iteration over the tasks of one head. The typical value has the
-    weight of one task.
+def _between_tasks(rows: Iterable[LibraryRow], length: int) -> float:
+    """Standard deviation of ln tokens per iteration over the tasks of one head, at one draft length. The
+    typical value has the weight of one task.
     """
-    last = list({row.task: _at_longest(row) for row in rows}.values())
+    last = list({row.task: math.log(row.tokens[length]) for row in rows if length in row.tokens}.values())
     own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
     return math.sqrt((own + _typical()[1] ** 2) / len(last))
 
