@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
 
@@ -14,6 +14,7 @@ LEAST_DECODING = 0.02
 """Least share of a pass that decoding keeps. A rate whose prompts need more is not sustained."""
 ENDLESS = 1e100
 """Cost of a request if more arrive than leave at hundreds of batches."""
+TINY = 1e-12
 SELDOM = 1e-3
 """Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 
@@ -49,15 +50,15 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     """Prompt times of all passes, ``[running batch, draft length]``.
 
     A server that drafts at some batch loses blocks of its prefix cache at every batch. Its prompts without a
-    draft then take longer by the tokens that are computed again.
+    draft then take longer by the tokens that are computed again: as many as on an idle server, as far as
+    prompts still hit.
     """
     cached, columns = max(times, key=lambda t: t.gamma).cached, []
     for t in times:
-        more = (
-            1.0
-            if t.cached is None or cached is None or t.gamma
-            else cached.read[:seats] / t.cached.read[:seats]
-        )
+        more: Floats = 1.0
+        if t.cached is not None and cached is not None and not t.gamma:
+            lost = (cached.read[0] - t.cached.read[0]) / max(t.cached.hit_rate[0], TINY)
+            more = 1.0 + lost * (t.cached.hit_rate / t.cached.read)[:seats]
         columns.append(t.prompt_s[:seats] * more)
     return np.stack(columns, 1)
 

@@ -1,6 +1,8 @@
 """Rules of the engines that choose what is drafted and verified."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.switching import prompt_times
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 1000, "output_len": 500, "draft": "eagle3"}
 
@@ -36,6 +39,15 @@ def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that
         next(row for row in pm.traffic(**asked, gamma=gamma).rows if row.gamma) for gamma in (3, "adaptive")
     )
     assert table.ttft_s.mean == pytest.approx(alone.ttft_s.mean, rel=1e-3)
+
+
+def test_a_table_computes_again_what_its_draft_loses_as_far_as_prompts_still_hit() -> None:
+    """Of 100 tokens at 90 % hits a draft adds 100, and at 45 % half as many to 500."""
+    steps, cached = StepTimes(0, 1.0, np.ones(2), np.ones(2), 2, 0.1), SimpleNamespace
+    plain: Any = cached(read=np.array([100.0, 500.0]), hit_rate=np.array([0.9, 0.45]))
+    drafted: Any = cached(read=np.array([200.0, 50.0]))
+    priced = [replace(steps, cached=plain), replace(steps, gamma=3, cached=drafted)]
+    np.testing.assert_allclose(prompt_times(priced, 2), [[2.0, 1.0], [1.1, 1.0]])
 
 
 def test_a_budget_takes_the_surest_tokens() -> None:
