@@ -1,4 +1,4 @@
-"""``perfmodel compare``: speculation or batching."""
+"""``perfmodel compare``: speculation or batching, and a drafter on other devices."""
 
 from collections.abc import Sequence
 
@@ -41,6 +41,21 @@ def _print(answers: Sequence[Comparison]) -> None:
         else:
             fewer = f"from context {tokens(a.crossover_context)}, without those of the draft"
             say(f"Speculation moves fewer bytes per token {fewer}.")
+        if (found := a.apart) is not None:
+            ways = [
+                (label, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
+                for label, each in (
+                    ("replicas, no draft", found.replicas),
+                    ("replicas with the draft", found.together),
+                    ("separate drafter, in turn", found.before),
+                    ("separate drafter, overlapped", found.while_verifying),
+                )
+                if each is not None
+            ]
+            say(f"With {found.draft_devices} x {found.draft_hardware} in addition:", "bold")
+            table(("", "tokens/s", "TPOT", "batch", "gamma"), ways)
+            if found.while_verifying is None:
+                say("Drafting during verification needs --hit, which was not given.")
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 

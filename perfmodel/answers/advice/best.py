@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.speculation import Scenario, Workload, memory_of, predict
+from perfmodel.operations import Array
+from perfmodel.speculation import Prediction, Scenario, Workload, memory_of, predict
 
 LARGEST = 256
 """The largest batch that is tried, even where memory would hold more."""
@@ -21,14 +22,23 @@ class Best:
     looked_to: int
 
 
+def throughputs(
+    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float
+) -> tuple[Array, Prediction]:
+    """Tokens per second, ``[batch, gamma]``, for batches 1 to `most` and gamma from 0; 0 where memory is too
+    small.
+    """
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
+    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
+    fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
+    return np.where(fits, p.throughput_tokens_per_s, 0.0), p
+
+
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
     """The best batch; None if not even one sequence fits."""
     top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
     if top < 1:
         return None
-    batches, gammas = np.arange(1.0, top + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
-    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
-    fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
-    rates = np.where(fits, p.throughput_tokens_per_s, 0.0)
+    rates, p = throughputs(scenario, top, context, max_gamma, fraction)
     at, gamma = divmod(int(rates.argmax()), rates.shape[1])
     return Best(at + 1, gamma, float(p.speedup[at, gamma]), float(rates[at, gamma]), top)

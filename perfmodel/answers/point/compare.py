@@ -13,11 +13,23 @@ from dataclasses import asdict, dataclass, fields, replace
 import numpy as np
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.declaration import SHARE, argument, asks, question
+from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
 from perfmodel.answers.question import Options, Query, doubts, resolve
 from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
+from perfmodel.costs.shards import check_tensor_parallel
+from perfmodel.specs import load_gpu
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
+
+MAX_BATCH = 1024
+"""Largest batch in the search for the most throughput."""
+MOST_APART = 64
+"""Most devices of a separate drafter, and most outcomes that it prepares for."""
+
+
+OF_DRAFT = "the devices of the draft"
 
 
 @question
@@ -29,6 +41,43 @@ class CompareQuery(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    draft_hardware: str | None = argument(
+        "Also run the draft model on these devices, and compare this with replicas on as many devices.",
+        "NAME|PATH",
+        shown="none",
+        default=None,
+        group="Draft",
+    )
+    draft_devices: Whole = argument(
+        "Number of --draft-hardware devices.",
+        "N",
+        read=whole,
+        limits=(1, MOST_APART),
+        default=1,
+        group="Draft",
+        needs=("draft_hardware",),
+        why=OF_DRAFT,
+    )
+    hit: MaybeReal = argument(
+        "Probability that a draft made during the verification matches its outcome (measured).",
+        "P",
+        limits=SHARE,
+        shown="unknown: drafting and verification alternate",
+        default=None,
+        group="Draft",
+        needs=("draft_hardware",),
+        why=OF_DRAFT,
+    )
+    outcomes: Whole = argument(
+        "Outcomes of a verification that the draft prepares for.",
+        "N",
+        read=whole,
+        limits=(1, MOST_APART),
+        default=1,
+        group="Draft",
+        needs=("hit",),
+        why="the probability that one of them comes",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +125,10 @@ class BothWays:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Answer, BothWays):
-    """Speculation or batching at one context (see `BothWays`)."""
+    """Speculation or batching at one context (see `BothWays`), and a drafter on other devices."""
 
     query: Query
+    apart: Apart | None
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
@@ -101,9 +151,28 @@ def compare(question: CompareQuery) -> Comparison:
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
     many = memory_of(scenario, gamma + 1.0, context, 0, query.memory_fraction).single()
+    elsewhere = None
+    if question.draft_hardware is not None:
+        check_apart(scenario.draft)
+        devices = question.draft_devices
+        load_gpu(question.draft_hardware, "--draft-hardware")
+        for model in (scenario.target, scenario.draft.model):
+            check_tensor_parallel(model, devices, "--draft-devices")
+        far = replace(query, hardware=question.draft_hardware, tp=devices, draft_tp=devices, ep=1, dp=1)
+        elsewhere = drafter_apart(
+            scenario,
+            resolve(replace(far, calibration=None)),
+            context,
+            gamma,
+            query.memory_fraction,
+            MAX_BATCH,
+            question.hit,
+            question.outcomes,
+        )
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
+        apart=elsewhere,
         warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
     )
 

@@ -1,0 +1,106 @@
+"""A drafter on its own devices, before the verification or during it, compared with more replicas on as many
+devices.
+
+While the target verifies, a drafter can prepare the next draft for the likeliest outcomes ("speculative
+speculative decoding"). With the probability `hit` that it prepared the actual outcome, an iteration takes
+
+    hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
+
+where T_D is a draft pass over `outcomes` tokens of each sequence, which share its cache. Messages between
+both are a few hundred bytes per iteration and are not counted. The target's devices hold no part of the
+draft. Replicas on the drafter's devices multiply the target's throughput by (n + m)/n.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.advice.best import throughputs
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import refuse
+from perfmodel.operations import Array
+from perfmodel.speculation import Scenario, memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way to use all the devices, at the gamma and the batch of one replica with the most throughput."""
+
+    tokens_per_s: float
+    tpot_s: float
+    batch: int
+    gamma: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A drafter on `draft_devices` additional devices. A layout is None where not one sequence fits.
+
+    replicas: all devices as replicas without a draft. together: with the draft on the target's devices.
+    before: with a separate drafter, before the verification. while_verifying: with a separate drafter, during
+    the verification; None without a hit rate.
+    """
+
+    draft_hardware: str
+    draft_devices: int
+    replicas: Layout | None
+    together: Layout | None
+    before: Layout | None
+    while_verifying: Layout | None
+
+
+def check_apart(draft: Draft) -> None:
+    """Refuse (InputError) drafts that need more than tokens from the target."""
+    if not draft.named_model and draft.kind != "model":
+        allowed = "a separate model that needs nothing of the target (hidden states, cache, host)"
+        raise refuse("--draft", None, allowed, draft.name)
+
+
+def drafter_apart(
+    near: Scenario,
+    far: Scenario,
+    context: float,
+    max_gamma: int,
+    fraction: float,
+    most: int,
+    hit: float | None,
+    outcomes: int,
+) -> Apart:
+    """The layouts of a question with a separate drafter.
+
+    near: the scenario on the target's devices. far: the scenario on the drafter's devices, which gives the
+    draft's times and memory. most: the largest batch. Raises InputError as `check_apart` does.
+    """
+    check_apart(near.draft)
+    more = far.draft.tensor_parallel
+    replicas = 1.0 + more / near.machine.tensor_parallel
+    rates, p = throughputs(near, most, context, max_gamma, fraction)
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(float(rates.shape[1]))
+    query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
+    draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
+    verify_s = p.verify_s + p.overhead_s
+    held, apart = (memory_of(s, batches, context, gammas, fraction) for s in (near, far))
+    fits = (held.weight_bytes + held.kv_bytes <= held.available_bytes) & (
+        apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
+    )
+    one_after_other = draft_s + verify_s
+    sped = None if hit is None else hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
+
+    def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> Layout | None:
+        rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
+        at, gamma = divmod(int(rate.argmax()), rate.shape[1])
+        if not rate[at, gamma]:
+            return None
+        one = float(rate[at, gamma])
+        return Layout(copies * one, (at + 1) / one, at + 1, gamma)
+
+    drafting = gammas > 0
+    return Apart(
+        far.machine.gpu.name,
+        more,
+        layout((rates > 0) & ~drafting, p.iteration_s, replicas),
+        layout((rates > 0) & drafting, p.iteration_s, replicas),
+        layout(fits & drafting, one_after_other),
+        None if sped is None else layout(fits & drafting, sped),
+    )
