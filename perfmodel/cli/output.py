@@ -37,7 +37,7 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
-    """Print an answer as JSON, or by `text`. Exit with 1 if the answer is that it cannot be done."""
+    """Print an answer as JSON, or by `text`. Exit with 1 if the answer is negative (`Answer.failed`)."""
     if json:
         print_json(answer.as_dict())
     else:

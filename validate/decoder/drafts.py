@@ -144,8 +144,8 @@ class NGramDrafter:
         self.gamma, self.longest = gamma, longest
 
     def propose(self, state: State) -> tuple[Tensor, None]:
-        """Continues each sequence as it continued before. A match near the end continues with its own
-        period.
+        """Drafts the tokens that followed the match. If the match is so near the end that too few follow,
+        they repeat.
         """
         tokens, last = state.tokens, state.length[:, None] - 1
         position = torch.arange(tokens.shape[1], device=tokens.device)

@@ -105,7 +105,7 @@ def quantise(model: nn.Module) -> None:
 
 
 def check_runs(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise InputError for a case without a kernel for eight-bit weights."""
+    """Raise InputError if eight-bit weights have no kernel for this device and type of activations."""
     if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
         need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
         raise InputError(f"fp8 weights: need {need}")

@@ -179,7 +179,7 @@ def elsewhere() -> dict[str, Any]:
 
 
 def render(found: dict[str, Any]) -> str:
-    """The text of the file."""
+    """The text of ``results/accuracy.json``."""
     return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 

@@ -109,8 +109,8 @@ class BreakEven:
 
 
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
-    """A break-even for each draft without an acceptance, with the KV method that needs the least. The least
-    alpha comes first.
+    """The break-even alpha of each draft without a known acceptance, with the KV method that needs the least
+    alpha; the least alpha comes first.
 
     It includes only drafts that the engine runs, unless any may be chosen, on as many devices as the best
     baseline. A draft that does not pay at alpha 1 is left out.

@@ -87,9 +87,11 @@ def _since(served: ServedDraft | None, draft: Draft) -> str | None:
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine: str | None) -> str:
-    """The default of ``--draft``; ``self`` for an engine that is not a serving engine.
+    """The default of ``--draft``: the first of these that the engine runs: a published draft of the target,
+    its own MTP layer, EAGLE-3.
 
-    model: the target as the user named it. named_engine: the question's ``--engine``.
+    It is ``self`` if the engine runs none of them or is not a serving engine. model: the target as the user
+    named it. named_engine: the value of ``--engine``.
     """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
     own = ("mtp",) if kind_of("mtp").suits(target) else ()

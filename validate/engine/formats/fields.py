@@ -37,7 +37,7 @@ def number(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def optional(where: str, data: dict[str, Any], key: str) -> float | None:
-    """The same for a number that may be missing or null."""
+    """As `number`; None if it is missing or null."""
     value = found(data, key)
     if value is None:
         return None
