@@ -9,7 +9,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
-from perfmodel.answers.question import Query, beyond, resolve
+from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question.caveats import beyond
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.errors import InputError
 from perfmodel.specs import MeasuredRange
