@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import reduce
 from importlib import metadata
 from operator import or_
@@ -75,7 +74,7 @@ def capture(device: torch.device) -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "world_size": int(os.environ.get("WORLD_SIZE", "1")),
         **(
-            {"attention_tuning": {str(rows): asdict(t) for rows, t in tunings().items()}}
+            {"attention_tuning": {str(rows): t.model_dump() for rows, t in tunings().items()}}
             if VARIABLE in os.environ
             else {}
         ),

@@ -130,16 +130,16 @@ def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
     assert found == {16: Tuning(warps=8), 32: Tuning(block=32, stages=4)}
     assert [of_rows(found, rows).warps for rows in (1, 16, 17, 99)] == [8, 8, 4, 4]
     assert environment.capture(CPU)["attention_tuning"]["16"]["warps"] == 8
-    for bad in (
-        "[]",
-        "{}",
-        '{"16": {"tile": 1}}',
-        '{"x": {}}',
-        '{"16": {"warps": true}}',
-        '{"16": {"warps": 0}}',
-    ):
+    for bad, says in {
+        "[]": "must hold a mapping",
+        "{}": "rows: must be a mapping of length >= 1",
+        '{"16": {"tile": 1}}': "rows.16.tile: must not be given",
+        '{"x": {}}': "rows.x: must be a whole number",
+        '{"16": {"warps": true}}': "rows.16.warps: must be a whole number",
+        '{"16": {"warps": 0}}': "rows.16.warps: must be a whole number >= 1",
+    }.items():
         path.write_text(bad)
-        refused(f"{path}: PERFMODEL_TUNING: must be an object of row counts", tunings)
+        refused(f"{path}: .*{says}", tunings)
 
 
 def test_a_spans_mask() -> None:
