@@ -67,11 +67,9 @@ def llama_server(
     slots = table.ranges[-1].high
     stop = 1.0, table.best_constant, 0.0
     if served.best_stop is not None and draft_word(draft) != "ngram":
-        batches, contexts = (
-            np.arange(table.ranges[0].low, slots + 1.0),
-            inside(table.context_low, table.context_high),
-        )
-        stop = max(stop, served.best_stop(batches, contexts, table.best_constant))
+        batches = np.arange(table.ranges[0].low, slots + 1.0)
+        at = batches, inside(table.context_low, table.context_high)
+        stop = max(stop, served.best_stop(*at, table.best_constant))
     if served.kv_dtype not in (*SIXTEEN, *CACHES):
         notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
     cache = CACHES.get(served.kv_dtype)
@@ -99,10 +97,10 @@ def _draft(
 ) -> dict[str, object]:
     gain, tokens, least = stop
     known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))
-    usual = (tokens, least) == (DEFAULT_LENGTH, 0.0)
-    if draft_word(draft) != "ngram" and not usual and len(table.by_constant) > DEFAULT_LENGTH:
-        slower = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
-        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {slower}")
+    usual = draft_word(draft) == "ngram" or (tokens, least) == (DEFAULT_LENGTH, 0.0)
+    if not usual and len(table.by_constant) > DEFAULT_LENGTH:
+        gained = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
+        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {gained}")
     if tokens == 0:
         notes.append("no draft length gains: leave speculation off (--spec-type none)")
         return {}

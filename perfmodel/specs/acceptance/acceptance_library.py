@@ -262,10 +262,7 @@ def _typical() -> tuple[float, float]:
     within = [row.spread for row in library() if row.spread]
     heads: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in library():
-        heads.setdefault((row.target, row.draft, row.head), {})[row.task] = _at_longest(row)
+        heads.setdefault((row.target, row.draft, row.head), {})[row.task] = math.log(
+            max(row.tokens.items())[1]
+        )
     return median(within), median(stdev(by_task.values()) for by_task in heads.values() if len(by_task) > 2)
-
-
-def _at_longest(row: LibraryRow) -> float:
-    """ln tokens per iteration at the longest draft."""
-    return math.log(max(row.tokens.items())[1])
