@@ -1,4 +1,4 @@
-"""Verdicts and what is told of a point, at the very number where they change."""
+"""Verdicts and warnings of a point, at the number where they change."""
 
 import math
 from dataclasses import replace
@@ -9,8 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
-from perfmodel.answers.question import Query, resolve
-from perfmodel.answers.question.caveats import beyond
+from perfmodel.answers.question import Query, caveats, resolve
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.errors import InputError
 from perfmodel.specs import MeasuredRange
@@ -79,12 +78,12 @@ def test_warnings_begin_at_their_limits() -> None:
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
     s = scenario(draft="llama-68m")
-    assert tuple(beyond(scenario(), 131_068, 3)) == ()
-    assert tuple(beyond(scenario(), 131_069, 3)) == (
+    assert tuple(caveats.beyond(scenario(), 131_068, 3)) == ()
+    assert tuple(caveats.beyond(scenario(), 131_069, 3)) == (
         "context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",
     )
-    assert tuple(beyond(s, 2045, 3)) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
-    assert [*beyond(s, 131_071, 0), *beyond(s, 2044, 3)] == []
+    assert tuple(caveats.beyond(s, 2045, 3)) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
+    assert [*caveats.beyond(s, 131_071, 0), *caveats.beyond(s, 2044, 3)] == []
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
