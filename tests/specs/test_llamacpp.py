@@ -20,7 +20,7 @@ from perfmodel.validate.studies.sources import judged
         ("rtx-3090", {"gguf": True}, "rtx-3090-24gb.llamacpp"),
         ("rtx-4090", {"engine": "llamacpp@b10451"}, "rtx-4090-24gb.llamacpp"),
         ("rtx-5060-ti", {"engine": "llamacpp"}, "rtx-5060-ti-16gb.llamacpp"),
-        ("mi100", {"engine": "llamacpp"}, "mi60-32gb.llamacpp"),
+        ("mi100", {"engine": "llamacpp"}, "mi50-32gb.llamacpp"),
         ("h200", {"engine": "llamacpp"}, "h800-sxm-80gb.llamacpp"),
     ],
 )
