@@ -259,8 +259,8 @@ def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
         activation_bytes=tokens * (query_bytes + key_bytes + 2.0 * SCORE_BYTES * context),
     )
     op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
-    alone = part.model.mla and index.stride == 1  # those of DeepSeek-V4 and MiniMax-M3 are fused
-    return replace(op, cache="index") if alone else op
+    # those of DeepSeek-V4 and MiniMax-M3 are fused
+    return replace(op, cache="index") if part.model.mla and index.stride == 1 else op
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:

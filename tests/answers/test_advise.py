@@ -244,5 +244,5 @@ def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
 
 
 def test_a_degree_that_does_not_run_is_explained() -> None:
-    found = advise("minimax-m2", "h200", context=4096, tp=8)
-    assert "degrees (tp: experts of minimax-m2 are 1536 wide in blocks of 128, and 8" in found.reason
+    why = "degrees (tp: experts of minimax-m2 are 1536 wide in blocks of 128, and 8 devices"
+    assert why in advise("minimax-m2", "h200", context=4096, tp=8).reason

@@ -24,8 +24,7 @@ def test_each_class_has_its_lengths_acceptance_and_slo(tmp_path: Path) -> None:
     """Of four requests three are chats: 1,375 prompt and 400 output tokens on average, and acceptance by
     output tokens (0.5 x 900 + 0.8 x 700) / 1,600.
     """
-    path = mix(tmp_path, chat=CHAT, code=CODE)
-    answer = traffic(mix=path, request_rate=1, **ASKED)
+    answer = traffic(mix=mix(tmp_path, chat=CHAT, code=CODE), request_rate=1, **ASKED)
     stated = traffic(input_len=1375, output_len=400, request_rate=1, alpha=1010 / 1600, **ASKED)
     assert answer.rows[-1].tokens_per_iteration == pytest.approx(stated.rows[-1].tokens_per_iteration)
     assert answer.classes is not None

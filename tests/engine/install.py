@@ -38,8 +38,7 @@ def main(folder: Path) -> None:
     )
     with zipfile.ZipFile(next(wheels.glob("sglang-*.whl"))) as wheel:  # read, never installed: it needs a GPU
         wheel.extractall(folder / "sglang", [name for name in wheel.namelist() if name.endswith(".py")])
-    models = folder / "models"
-    subprocess.run([python, Path(__file__).with_name("tiny.py"), models], check=True)
+    subprocess.run([python, Path(__file__).with_name("tiny.py"), folder / "models"], check=True)
     done.touch()
 
 

@@ -29,7 +29,11 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "eagle": ({"draft": "eagle"}, CONSTANT, {"memory_fraction": 0.9}),
     "eagle by batch": ({"draft": "eagle"}, BY_BATCH, {}),
     "eagle with a window": ({"draft": "eagle", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
-    "eagle3": ({"draft": "eagle:features=3"}, CONSTANT, {"kv_dtype": "fp8", "weights": "fp8"}),
+    "eagle3": (
+        {"draft": "eagle:features=3"},
+        CONSTANT,
+        {"kv_dtype": "fp8", "weights": "fp8", "on_load": True},
+    ),
     "eagle3 by batch": ({"draft": "eagle:features=3"}, BY_BATCH, {"kv_dtype": "int8"}),
     "eagle3 with a window": ({"draft": "eagle:features=3", "draft_kv": "streamingllm:512"}, BY_BATCH, {}),
     "dflash": ({"draft": "dflash"}, CONSTANT, {}),

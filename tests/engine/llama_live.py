@@ -160,8 +160,7 @@ def main(folder: Path, machine: str) -> int:
     out, load = Path("results") / machine / "llamacpp", os.getloadavg()[0]
     out.mkdir(parents=True, exist_ok=True)
     for name in ("target", "draft"):
-        shape = (folder / "models" / f"llama-{name}.json").read_text()
-        (out / f"{name}.json").write_text(shape)
+        (out / f"{name}.json").write_text((folder / "models" / f"llama-{name}.json").read_text())
     benches(programs, folder / "models", out)
     for gamma in GAMMAS:
         serve(programs, folder / "models", out, "draft", gamma)

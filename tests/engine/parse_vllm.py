@@ -27,8 +27,7 @@ def main(engine: Path) -> int:
             continue
         words = shlex.split(export["vllm_line"])[2:]
         config = json.loads(words[-1])
-        target = "mtp" if config["method"] == "mtp" else "target"
-        words[0] = str(models / target)
+        words[0] = str(models / ("mtp" if config["method"] == "mtp" else "target"))
         if "model" in config:
             config["model"] = str(models / (config["method"] if config["method"] in HEADS else "draft"))
         parser = make_arg_parser(FlexibleArgumentParser())

@@ -84,8 +84,7 @@ class FoldedAttention:
         if span.bound == span.start:
             return unfold(new[0], q)
         old_k, old_v = span.of(k).to(q.dtype), span.of(v).to(q.dtype)
-        old = self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k))
-        return unfold(merge(old, new), q)
+        return unfold(merge(self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k)), new), q)
 
     def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
         """The span's mask, built once for all layers of a pass (which share the Span object)."""

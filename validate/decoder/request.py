@@ -46,8 +46,7 @@ class Request:
 
     def plain(self) -> "Request":
         """The same request with gamma 0: plain decoding."""
-        script = None if self.script is None else (1.0,)
-        return replace(self, gamma=0, tree=None, script=script)
+        return replace(self, gamma=0, tree=None, script=None if self.script is None else (1.0,))
 
     @property
     def cache_name(self) -> str:

@@ -83,5 +83,4 @@ class Selection:
         lse = taken.logsumexp(-1)
         picked = v.to(q.dtype).gather(2, best[..., None].expand(-1, -1, -1, v.shape[-1]))
         old = (taken - lse[..., None]).exp().to(q.dtype) @ picked
-        new = partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))
-        return unfold(merge((old, lse), new), q)
+        return unfold(merge((old, lse), partial_math(rows, new_k, new_v, new_bias(q, new_k, sees))), q)

@@ -136,8 +136,7 @@ class TreeScript:
 def _proper(left: Tensor, token: Tensor) -> Tensor:
     """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
     total = left.sum(-1, keepdim=True)
-    certain = torch.zeros_like(left).scatter(1, token, 1.0)
-    return torch.where(total > 0, left / total, certain)
+    return torch.where(total > 0, left / total, torch.zeros_like(left).scatter(1, token, 1.0))
 
 
 def _remainder(rest: Tensor, left: Tensor) -> Tensor:

@@ -186,8 +186,7 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
 
 def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
     """The largest absolute value of each row, over the whole row even if a rank holds some of its columns."""
-    whole = source.read(replace(piece, start=0, stop=None)) if piece.dim else read
-    return whole.abs().amax(1)
+    return (source.read(replace(piece, start=0, stop=None)) if piece.dim else read).abs().amax(1)
 
 
 def load(

@@ -158,11 +158,10 @@ def _sglang(request: BenchRequest, gamma: int, port: int) -> list[str]:
         if request.pretends:
             gained = sum(SYNTHETIC**j for j in range(gamma + 1))
             words = ["env", f"SGLANG_SIMULATE_ACC_LEN={gained:.4g}", *words]
-    rounds = CLIENT_ROUNDS["sglang"]
     runs = [
         f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend "
         f"sglang --port {port} {_sglang_prompts(request, prompt)} --max-concurrency $c --num-prompts "
-        f"$(({rounds} * c)) --output-file K{gamma}.jsonl; done"
+        f"$(({CLIENT_ROUNDS['sglang']} * c)) --output-file K{gamma}.jsonl; done"
         for prompt in request.prompts
     ]
     return _around(words, port, runs)
@@ -210,8 +209,8 @@ def _llama_cpp(request: BenchRequest, gamma: int, port: int) -> list[str]:
         "-md",
         request.draft or "DRAFT",
     ]
-    words += ["--spec-draft-n-max", str(gamma), "--spec-draft-n-min", str(gamma)]
-    words += ["--spec-draft-p-min", "0", "-np", str(request.batches[-1])]
+    words += f"--spec-draft-n-max {gamma} --spec-draft-n-min {gamma} --spec-draft-p-min 0".split()
+    words += ["-np", str(request.batches[-1])]
     return _around(words, port, [_driven(request, gamma, port)])
 
 
@@ -219,6 +218,5 @@ def _driven(request: BenchRequest, gamma: int, port: int) -> str:
     """Our own client against the server."""
     places = {"--batches": request.batches, "--prompts": request.prompts}
     points = [word for flag, each in places.items() for word in (flag, ",".join(map(str, each)))]
-    question = [*request.question, *points, "--gamma", str(gamma), "--engine", request.engine]
-    question += ["--url", f"http://127.0.0.1:{port}"]
-    return shlex.join(["perfmodel", "validate", "engine", *question])
+    server = ["--gamma", str(gamma), "--engine", request.engine, "--url", f"http://127.0.0.1:{port}"]
+    return shlex.join(["perfmodel", "validate", "engine", *request.question, *points, *server])

@@ -111,8 +111,7 @@ class StreamedAnswer:
         count, before = usage.get("completion_tokens"), self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
-            given = without_key(str(count))
-            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, given)
+            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, without_key(str(count)))
         if any(choice.get("text") for choice in held) or (held and (count or 0) > before):
             self.chunks.append(Chunk(at_s, None if count is None else count - before))
         if len(self.chunks) > most:

@@ -85,13 +85,12 @@ def read_page(place: str) -> tuple[str, str]:
     if "://" not in place:
         return place, read_text(Path(place))
     try:
-        server = Server.at(place)
-        text = server.get("/metrics")
+        text = Server.at(place).get("/metrics")
     except InputError as error:
         raise InputError(error.as_flags.replace("--url:", "--watch:", 1)) from None
     if text is None:
-        raise InputError(f"--watch: {server.url} has no page /metrics")
-    return f"--watch: {server.url}/metrics", text
+        raise InputError(f"--watch: {place} has no page /metrics")
+    return f"--watch: {place}", text
 
 
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
@@ -111,8 +110,7 @@ def running(where: str, text: str) -> float | None:
     each, all_ = (sum(value for _, value in samples(where, text, name)) for name in COUNTED)
     if each and all_:
         return max(each / all_, 1.0)
-    gauges = [value for name in GAUGES for _, value in samples(where, text, name)]
-    if gauges:
+    if gauges := [value for name in GAUGES for _, value in samples(where, text, name)]:
         return sum(gauges) or None
     counts = [count for a, b in _RUNNING.findall(text) if (count := float(a or b))]
     return fmean(counts) if counts else None
@@ -136,10 +134,8 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     words = [f"{gained:.2f} tokens per iteration"]
     if expected is not None:
         words.append(_beside(expected, served.gamma, gained))
-    needed = gained / float(here[served.gamma])
-    words.append(f"speculation pays from {needed:.2f} on")
-    most = MOST_BATCH if batch <= MOST_BATCH else int(batch)
-    batches = np.arange(1.0, most + 1)
+    words.append(f"speculation pays from {gained / float(here[served.gamma]):.2f} on")
+    batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
     longest = float(scenario.target.max_position_embeddings)
     contexts = np.geomspace(min(SHORTEST, served.context), max(longest, served.context), CONTEXTS_TRIED)
     of_batch = _ends(_near(scenario, batches, served.context, lengths, served.gamma), batches)

@@ -108,8 +108,7 @@ class ServedRun:
         """The column of its time to the first token. For a cold server, whose first prompts took up to 73 s,
         it is the median.
         """
-        cold = self.study == DEEPSEEK or self.ttft_mean_ms is None
-        return "ttft_p50_ms" if cold else "ttft_mean_ms"
+        return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
 
     def measured(self, name: str) -> Any:
         """A published figure; None without one. For a latency without a published mean it is the median."""

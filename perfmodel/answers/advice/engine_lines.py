@@ -77,8 +77,8 @@ class ServedTarget:
     """The GGUF file for llama.cpp, which is then the only engine with a line."""
     mtp_layers: int | None = None
     """Multi-token prediction layers of the checkpoint; None if unknown."""
-    quantised: bool = False
-    """Whether the checkpoint is quantised, so that no engine quantises it when it is loaded."""
+    on_load: bool = False
+    """Whether engines quantise the checkpoint when they load it."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -97,7 +97,7 @@ class ServedTarget:
             attention_backend=question.attention_backend,
             file=_file(question, model_id, scenario),
             mtp_layers=scenario.target.num_nextn_predict_layers,
-            quantised=scenario.target.weights not in UNQUANTISED,
+            on_load=scenario.precision.weights.name == "fp8" and scenario.target.weights in UNQUANTISED,
         )
 
 
@@ -166,7 +166,7 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     if off or flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
         sglang_line = shlex.join([*words, *_arguments("SGLang", table, served, notes), *(flags or ())])
-    if (vllm_line or sglang_line) and served.weights != "bf16" and not _on_load(served):
+    if (vllm_line or sglang_line) and served.weights != "bf16" and not served.on_load:
         notes.append(f"{served.weights} weights need a checkpoint of that format: put its name into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
         notes.append("lines with --ep or --dp were not tested with the engines' parsers")
@@ -227,35 +227,26 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         notes.append(
             f"{where} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
         )
-    share: float | None = served.memory_fraction
     devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
     if engine == "vLLM":
         devices //= dp
-        groups = ["--data-parallel-size", str(dp)] if dp > 1 else []
-        groups += ["--enable-expert-parallel"] if ep > 1 else []
+        groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
         tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
-        # vLLM's own default; SGLang estimates one
-        share = None if share == DEFAULT_MEMORY_FRACTION else share
     else:
-        groups = ["--enable-dp-attention", "--dp", str(dp)] if dp > 1 else []
-        groups += ["--ep", str(ep)] if ep > 1 else []
+        groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
         tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
+    usual = engine == "vLLM" and served.memory_fraction == DEFAULT_MEMORY_FRACTION  # SGLang estimates one
     values = {
         tp: devices if devices > 1 else None,
-        "--quantization": "fp8" if _on_load(served) else None,
+        "--quantization": served.weights if served.on_load else None,
         "--kv-cache-dtype": names.get(served.kv_dtype),
         "--attention-backend": backend.word if backend else None,
-        memory: share,
+        memory: None if usual else served.memory_fraction,
         most: table.ranges[-1].high,
     }
     return groups + [
         word for flag, value in values.items() if value is not None for word in (flag, str(value))
     ]
-
-
-def _on_load(served: ServedTarget) -> bool:
-    """Whether the engine quantises the checkpoint when it loads it."""
-    return served.weights == "fp8" and not served.quantised
 
 
 def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
@@ -298,10 +289,8 @@ def _vllm(
             f"{longest}: no line for it (--max-gamma {longest // layers * layers})"
         )
         return None
-    config: dict[str, Any] = {"method": method}
-    if model is not None:
-        config["model"] = model
-    config["num_speculative_tokens"] = table.max_tokens
+    named = {} if model is None else {"model": model}
+    config: dict[str, Any] = {"method": method, **named, "num_speculative_tokens": table.max_tokens}
     if len(table.ranges) > 1:
         config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
     if method == "ngram":
@@ -386,9 +375,7 @@ def _sglang(
         return None, None
     if owns and draft.tensor_parallel != served.tensor_parallel:
         notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
-    flags: dict[str, Any] = {"algorithm": algorithm}
-    if owns:
-        flags["draft-model-path"] = path
+    flags: dict[str, Any] = {"algorithm": algorithm} | ({"draft-model-path": path} if owns else {})
     if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
         flags |= {"num-steps": tokens, "eagle-topk": 1}
     flags["num-draft-tokens"] = tokens + 1

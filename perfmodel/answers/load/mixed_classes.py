@@ -56,8 +56,7 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
     known = [c.alpha for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and given == (None,) * 4:
-        tokens = weight * [c.output_len for c in classes]
-        stated["alpha"] = float(np.average(known, weights=tokens))
+        stated["alpha"] = float(np.average(known, weights=weight * [c.output_len for c in classes]))
     return replace(question, **stated)  # type: ignore[arg-type]  # of names that are numbers
 
 

@@ -22,8 +22,7 @@ RATE_DIGITS = 4
 def trace_of(path: str) -> Arrivals:
     """The requests of a file; a file that does not change is read once. Raises InputError."""
     where = Path(path)
-    stamp = where.stat().st_mtime_ns if where.is_file() else 0
-    return _read(path, stamp)
+    return _read(path, where.stat().st_mtime_ns if where.is_file() else 0)
 
 
 @lru_cache(maxsize=1)

@@ -93,8 +93,7 @@ class Run:
         if not steps.table or (rate or clients) is None:
             return None
         load = Load(self.lengths, rate=rate, clients=None if rate else float(clients))
-        served = serve(steps, load, self.question.limits)
-        return max(round(float(served.running[0])), 1)
+        return max(round(float(serve(steps, load, self.question.limits).running[0])), 1)
 
     def row(self, choice: Choice, log_off: float | None) -> TrafficRow:
         """The row of a choice that serves them. log_off: standard deviation of the logarithm of its mean

@@ -313,13 +313,7 @@ def _bundled_name(name: str, flag: str) -> str:
         from perfmodel.specs.devices.pasted import pasted_name  # only names that are not listed
 
         spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
-        found = pasted_name(name, flag, _bundled_name, spelled, _memory)
+        found = pasted_name(name, flag, _bundled_name, spelled, load_bundled)
         if found is None:
             raise
         return found
-
-
-def _memory(name: str) -> tuple[float, str]:
-    """Size and type of a bundled device's memory."""
-    gpu = load_bundled(name)
-    return gpu.stated_memory.value, gpu.memory_type

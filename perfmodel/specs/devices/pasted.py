@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from perfmodel.errors import InputError, refuse
 
@@ -23,15 +24,15 @@ def pasted_name(
     flag: str,
     find: Callable[[str, str], str],
     spellings: Sequence[tuple[str, str]],
-    memory: Callable[[str], tuple[float, str]],
+    load: Callable[[str], Any],
 ) -> str | None:
     """The bundled device one of whose spellings has all its words in a name, in any order, if all other words
     are in its other spellings; None if no single one is meant.
 
     The memory may be one of the words: of a box with LPDDR, which is sold with several sizes, ``DEVICE:96gb``
     is returned. find: a name and its flag -> the bundled name, to be called for one of several devices.
-    spellings: names with their devices. memory: GB and type of a device. Raises InputError for several
-    devices, with the flag that asks for them, and for another memory.
+    spellings: names with their devices. load: a `GPUSpec` by its name. Raises InputError for several devices,
+    with the flag that asks for them, and for another memory.
     """
     counted = SEVERAL.fullmatch(name.strip())
     if counted and (count := int(counted[1] or counted[3] or 1)) > 1:
@@ -44,14 +45,14 @@ def pasted_name(
         for device, each in known
         if each and each <= words <= frozenset().union(*(other for d, other in known if d == device))
     }
-    fits = [d for d in same if not size or abs(int(size[1]) / memory(d)[0] - 1) < SAME_MEMORY]
+    fits = [d for d in same if not size or abs(int(size[1]) / load(d).memory.value - 1) < SAME_MEMORY]
     if size and not fits and len(same) == 1:
-        (device,) = same
-        (own_gb, type_), sized = memory(device), f"{device}:{size[1]}gb"
-        if type_.startswith("LPDDR"):
+        gpu = load(same.pop())
+        sized = f"{gpu.name}:{size[1]}gb"
+        if gpu.memory_type.startswith("LPDDR"):
             return sized
-        meant = f"{own_gb:g} GB, and {sized} is the device with {size[1]} GB"
-        raise InputError(f"{flag}: {device} has {meant}; given {name!r}")
+        meant = f"{gpu.memory.value:g} GB, and {sized} is the device with {size[1]} GB"
+        raise InputError(f"{flag}: {gpu.name} has {meant}; given {name!r}")
     return fits[0] if len(fits) == 1 else None
 
 

@@ -71,8 +71,7 @@ def made(rows: list[Timing]):
 
 @pytest.fixture(scope="module")
 def fitted():
-    rows = [timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)]
-    return made(engine(rows, noise=0.01))
+    return made(engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)], noise=0.01))
 
 
 def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None:
@@ -101,8 +100,7 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
 
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
-    plain = [timing(b, 1024.0, 0) for b in (1.0, 2.0)]
-    found = made(engine([*plain, timing(1.0, 1024.0, 2)]))
+    found = made(engine([timing(b, 1024.0, k) for b, k in ((1.0, 0), (2.0, 0), (1.0, 2))]))
     base = load_calibration(BASE)
     assert "attention_bandwidth_fraction" in found.fitted.pinned
     assert len(found.fitted.free) < 3, "three rows cannot carry three constants"

@@ -83,12 +83,9 @@ def test_refusals_name_the_flag(words, says, capsys) -> None:
     assert capsys.readouterr().err.startswith(says)
 
 
-def test_running_requests_of_a_log() -> None:
+def test_running_requests_of_a_log_and_of_a_page() -> None:
     assert running("x", "Running: 4 reqs, a\nRunning: 0 reqs\nDecode batch, #running-req: 8, b") == 6
     assert running("x", "nothing") is None
-
-
-def test_running_requests_are_a_mean_over_iterations() -> None:
-    """Of a vLLM 0.32 with 8 requests of 4 clients and 42 of 14: 648 iterations."""
     counts = "vllm:inter_token_latency_seconds_count 6708\nvllm:iteration_tokens_total_count 648\n"
+    # 648 iterations of a vLLM 0.32, with 8 requests of 4 clients and 42 of 14
     assert running("x", page(3) + counts) == pytest.approx(10.35, abs=0.01)
