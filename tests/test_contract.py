@@ -17,8 +17,7 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
-from perfmodel.cli import gpus as gpu_catalogue
-from perfmodel.cli import models as model_catalogue
+from perfmodel.cli import gpus as gpu_catalogue, models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
 from perfmodel.queueing.policies import in_words, policies

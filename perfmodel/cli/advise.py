@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from perfmodel.answers.advice.advise import Advice, Pick
-from perfmodel.answers.advice.advise import advise as answer
+from perfmodel.answers.advice.advise import Advice, Pick, advise as answer
 from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES

@@ -13,8 +13,16 @@ from perfmodel import plots
 from perfmodel.answers.declaration import Argument, argument, flag, question
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.question import UNUSED, Options, Query, acceptances_of, doubts, length_of, resolve
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import (
+    UNUSED,
+    Options,
+    Query,
+    acceptances_of,
+    arguments as arg,
+    doubts,
+    length_of,
+    resolve,
+)
 from perfmodel.answers.readers import MaybeWholes
 from perfmodel.cli.commands import LLAMA, OUTPUT, App, takes
 from perfmodel.cli.output import warn

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Annotated
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.answers.point.whatif import WhatIf
-from perfmodel.answers.point.whatif import whatif as answer
+from perfmodel.answers.point.whatif import WhatIf, whatif as answer
 from perfmodel.answers.question import Query
 from perfmodel.cli import panel
 from perfmodel.cli.commands import LLAMA, OUTPUT, Json, Verbose, command, takes

@@ -7,7 +7,7 @@ imported on first use.
 import dataclasses
 import re
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
@@ -25,16 +25,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def method(name: str) -> type[KVMethod]:
-    """The class of one method by its exact name. Raises KeyError if there is none."""
-    if name not in names():
-        raise KeyError(name)
+    """The class of one method by its exact name, one of `names`."""
     return class_in(f"{__name__}.{name}", KVMethod)
-
-
-@cache
-def _option_types(name: str) -> dict[str, Any]:
-    """The possible types of a method's option."""
-    return get_type_hints(method(name))
 
 
 def methods() -> dict[str, type[KVMethod]]:
@@ -52,13 +44,12 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     name, colon, budget = head.partition(":")
     found = _resolve(name.strip(), flag)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
-    types = _option_types(found.name)
     where, options = f"{flag}: {found.name}", [f"budget={budget}"] * bool(colon) + options
     given = options_of(options, fields, where, found.example)
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
             raise InputError(f"{where} needs {key}, as in {found.example}")
-    values = {key: _value(value, types[key], where, key) for key, value in given.items()}
+    values = {key: _value(value, fields[key].type, where, key) for key, value in given.items()}
     try:
         return found(**values)
     except InputError as error:

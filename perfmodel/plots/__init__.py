@@ -20,7 +20,3 @@ __all__ = [
     "save",
     "style",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -18,8 +18,8 @@ from perfmodel.operations import Array, Floats
 from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
 
-MAX_GAMMA = 4096
-"""Longest draft for which survival is tabulated."""
+MAX_POSITIONS = 4096
+"""Most positions of an acceptance: the longest draft for which survival is tabulated."""
 
 _STEPS, _ENOUGH = 200, 1e-15
 """Newton's method: the most steps, and the size of a step at which it ends."""
@@ -110,8 +110,8 @@ class Acceptance:
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
         """Conditional acceptance a_1 ... a_gamma. Longer drafts are refused."""
         _require("positions", np.asarray(positions, np.float64), 0, 1)
-        if not 1 <= len(positions) <= MAX_GAMMA:
-            raise refuse("positions", None, f"1 to {MAX_GAMMA} rates", len(positions))
+        if not 1 <= len(positions) <= MAX_POSITIONS:
+            raise refuse("positions", None, f"1 to {MAX_POSITIONS} rates", len(positions))
         return cls(source, prefix=tuple(float(a) for a in positions), measured_at=())
 
     @classmethod
@@ -207,8 +207,8 @@ class Acceptance:
 
         Raises InputError for gamma_max above `max_gamma`.
         """
-        if not 0 <= gamma_max <= MAX_GAMMA:
-            raise refuse("--gamma", None, f"from 0 to {MAX_GAMMA}", gamma_max)
+        if not 0 <= gamma_max <= MAX_POSITIONS:
+            raise refuse("--gamma", None, f"from 0 to {MAX_POSITIONS}", gamma_max)
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
@@ -263,8 +263,8 @@ def _require(name: str, value: Floats, low: float, high: float) -> None:
 
 
 def _whole(name: str, value: Array, low: int) -> None:
-    """Refuses a value that is not a whole number in [low, MAX_GAMMA]."""
-    _require(name, value, low, MAX_GAMMA)
+    """Refuses a value that is not a whole number in [low, MAX_POSITIONS]."""
+    _require(name, value, low, MAX_POSITIONS)
     if np.any(value != np.floor(value)):
         raise refuse(name, None, "a whole number", _brief(value))
 

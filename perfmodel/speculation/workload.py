@@ -11,6 +11,7 @@ from perfmodel.operations import Array, Ints
 MAX_BATCH = 2.0**40
 MAX_CONTEXT = 2.0**40
 MAX_GAMMA = 1024
+"""Most sequences, cached tokens and drafted tokens of a question."""
 
 
 @dataclass(frozen=True, slots=True)

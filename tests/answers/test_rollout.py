@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfmodel.answers.load.rollout import batch_of
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.errors import InputError
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import Arrivals, replay
-from perfmodel.queueing.rollout import batch_of
 from perfmodel.queueing.steps import StepTimes
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}

@@ -85,30 +85,6 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
             assert (row["speedup_low"], row["speedup_high"]) == interval
 
 
-def test_a_dataset_has_each_row_at_its_place() -> None:
-    """Also where every context is a case of its own, because its acceptance is looked up."""
-    looked_up = replace(
-        QUESTION,
-        model="llama-3.1-8b",
-        context="4k,8k",
-        draft_kv="streamingllm:512",
-        alpha=None,
-        gamma="2,auto",
-    )
-    for grid in (QUESTION, looked_up):
-        found = pm.sweep(grid)
-        data, frame = found.to_xarray(), found.to_frame()
-        assert data["alpha"].item() == (0.8 if grid.alpha else "published")
-        assert data["gamma"].values[-1] == "auto"
-        heads, gammas = [len(grid.axis(name)) for name in HEADS], len(grid.axis("gamma"))
-        for number, row in enumerate(frame.to_dict("records")):
-            head = np.unravel_index(number * math.prod(heads) // len(frame), heads)
-            of = data.isel(dict(zip(HEADS, head, strict=True)) | {"gamma": number % gammas})
-            point = of.sel(batch=row["batch"], context=row["context_tokens"])
-            for name in ("speedup", "tpot_s", "max_batch", "gamma_optimal"):
-                assert point[name].item() == row[name]
-
-
 def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     grid = replace(QUESTION, model="llama-3.1-8b", batch="1,64,4096", context="4k,100k", alpha="0.8")
     found, rows = pm.sweep(grid), pm.sweep(grid).to_frame().query("fits")

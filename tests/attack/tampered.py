@@ -14,8 +14,7 @@ from unittest import mock
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder
 from perfmodel.specs import files
-from perfmodel.validate.studies import gate
-from perfmodel.validate.studies import inputs as module
+from perfmodel.validate.studies import gate, inputs as module
 from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")

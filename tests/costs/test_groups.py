@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.speculation import memory_of
-from tests.costs.counting import count as counted
-from tests.costs.counting import part
+from tests.costs.counting import count as counted, part
 from tests.speculation import asked
 
 scenario = partial(

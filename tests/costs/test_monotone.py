@@ -4,8 +4,7 @@ be.
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.specs import interpolated

@@ -26,11 +26,9 @@ from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from tests.engine.install import VERSION
-from tests.engine.install import main as install
+from tests.engine.install import VERSION, main as install
 from tests.engine.lines import main as take_lines
-from tests.engine.rates import OUTPUT, RATE_GAMMAS, REQUESTS, rates
-from tests.engine.rates import errors as under_rates
+from tests.engine.rates import OUTPUT, RATE_GAMMAS, REQUESTS, errors as under_rates, rates
 from tests.engine.servers import environment, served
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, assume, given, settings, strategies as st
 
 from perfmodel.answers.load.traffic_rows import BUSY, SPLIT
 from perfmodel.queueing.closed import serve

@@ -9,8 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import perfmodel as pm
 from perfmodel.answers.load import traffic as load_of

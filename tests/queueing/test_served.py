@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
 from perfmodel.queueing.latency import as_passes_end

@@ -6,13 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.specs import AcceptanceRow
-from perfmodel.speculation import Acceptance
-from perfmodel.speculation import acceptance as acc
+from perfmodel.speculation import Acceptance, acceptance as acc
 
 rates = st.floats(0, 1)
 NAN = math.nan

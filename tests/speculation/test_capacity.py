@@ -4,8 +4,7 @@ better.
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity

@@ -5,12 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.speculation import Acceptance, Prediction, Workload, predict, speedups
-from perfmodel.speculation import iteration as speculative
+from perfmodel.speculation import (
+    Acceptance,
+    Prediction,
+    Workload,
+    iteration as speculative,
+    predict,
+    speedups,
+)
 from tests.speculation import asked
 
 NUMBERS = (

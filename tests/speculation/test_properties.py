@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self import SelfDraft

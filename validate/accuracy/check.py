@@ -18,8 +18,7 @@ from perfmodel.validate.accuracy.folder import Figure, doubted, engine_calibrati
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records import version
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.writing import destination
-from perfmodel.writing import write as write_file
+from perfmodel.writing import destination, write as write_file
 
 DEFAULT_MAX_ERROR = 0.10
 """Limit of the mean error, used without a given limit and without a baseline."""

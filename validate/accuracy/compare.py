@@ -22,8 +22,7 @@ from perfmodel.validate.fit.counted_points import Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.records import BUNDLED, RESULTS, Record, records
-from perfmodel.validate.records import points as own_points
+from perfmodel.validate.records import BUNDLED, RESULTS, Record, points as own_points, records
 from perfmodel.validate.solving import grouped
 
 Mode = Literal["shipped", "held-out"]

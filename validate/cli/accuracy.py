@@ -35,8 +35,7 @@ def accuracy(
     """
     need_studies("accuracy")
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
-    from perfmodel.validate.studies import gate
-    from perfmodel.validate.studies import record as module
+    from perfmodel.validate.studies import gate, record as module
 
     if not write:
         gate.read(module.PATH)  # before the work
@@ -60,8 +59,7 @@ def accuracy(
 
 def _renew(found: dict[str, Any]) -> None:
     """Writes the record and everything derived from it, completely or not at all."""
-    from perfmodel.validate.studies import page
-    from perfmodel.validate.studies import record as module
+    from perfmodel.validate.studies import page, record as module
 
     text = module.render(found)
     pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.PAGES}

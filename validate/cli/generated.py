@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.cli.output import Column
-from perfmodel.cli.output import table as show
+from perfmodel.cli.output import Column, table as show
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.validate.decoder import TreeCounts

@@ -21,8 +21,7 @@ from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_it
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
-from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
-from perfmodel.validate.studies.engines_file import Stated, render
+from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
     FEW,

@@ -22,6 +22,7 @@ from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.specs import (
     DRIFT,
+    ENGINES as KNOWN_ENGINES,
     LLAMACPP,
     VERSION,
     Z,
@@ -31,7 +32,6 @@ from perfmodel.specs import (
     load_gpu,
     load_model,
 )
-from perfmodel.specs import ENGINES as KNOWN_ENGINES
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant

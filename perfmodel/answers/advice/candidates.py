@@ -17,6 +17,7 @@ from perfmodel.answers.question import (
     CommonOptions,
     Named,
     RunsIn,
+    arguments as arg,
     check_head,
     defect_warning,
     measured_acceptance,
@@ -25,7 +26,6 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
-from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeWholes,
@@ -37,8 +37,7 @@ from perfmodel.answers.readers import (
 )
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
-from perfmodel.kv import KVMethod, method, names, parse_kv
-from perfmodel.kv import methods as kv_methods
+from perfmodel.kv import KVMethod, method, methods as kv_methods, names, parse_kv
 from perfmodel.operations import Array
 from perfmodel.parse import items
 from perfmodel.specs import LLAMACPP, AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model

@@ -32,6 +32,7 @@ from perfmodel.answers.question import (
     Options,
     Query,
     acceptance_by_context,
+    arguments as arg,
     assumed,
     defect_warning,
     given_rate,
@@ -39,7 +40,6 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
-from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.readers import (
     Length,
     MaybeReal,

@@ -13,8 +13,7 @@ import numpy as np
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.declaration import argument, asks, listed, question
 from perfmodel.answers.point.verdict import verdicts
-from perfmodel.answers.question import Options, Query, doubts, resolve, slowing
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve, slowing
 from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
@@ -24,7 +23,6 @@ from perfmodel.speculation import Scenario, Workload, capacity, interval_ends, l
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-    from xarray import Dataset
 
 MAX_ROWS = 10_000_000
 """Largest number of rows of a sweep that is held in memory."""
@@ -232,27 +230,6 @@ class Sweep(Answer):
             columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _sure(block)
             frames.append(library("pandas").DataFrame(labels | columns, index=range(block.rows)))
         return library("pandas").concat(frames, ignore_index=True)
-
-    def to_xarray(self) -> "Dataset":
-        """The figures as an xarray Dataset over [`AXES`], including axes with one value.
-
-        A searched draft length is ``auto`` on its axis, a looked-up acceptance ``published``. Raises
-        InputError if xarray is not installed.
-        """
-        sizes = [len(self.grid.axis(name)) for name in AXES]
-        *heads, batches, contexts, gammas = sizes
-        apart, together = (contexts, 1) if self.grid.looks_up else (1, contexts)
-        stored = (*heads, apart, batches, together, gammas)
-        columns = {
-            name: np.moveaxis(np.concatenate([b.typed()[name] for b in self.blocks]).reshape(stored), 5, 6)
-            for name in COLUMNS
-            if name not in ("batch", "context_tokens", "gamma")
-        }
-        unset = {"alpha": "published", "gamma": "auto"}
-        return library("xarray").Dataset(
-            {name: (AXES, values.reshape(sizes)) for name, values in columns.items()},
-            {n: [unset.get(n, "") if v is None else v for v in self.grid.axis(n)] for n in AXES},
-        )
 
     def best(self, figure: str = "speedup") -> dict[str, Any]:
         """The row with the best figure (one of `COLUMNS`) among those that fit in memory: the largest value,

@@ -8,9 +8,9 @@ import numpy as np
 from perfmodel.answers.load.traced import trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import refuse
+from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica, parse_policies
-from perfmodel.queueing.replay import ReplayedRequests, replay
-from perfmodel.queueing.rollout import at_once, batch_of
+from perfmodel.queueing.replay import Arrivals, ReplayedRequests, replay
 from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"
@@ -72,7 +72,7 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
         if question.rollout > trace.at_s.size:
             allowed = f"at most the {trace.at_s.size} requests of {question.trace}"
             raise refuse("--rollout", None, allowed, question.rollout)
-        requests = at_once(trace, question.rollout)
+        requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
     cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()
@@ -100,3 +100,16 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
                 )
             )
     return tuple(rows)
+
+
+def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:
+    """Prompts of one length, and outputs of a log-normal distribution with this mean and standard deviation.
+
+    An output is cut where prompt and output together reach `longest` tokens.
+    """
+    mean = lengths.output_mean
+    variance = np.log1p((lengths.output_std / mean) ** 2)
+    drawn = np.random.default_rng(seed).lognormal(np.log(mean) - variance / 2.0, np.sqrt(variance), count)
+    inputs = np.full(count, round(lengths.input_mean))
+    outputs = np.clip(np.round(drawn), 2, longest - inputs[0]).astype(np.int64)
+    return Arrivals(np.zeros(count), inputs, outputs)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.declaration import POSITIVE, SHARE, argument, flag, question
-from perfmodel.answers.question import CommonOptions
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.answers.readers import (
     MaybeReal,

@@ -15,8 +15,7 @@ import numpy as np
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
-from perfmodel.answers.question import Options, Query, doubts, resolve
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve
 from perfmodel.answers.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
 from perfmodel.costs.shards import check_tensor_parallel

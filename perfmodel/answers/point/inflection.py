@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import Options, doubts, length_of, resolve, with_draft
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import Options, arguments as arg, doubts, length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation import ContextLengths, context_lengths, memory_of

@@ -6,8 +6,15 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import UNUSED, CommonOptions, assumed, doubts, parse_tree_rates, resolve
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import (
+    UNUSED,
+    CommonOptions,
+    arguments as arg,
+    assumed,
+    doubts,
+    parse_tree_rates,
+    resolve,
+)
 from perfmodel.answers.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import refuse

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from perfmodel.errors import InputError
-from perfmodel.validate.cli import app as verbs
-from perfmodel.validate.cli import generated
+from perfmodel.validate.cli import app as verbs, generated
 from perfmodel.validate.cli.generated import table
 from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.side_by_side import Run

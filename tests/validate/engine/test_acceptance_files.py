@@ -5,8 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
@@ -14,8 +13,7 @@ from perfmodel.specs import find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
 from perfmodel.speculation import Acceptance
-from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-from perfmodel.validate.engine.acceptance import vllm as vllm_figures
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file, vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.validate.tiny import refused
 

@@ -23,8 +23,8 @@ from perfmodel.validate.engine.fit import (
     check_enough,
     scatter,
     small_sample,
+    usable as usable_rows,
 )
-from perfmodel.validate.engine.fit import usable as usable_rows
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.tiny import refused

@@ -12,9 +12,7 @@ from click.testing import CliRunner
 
 from perfmodel.errors import InputError
 from perfmodel.validate.cli import app
-from perfmodel.validate.studies import gate
-from perfmodel.validate.studies import page as accuracy_page
-from perfmodel.validate.studies import record as accuracy
+from perfmodel.validate.studies import gate, page as accuracy_page, record as accuracy
 
 Record = dict[str, Any]
 

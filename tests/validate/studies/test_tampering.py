@@ -13,8 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.units import FACTORS
-from perfmodel.validate.studies import gate
-from perfmodel.validate.studies import record as accuracy
+from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.inputs import inputs
 from tests.attack.tampered import copied
 

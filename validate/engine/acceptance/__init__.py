@@ -12,7 +12,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.reading import read_text
 from perfmodel.specs import files, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
-from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
@@ -35,8 +35,8 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
     for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
         if not name.strip():
             raise refuse(flag, None, "a name", name)
-    if not 1 <= subject.gamma <= MAX_GAMMA:
-        raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
+    if not 1 <= subject.gamma <= MAX_POSITIONS:
+        raise refuse("--gamma", None, f"from 1 to {MAX_POSITIONS}", subject.gamma)
     return import_text(str(path), read_text(path), format, subject)
 
 

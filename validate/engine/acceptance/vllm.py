@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
-from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
@@ -168,8 +168,8 @@ def _page(where: str, text: str) -> tuple[float | None, list[float], float | Non
                 where, "spec_decode_num_accepted_tokens_per_pos", "labelled with its position", labels
             )
         positions[int(at[1])] = positions.get(int(at[1]), 0.0) + value
-    if len(positions) > MAX_GAMMA:
-        raise refuse(where, "positions", f"at most {MAX_GAMMA}", len(positions))
+    if len(positions) > MAX_POSITIONS:
+        raise refuse(where, "positions", f"at most {MAX_POSITIONS}", len(positions))
     if sorted(positions) != list(range(len(positions))):
         raise refuse(where, "positions", "0, 1, 2, ... without gaps", sorted(positions))
     drafts, tokens = (sum(values) if values else None for values in totals)
