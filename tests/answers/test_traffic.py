@@ -112,6 +112,23 @@ def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeyp
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"output_len": 20, "request_rate": 1}, "fewer than 10"),  # 19 tokens of at most 4 an iteration
+        ({"hardware": "l40s", "max_concurrency": 64, "input_len": "50k"}, "preemptions"),
+        ({"engine": "sglang", "gamma": 0, "output_len": 52, "request_rate": 49}, "varies"),  # of 58/s
+        ({"request_rate": 5}, ""),
+    ],
+)
+def test_where_the_closed_form_is_more_than_a_tenth_off_is_said(more, said) -> None:
+    server = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "eagle3", "alpha": 0.6, "gamma": 3}
+    row = pm.traffic(**server | {"input_len": 514, "output_len": 200, "output_std": 9} | more).rows[-1]
+    notes = [note for note in row.warnings if "--replay" in note]
+    assert said in "; ".join(notes)
+    assert bool(said) == bool(notes), notes
+
+
+@pytest.mark.parametrize(
     ("alpha", "std", "said"), [(0.99, 0.2, 1), (0.99, None, 0), (0.6, 0.2, 0), (0, 0.2, 0)]
 )
 def test_a_spread_that_no_acceptance_has_is_said(alpha, std, said) -> None:

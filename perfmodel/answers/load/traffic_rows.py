@@ -12,7 +12,7 @@ from perfmodel.operations import Array
 from perfmodel.queueing.closed import OVERFLOWS, ServedLoad, mean_tpot_s, serve
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.moments import Moments
-from perfmodel.queueing.occupancy import prompts_per_pass
+from perfmodel.queueing.occupancy import TINY, prompts_per_pass
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z, engine_of
@@ -34,6 +34,11 @@ SPLIT, BUSY = (1.05, 3.0), 0.5
 """Prompts per pass, and share of the saturation rate, above which the predicted TTFT is too low."""
 SELDOM = 0.1
 """Share of the time at other draft lengths above which clients may be 15 % off."""
+FEW_ITERATIONS, FEW_SEATS, WIDE = 10, 4, 4.0
+"""Iterations of an answer below which its last one matters; requests up to which those with caches longer
+than the mean leave no room for the others; and variance over mean of the running requests (Poisson: 1) above
+which a run of thousands of requests has not seen all of it. TPOT may be more than 10 % off.
+"""
 SHORT = (8, 12)
 """Number of prompts, and of prompts longer than a pass, during one answer. Below both, the closed form and
 the replay may differ by more than 3 %.
@@ -54,6 +59,9 @@ LOCKSTEP = (
     "clients with equal output lengths stay in step, and their prompts wait for each other: use the times of "
     "--replay; TTFT may be several times higher"
 )
+SWINGING = "the number of running requests varies for a long time: use the means of --replay"
+SHORT_ANSWERS = f"an answer takes fewer than {FEW_ITERATIONS} iterations: use the means of --replay"
+TIGHT = "the caches of few requests fill the memory, and preemptions follow: use the means of --replay"
 CHANGING = "clients are around a change of the draft length: use the means of --replay"
 
 
@@ -117,7 +125,9 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
     splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _falling_share(question, steps, served, loads) if question.limits_s else None
-    between = _between_lengths(steps, served)
+    between, swings = _between_lengths(steps, served), _swings(served)
+    few = steps.gamma > 0 and steps.iterations(load.lengths) < FEW_ITERATIONS
+    tight = steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
     hit_rate = None if steps.cached is None else steps.cached.found(served.share)
@@ -145,6 +155,9 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                     *_warnings(question, short, splits, served, i, replicas[i]),
                     *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
                     *((CHANGING,) if not question.opens and between[i] > SELDOM else ()),
+                    *((SWINGING,) if question.opens and swings[i] > WIDE else ()),
+                    *((SHORT_ANSWERS,) if few and not over else ()),
+                    *((TIGHT,) if tight and not over and served.share[i, -1] > CROWDED else ()),
                     *((LOCKSTEP,) if question.in_lockstep and value > 1.0 else ()),
                 ),
             )
@@ -325,6 +338,13 @@ def _warnings(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
         )
     return tuple(notes)
+
+
+def _swings(served: ServedLoad) -> Array:
+    """Variance over mean of the number of running requests, by load."""
+    n = np.arange(float(served.share.shape[1]))
+    mean = served.share @ n
+    return np.asarray((served.share @ n**2) / np.maximum(mean, TINY) - mean)
 
 
 def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
