@@ -36,6 +36,8 @@ _CHOICES = (ast.Assign, ast.AnnAssign)
 """What stands at the top of a module: named numbers, which are choices and no logic."""
 TOLD = {"refuse", "InputError", "cast", "TypeVar", "Literal", "Field", "unknown_name"}
 """Calls whose arguments are words."""
+ROUNDED = {"round", "significant", "shortened"}
+"""Calls whose last argument is a number of digits, which is a choice."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
     for name, inner in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "msg", "slice") or isinstance(node, ast.Raise):
             continue
+        if name == "args" and getattr(getattr(node, "func", None), "id", None) in ROUNDED:
+            inner = inner[:1]
         for child in inner if isinstance(inner, list) else [inner]:
             called = getattr(child, "func", None)
             if getattr(called, "id", getattr(called, "attr", None)) in TOLD or isinstance(

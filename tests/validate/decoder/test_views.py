@@ -340,3 +340,15 @@ def test_a_view_states_all_that_iterations_change(target: Model, method: str) ->
         assert not isinstance(view, Packed) or small() != before
         snapshot.restore()
         assert small() == before
+
+
+def test_bounds_of_pages_are_those_of_committed_tokens_alone() -> None:
+    """The cache holds keys of refused tokens beyond them."""
+    source = cache(LENGTHS)
+    made: Any = view("quest:20,page=4", source)
+    grow(source, made, GROWTH)
+    for b, length in enumerate(source.lengths.tolist()):
+        for page in range(0, length, 4):
+            keys = source.k[:, b, :, page : min(page + 4, length)]
+            assert torch.equal(made.low[:, b, :, page // 4], keys.amin(2))
+            assert torch.equal(made.high[:, b, :, page // 4], keys.amax(2))
