@@ -132,9 +132,7 @@ Verbose = Annotated[bool, Argument("Print all details.", also="-v", group=OUTPUT
 Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
 
 
-def takes(
-    question_class: type[Question], *several: str, max_points: int = MAX_POINTS
-) -> Callable[[Command], Command]:
+def takes(question_class: type[Question], *several: str) -> Callable[[Command], Command]:
     """Replace a command's first parameter, a question of `question_class`, by a flag for each argument.
 
     several: arguments that may be lists; the command then gets a list of questions, one for each combination.
@@ -147,7 +145,7 @@ def takes(
         def filled(**values: Any) -> Any:
             given = {name: values.pop(name) for name in arguments(question_class)}
             typed = {name: value for name, value in given.items() if _is_given(value)}
-            questions = list(made(question_class, typed, several, max_points))
+            questions = list(made(question_class, typed, several))
             return command(questions if several else questions[0], **_read(own, values))
 
         declared = {
@@ -198,7 +196,7 @@ def _with(command: Command, declared: Declared) -> Command:
 
 
 def made(
-    question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
+    question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...]
 ) -> Iterator[Question]:
     """A question for each combination of the given values. Only arguments named in `several` may be lists."""
     lists: dict[str, tuple[Any, ...]] = {}
@@ -212,10 +210,10 @@ def made(
                 f"{argument.flag}: must be one value here, given {values}; `perfmodel sweep` takes lists"
             )
     points = math.prod(map(len, lists.values()))
-    if points > max_points:
+    if points > MAX_POINTS:
         flags = ", ".join(arguments(question_class)[name].flag for name in several)
         raise InputError(
-            f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more"
+            f"{flags}: at most {MAX_POINTS} points here, given {points}; `perfmodel sweep` takes more"
         )
     order = [name for name in several if name in lists]
     for point in itertools.product(*(lists[name] for name in order)):
@@ -259,7 +257,6 @@ def verb(
     text: Callable[[Any], None],
     *several: str,
     example: str,
-    max_points: int = MAX_POINTS,
 ) -> click.Command:
     """The command of `answer`, whose docstring becomes the help. `text` prints the answer.
 
@@ -270,7 +267,7 @@ def verb(
         help_text += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
 
     @command(help=help_text, example=example)
-    @takes(answer.question, *several, max_points=max_points)
+    @takes(answer.question, *several)
     def app(question: Any, json: Json = False) -> None:
         if several:
             show_rows(each(answer, question), json, text)

@@ -82,12 +82,12 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     return last_where(computes_longer)
 
 
-def break_even_context(scenario: Scenario, batch: float, gamma: int, speedup: float = 1.0) -> float | None:
-    """Smallest context at which speedup reaches `speedup` (1: break even) at this batch and gamma."""
+def break_even_context(scenario: Scenario, batch: float, gamma: int) -> float | None:
+    """Smallest context at which the speedup reaches 1 at this batch and gamma."""
     if gamma == 0:
-        return 1.0 if speedup <= 1.0 else None
+        return 1.0
     gammas = np.array([gamma])
-    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= speedup)
+    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= 1.0)
 
 
 def inflection_context(

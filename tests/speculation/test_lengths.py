@@ -88,8 +88,7 @@ def test_none_where_there_is_none():
 def test_without_a_draft_nothing_is_gained_and_nothing_lost():
     s = scenario(calibration="ideal")
     assert context_lengths(s, 256.0, 0) == ContextLengths(memory_bound_context(s, 256.0), 1.0, 1.0)
-    assert [break_even_context(s, 8.0, 0, asked) for asked in (1.0, 1.5)] == [1.0, None]
-    assert inflection_context(s, 0) == 1.0
+    assert break_even_context(s, 8.0, 0) == inflection_context(s, 0) == 1.0
     assert without_waves(s) is s
 
 
