@@ -36,7 +36,7 @@ SERVERS = (
     ("deepseek-r1", "b200", 8),
 )
 RATES, CLIENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.05), (1, 2, 4, 8, 16, 32, 64, 128, 256)
-POLICIES = ("auto", "table", "confidence", "adaptive", "tail")
+POLICIES = ("auto", "table", "confidence", "adaptive", "tail", "profiled")
 DRAFTS = ("eagle3", "eagle3", "mtp", "ngram", "self", "dflash", "medusa", "suffix", "llama-3.2-1b", None)
 ENGINES = ("vllm", "vllm", "sglang", "sglang", "trtllm", "llamacpp", "magicdec", "gpt-fast")
 
