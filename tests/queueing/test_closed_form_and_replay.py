@@ -101,16 +101,6 @@ def test_closed_loop(steps, lengths, draft, clients):
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
 
 
-@pytest.mark.parametrize("burstiness", [0.3, 3.0])
-def test_a_first_token_among_arrivals_in_bursts_and_even_ones(burstiness) -> None:
-    """At 70 % of saturation, where half of the time goes into prompts."""
-    steps, lengths = server(0.006, 5e-5, 0.03, passes_ahead=1.0, own_s=0.02), Lengths(1443.0, 109.0)
-    rate = 0.7 * capacity(steps, lengths, Limits())[0]
-    load = Load(lengths, rate=np.array([rate]), burstiness=burstiness)
-    met = replay(steps, lengths, Limits(), arrivals(lengths, 6000, rate, burstiness, 1))
-    assert serve(steps, load, Limits()).ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.3)
-
-
 KNEE = Reading(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)
 """What tokens add to a pass of a mixture of experts: the first 512 load nearly all of its weights."""
 FIXED = Reading(np.array([1.0, 16384.0]), np.zeros(2), 0.0, pass_s=0.05)

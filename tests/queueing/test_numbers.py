@@ -82,7 +82,8 @@ def numbers(seed: int) -> dict[str, list[float]]:
         ("closed", Load(lengths, clients=clients, think_s=think_s)),
     ):
         served, tails = serve(steps, load, limits, 0.1), (0.5, 0.99)
-        more = served.gained(steps), mean_tpot_s(steps, load, limits), served.tpot.quantiles(*tails)
+        np.testing.assert_allclose(served.tpot.mean, mean_tpot_s(steps, load, limits))
+        more = served.gained(steps), served.tpot.quantiles(*tails)
         found[name] = sums(served) + sums(served.e2e) + [sum(sums(of)) for of in more]
     plain, some = replace(steps, cached=None), arrivals(lengths, 60, 0.8 * most, bursts, seed)
     sessions = draw(Reuse(lengths, 32.0, 0.5, 2, 20.0, 0.3), 40, 0.5 * most, 1.0, seed)

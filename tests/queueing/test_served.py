@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
+from perfmodel.queueing.closed import BLOCK, serve
 from perfmodel.queueing.latency import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
@@ -18,29 +18,6 @@ second.
 """
 DRAFTS = StepTimes(3, 2.2, 1.4 * DECODE, np.linspace(0.05, 0.06, 12), 12, 0.07, 0.04)
 """A draft of three tokens, of requests that spend longer on the way in than a pass takes."""
-
-
-@pytest.mark.parametrize(
-    ("steps", "load", "tokens"),
-    [
-        (PLAIN, Load(LENGTHS, rate=np.array([0.5, 2.5, 3.0, 4.0])), 8192),
-        (PLAIN, Load(LENGTHS, rate=np.array([2.5]), burstiness=0.5), 1900),
-        (DRAFTS, Load(LENGTHS, clients=np.array([3.0, 12.0])), 1300),
-        (PLAIN, Load(LENGTHS, clients=np.array([1.0, 2.0, 30.0])), 2900),
-    ],
-)
-def test_the_parts_of_an_answer_add_up(steps: StepTimes, load: Load, tokens: int) -> None:
-    limits = Limits(max_num_batched_tokens=tokens)
-    told = serve(steps, load, limits, 0.1)
-    np.testing.assert_allclose(told.tpot.mean, mean_tpot_s(steps, load, limits))
-    np.testing.assert_allclose(told.ttft.least, steps.own_s + steps.prompt_s[0] / 2)  # half a prompt, alone
-    tokens, varies = LENGTHS.output_mean - 1, LENGTHS.output_std**2
-    np.testing.assert_allclose(told.e2e.mean, told.ttft.mean + tokens * told.tpot.mean)
-    square = told.tpot.variance + told.tpot.mean**2
-    np.testing.assert_allclose(
-        told.e2e.variance, told.ttft.variance + tokens**2 * told.tpot.variance + varies * square
-    )
-    np.testing.assert_allclose(told.e2e.third, told.ttft.third + tokens**3 * told.tpot.third)
 
 
 def test_more_loads_than_a_block_are_answered_one_by_one() -> None:
