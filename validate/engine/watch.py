@@ -131,10 +131,11 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     here = speedups(scenario, batch, served.context, lengths)
     best, gained = int(np.argmax(here)), float(served.acceptance.tokens_per_iteration(served.gamma))
     holds = bool(here[served.gamma] * (1 + TOLERANCE) >= here[best])
-    words = [f"{gained:.2f} tokens per iteration"]
-    if expected is not None:
-        words.append(_beside(expected, served.gamma, gained))
-    words.append(f"speculation pays from {gained / float(here[served.gamma]):.2f} on")
+    words = [
+        f"{gained:.2f} tokens per iteration",
+        *([] if expected is None else [_beside(expected, served.gamma, gained)]),
+        f"speculation pays from {gained / float(here[served.gamma]):.2f} on",
+    ]
     batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
     longest = float(scenario.target.max_position_embeddings)
     contexts = np.geomspace(min(SHORTEST, served.context), max(longest, served.context), CONTEXTS_TRIED)
