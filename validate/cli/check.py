@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from perfmodel.answers.declaration import Argument
+from perfmodel.answers.declaration import TINY, Argument
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
-from perfmodel.errors import refuse
-from perfmodel.parse import parse_number
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER
 from perfmodel.validate.records import RESULTS
 
@@ -19,15 +17,8 @@ if TYPE_CHECKING:
     from perfmodel.validate.accuracy.check import Baseline, CheckedPart
 
 CHECK_FAILED = 1
+SHARES = (TINY, 10.0)
 NEXT = "to keep errors that you know of from growing: --baseline FILE --write once, then --baseline FILE"
-
-
-def _share(given: object, flag: str) -> float:
-    """Reads ``10%`` or ``0.1``."""
-    share = parse_number(given, flag)
-    if not 0 < share < 10:
-        raise refuse(flag, None, "a share above 0 such as 10% or 0.1", given)
-    return share
 
 
 @flagged
@@ -41,7 +32,7 @@ def check(
         Argument(
             "Largest mean error of a figure, such as 10%.",
             "SHARE",
-            read=_share,
+            limits=SHARES,
             default="10% without --baseline",
         ),
     ] = None,
@@ -54,7 +45,7 @@ def check(
         Argument(
             "Largest mean change of a figure's measurements since --baseline.",
             "SHARE",
-            read=_share,
+            limits=SHARES,
             default="3%",
         ),
     ] = None,

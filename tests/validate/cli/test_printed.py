@@ -7,11 +7,10 @@ from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.cli.acceptance import as_text, summary
-from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records import load_plan
-from tests.validate.tiny import BLOCK, refused, write
+from tests.validate.tiny import BLOCK, write
 
 
 def test_observed_acceptance_in_a_line() -> None:
@@ -38,10 +37,10 @@ def test_observed_acceptance_in_a_line() -> None:
     assert AcceptanceFile.model_validate(json.loads(as_text(table))) == table
 
 
-def test_the_ends_of_a_share() -> None:
-    assert [_share(given, "--max-error") for given in ("10%", "0.1", "999%")] == [0.1, 0.1, 9.99]
-    for given in ("0", "10", "-1"):
-        refused("--max-error: must be a share above 0", _share, given, "--max-error")
+def test_the_ends_of_a_share(capsys) -> None:
+    for given in ("0", "-1%", "1001%", "x"):
+        assert run(["validate", "check", "--max-error", given]) == 2
+        assert "--max-error: must be a number" in capsys.readouterr().err
 
 
 def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
