@@ -153,7 +153,11 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 tokens_per_iteration=float(gained[i]),
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
-                    *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
+                    *(
+                        ()
+                        if hit_rate is None
+                        else _lost(question, steps, hit_rate[i], served.running[i], value)
+                    ),
                     *((CHANGING,) if not question.opens and between[i] > SELDOM else ()),
                     *((SWINGING,) if question.opens and swings[i] > WIDE else ()),
                     *((SHORT_ANSWERS,) if few and not over else ()),
@@ -354,11 +358,18 @@ def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
     return np.asarray(served.share[:, 1:].sum(1) - np.max(at, 0))
 
 
-def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
+def _lost(
+    question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float, load: float
+) -> Iterator[str]:
     """Doubts about the hits: of clients whose idle contexts lose their place in the cache while they wait for
     a seat, and of sessions that return to a server with few requests, which evict less than one that is busy.
     """
-    if steps.cached is not None and not question.opens and hit_rate < KEPT * steps.cached.hit_rate[0]:
+    waits = question.turns > 1 and load * steps.kv_share > 1.0
+    if (
+        steps.cached is not None
+        and not question.opens
+        and (waits or hit_rate < KEPT * steps.cached.hit_rate[0])
+    ):
         yield "the running batch leaves the prefix cache little room: use --replay instead"
     elif steps.cached is not None and question.think_time and running < 1:
         returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
