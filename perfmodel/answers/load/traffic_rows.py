@@ -327,7 +327,7 @@ def _warnings(
         )
     elif question.opens and (
         question.burstiness < 1
-        or (question.burstiness > 1 and served.requests_per_s[at] > BUSY * served.saturation_rate)
+        or (question.burstiness > 1 and served.requests_per_s[at] > BUSY / 2 * served.saturation_rate)
     ):
         notes.append("arrivals are not Poisson: use the means of --replay; these may be 20 % off")
     elif short:
