@@ -132,8 +132,7 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 def amount(text: str) -> float | None:
     """The number in a text such as 8, 1.5, 32k or 1e5 (``k`` is 1024, ``m`` 1048576); None without one."""
-    match = _COUNT.fullmatch(text.strip().lower())
-    if match is None:
+    if (match := _COUNT.fullmatch(text.strip().lower())) is None:
         return None
     factor = _SUFFIX[match[3] or ""]
     if match[2]:
@@ -165,8 +164,7 @@ def _number(given: Any, flag: str, noun: str, whole: object) -> float:
 
 
 def _range(part: str, flag: str, least: int) -> list[int]:
-    match = _RANGE.fullmatch(part.strip().lower())
-    if not match:
+    if not (match := _RANGE.fullmatch(part.strip().lower())):
         return [parse_count(part, flag, least, _ALLOWED)]
     low, high = parse_count(match[1], flag, least, _ALLOWED), parse_count(match[2], flag, least, _ALLOWED)
     step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1

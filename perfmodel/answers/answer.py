@@ -67,8 +67,10 @@ class Answer:
             for name, value in items(self).items()
             if isinstance(value, tuple) and value and is_dataclass(value[0])
         ]
-        facts = _facts(self).items()
-        rows = "".join(f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>" for name, text in facts)
+        rows = "".join(
+            f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
+            for name, text in _facts(self).items()
+        )
         return f"<p><b>{_escaped(self.headline())}</b></p><table>{rows}</table>{''.join(tables)}"
 
 

@@ -166,9 +166,8 @@ def _arguments(cls: Any) -> dict[str, Argument]:
         own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
         return own_class if field.kw_only else 0
 
-    placed = sorted(fields(cls), key=place)
     declared = {}
-    for one in placed:
+    for one in sorted(fields(cls), key=place):
         argument = declared_by(one.name, hints[one.name], one.metadata.get("argument"))
         if argument is not None:
             fallback = None if one.default is MISSING else argument.value(one.default, one.name)
@@ -306,14 +305,11 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
                 shared = {
-                    name: getattr(given, name) for name in arguments(question_class) if hasattr(given, name)
+                    name: getattr(given, name)
+                    for name, argument in arguments(question_class).items()
+                    if hasattr(given, name) and (argument.optional or getattr(given, name) is not None)
                 }
-                left_open = {
-                    name
-                    for name in shared
-                    if shared[name] is None and not arguments(question_class)[name].optional
-                }
-                args, kwargs = (), {name: shared[name] for name in shared.keys() - left_open} | kwargs
+                args, kwargs = (), shared | kwargs
             for name in kwargs.keys() - arguments(question_class).keys():
                 raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(question_class))
             question: Any = question_class(*args, **kwargs)

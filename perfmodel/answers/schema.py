@@ -23,8 +23,11 @@ MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:
     """The JSON Schema (2020-12) of the answer of a verb, in the form of `Answer.as_dict`."""
-    found = msgspec.json.schema(answer_type(verb))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": verb.__name__, **found}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": verb.__name__,
+        **msgspec.json.schema(answer_type(verb)),
+    }
 
 
 def given_schema(question: type[Question]) -> dict[str, Any]:
@@ -61,9 +64,12 @@ def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
     """The type of the JSON answer of a verb, for `msgspec.convert`."""
     whole = _struct(get_type_hints(unwrap(verb))["return"])
     versioned = [("schema_version", Literal[SCHEMA_VERSION])]
-    described = {"__doc__": whole.__doc__}
     return msgspec.defstruct(
-        whole.__name__, versioned, bases=(whole,), namespace=described, forbid_unknown_fields=True
+        whole.__name__,
+        versioned,
+        bases=(whole,),
+        namespace={"__doc__": whole.__doc__},
+        forbid_unknown_fields=True,
     )
 
 
@@ -76,8 +82,9 @@ def _struct(answer_class: Any) -> type[msgspec.Struct]:
     given = dict(zip(getattr(made, "__parameters__", ()), get_args(answer_class), strict=False))
     every = {name: hints[name] for name in names} | MORE.get(made, {})
     members = [(name, _json(hint, given)) for name, hint in every.items()]
-    described = {"__doc__": getdoc(made)}
-    return msgspec.defstruct(made.__name__, members, namespace=described, forbid_unknown_fields=True)
+    return msgspec.defstruct(
+        made.__name__, members, namespace={"__doc__": getdoc(made)}, forbid_unknown_fields=True
+    )
 
 
 def _json(hint: Any, given: dict[Any, Any]) -> Any:

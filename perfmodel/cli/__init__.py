@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 import click
+from click.shell_completion import shell_complete
 
 from perfmodel.cli import completion
 from perfmodel.errors import InputError, not_installed, one_line, unknown_name
@@ -120,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         if shell := os.environ.get(completion.VARIABLE):
-            return completion.answer(app, shell)
+            return shell_complete(app, {}, "perfmodel", completion.VARIABLE, shell)
         with app.make_context("perfmodel", list(arguments) or ["--help"]) as ctx:
             status = app.invoke(ctx)
         sys.stdout.flush()
@@ -133,7 +134,10 @@ def run(arguments: Sequence[str]) -> int:
         return int(ended.code or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except InputError as error:
+    except click.exceptions.NoArgsIsHelpError as help:  # of a group without a verb
+        print(help)
+        return 0
+    except (InputError, click.UsageError) as error:
         return _refused(_sentence(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -146,11 +150,6 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
     except MemoryError:
         return _refused("out of memory: ask for fewer points at a time")
-    except click.exceptions.NoArgsIsHelpError as help:  # of a group without a verb
-        print(help)
-        return 0
-    except click.UsageError as error:
-        return _refused(_sentence(error))
     return status if isinstance(status, int) else 0
 
 

@@ -154,10 +154,9 @@ def _draft(p: Pick | FrontPoint) -> str:
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
     gain = a.gain(p)
-    draft = _draft(p) if p.gamma else "none"
     return (
         str(p.tp),
-        draft,
+        _draft(p) if p.gamma else "none",
         str(p.gamma),
         str(p.batch),
         *_pace(p),

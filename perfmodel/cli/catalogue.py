@@ -110,9 +110,9 @@ def app_of(catalogue: Catalogue) -> App:
     ) -> None:
         if not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
-        chosen = names or catalogue.names()
         found = [
-            {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))} for name in chosen
+            {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))}
+            for name in names or catalogue.names()
         ]
         if json:
             output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})

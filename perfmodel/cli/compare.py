@@ -12,23 +12,22 @@ def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q, m = a.query, int(a.query.gamma or 0) + 1
         say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens per pass", "bold")
-        rows = []
-        for label, p, draft_s in (
-            (f"1 x {m} tokens", a.speculating, a.speculating.draft_s),
-            (f"{m} x 1 token", a.batching, 0.0),
-        ):
-            rows.append(
-                (
-                    label,
-                    size(p.weight_bytes),
-                    size(p.kv_bytes),
-                    size(p.activation_bytes),
-                    seconds(p.predicted_s),
-                    seconds(draft_s) if draft_s else "-",
-                    f"{p.tokens:.2f}",
-                    seconds((p.predicted_s + draft_s) / p.tokens),
-                )
+        rows = [
+            (
+                label,
+                size(p.weight_bytes),
+                size(p.kv_bytes),
+                size(p.activation_bytes),
+                seconds(p.predicted_s),
+                seconds(draft_s) if draft_s else "-",
+                f"{p.tokens:.2f}",
+                seconds((p.predicted_s + draft_s) / p.tokens),
             )
+            for label, p, draft_s in (
+                (f"1 x {m} tokens", a.speculating, a.speculating.draft_s),
+                (f"{m} x 1 token", a.batching, 0.0),
+            )
+        ]
         columns = ("requests", "weights", "KV", Column("activations", spare=1), "time", "drafting", "tokens")
         table((*columns, "time per token"), rows)
         say(

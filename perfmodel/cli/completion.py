@@ -3,7 +3,6 @@
 from importlib import import_module
 
 import click
-from click.shell_completion import shell_complete
 
 VARIABLE = "_PERFMODEL_COMPLETE"
 """The variable asks for the script of a shell (``bash_source``). The script sets it to ask for completions.
@@ -15,8 +14,3 @@ def names(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str
     before, comma, begun = incomplete.rpartition(",")
     known = import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
     return [before + comma + name for name in known if name.startswith(begun)]
-
-
-def answer(command: click.Command, instruction: str) -> int:
-    """Print the script, or the answer to the script, and return the exit status."""
-    return shell_complete(command, {}, "perfmodel", VARIABLE, instruction)

@@ -14,8 +14,7 @@ digits.
 
 
 def _attention(m: ModelSpec) -> str:
-    kind = "MLA" if m.mla else "MHA" if m.num_key_value_heads == m.num_attention_heads else "GQA"
-    parts = [kind]
+    parts = ["MLA" if m.mla else "MHA" if m.num_key_value_heads == m.num_attention_heads else "GQA"]
     if m.num_sliding_layers:
         parts.append(f"{m.num_sliding_layers} of {m.num_attention_layers} sliding")
     if m.indexer:

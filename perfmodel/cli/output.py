@@ -230,8 +230,9 @@ def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
 
 def progress(length: int, unit: str) -> Any:
     """click's progress bar over `length` units, as a context, on stderr if that is a terminal."""
-    hidden = not sys.stderr.isatty()
-    return click.progressbar(length=length, label=unit, show_pos=True, file=sys.stderr, hidden=hidden)
+    return click.progressbar(
+        length=length, label=unit, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty()
+    )
 
 
 def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:

@@ -197,12 +197,11 @@ def _more(a: WhatIf) -> dict[str, str]:
         n = a.break_even_new_tokens
         earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
         rows["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
-    rows["memory-bound context"] = f"{NONE} (at long contexts, computing takes longer than loading)"
-    if turn.memory_bound_context is not None:
-        one = "1 (loading takes longer than computing at every context)"
-        rows["memory-bound context"] = (
-            one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
-        )
+    if (start := turn.memory_bound_context) is not None and start <= 1:
+        rows["memory-bound context"] = "1 (loading takes longer than computing at every context)"
+    else:
+        never = f"{NONE} (at long contexts, computing takes longer than loading)"
+        rows["memory-bound context"] = never if start is None else tokens(start)
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     holds = "the devices hold" if a.query.layer_split > 1 else "each device holds"
     rows[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"

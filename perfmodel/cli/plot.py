@@ -72,8 +72,7 @@ class Points(Options):
 
     def over(self, what: str) -> "Points":
         """The question with default batches and contexts where they were not given."""
-        given: dict[str, Any] = {n: getattr(self, n) or default for n, default in DEFAULTS[what].items()}
-        return replace(self, **given)
+        return replace(self, **{n: getattr(self, n) or default for n, default in DEFAULTS[what].items()})
 
     def first(self) -> Query:
         """The question at its first batch and context."""
@@ -91,8 +90,7 @@ class Points(Options):
 
     def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
-        found: tuple[int, ...] = getattr(self, name)
-        return found
+        return tuple(getattr(self, name))
 
     def span(self, name: str) -> tuple[float, float]:
         """The smallest and the largest value of ``batch`` or ``context``. Raises InputError where they are

@@ -73,17 +73,15 @@ def _print(a: Traffic) -> None:
     for limits in a.drafts:
         say(_limits(limits, a.rows[0].request_rate is None))
     differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
-    text = f"{a.acceptance_source}{differs}"
-    say(f"calibration {calibration(a.calibration)}; acceptance {text}", "dim")
+    say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}{differs}", "dim")
     warn(a.warnings)
-    notes = [
-        (in_words(row.gamma), note)
+    warn(
+        f"{in_words(row.gamma)}: {note}"
         for row in (*a.rows, *(a.replay or ()))
         if a.rollout is None
         for note in row.warnings
         if not note.startswith("saturated")
-    ]
-    warn(f"{length}: {note}" for length, note in notes)
+    )
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:
@@ -125,7 +123,6 @@ def _of_class(row: ClassRow) -> tuple[str, ...]:
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:
-    share = "" if row.slo_share is None else f"{row.slo_share:.0%}"
     return (
         _load(row),
         str(row.gamma),
@@ -135,7 +132,7 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
         *(_time(row.tpot_s, name) for name in ("mean", "p50", "p90", "p99")),
         _time(row.e2e_s, "mean"),
         f"{row.output_tokens_per_s:,.0f}",
-        share,
+        "" if row.slo_share is None else f"{row.slo_share:.0%}",
         "" if row.prefix_hit_rate is None else f"{row.prefix_hit_rate:.0%}",
         f"{row.kv_share:.0%}",
         "" if row.request_rate is None else NONE if row.replicas is None else str(row.replicas),

@@ -234,8 +234,7 @@ def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterato
 def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> Iterator[Linear]:
     """The indexer's projections, which every device holds whole (vLLM, models/deepseek_v2.py)."""
     if indexer.layers:
-        query = (rank, indexer.num_heads * indexer.head_dim)
-        yield linear("index_q", indexer.layers, query, precision)
+        yield linear("index_q", indexer.layers, (rank, indexer.num_heads * indexer.head_dim), precision)
         yield linear("index_k", indexer.layers, (hidden, indexer.key_columns), precision)
 
 

@@ -272,8 +272,7 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
         activation_bytes=states.activation_bytes_per_token * tokens,
     )
     compute = part.precision.attention_compute
-    name = f"state ({states.name})"
-    return Op(name, "attention", states.layers, cost, compute, query=query, cache="state")
+    return Op(f"state ({states.name})", "attention", states.layers, cost, compute, query=query, cache="state")
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:

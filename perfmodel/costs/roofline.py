@@ -104,8 +104,10 @@ class Machine:
                 op.work_items * c.sparse_cache_sequence_s.value,
             )
             return (("fixed", once + kept),), None
-        norms = op.work_items * c.wide_norm_s.value
-        return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
+        return (
+            ("comm", op.kernels * self._allreduce_s(op)),
+            ("fixed", op.work_items * c.wide_norm_s.value),
+        ), None
 
     def _partly_on_host(self, op: Op) -> Split:
         """Layers in turn: those on the device, and the bytes of the others at the host's rate.

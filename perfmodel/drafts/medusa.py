@@ -42,8 +42,10 @@ class Medusa(Draft):
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """`query` residual blocks and LM heads, one token each."""
         hidden, vocab = part.model.hidden_size, part.model.vocab_size
-        block = dense("medusa block", part, hidden, hidden, batch, query)
-        return [block, dense("medusa head", part, hidden, vocab, batch, query, "lm_head")]
+        return [
+            dense("medusa block", part, hidden, hidden, batch, query),
+            dense("medusa head", part, hidden, vocab, batch, query, "lm_head"),
+        ]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """The weights of all heads."""

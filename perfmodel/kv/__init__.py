@@ -72,8 +72,7 @@ def _value(text: str, option_type: Any, where: str, key: str) -> bool | int | fl
         if text not in ("true", "false"):
             raise refuse(where, key, "true or false", text)
         return text == "true"
-    number = amount(text)
-    if number is None:
+    if (number := amount(text)) is None:
         raise refuse(where, key, "a positive number such as 512 or 2k", text)
     if option_type in (int, int | None):
         if number != int(number):

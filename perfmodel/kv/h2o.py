@@ -37,8 +37,7 @@ class H2O(KVMethod):
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The scores of the kept tokens, which are read in place."""
-        kept = self.attended_tokens(context)
-        return SCORE_BYTES * kept * layout.num_kv_heads * self.beyond_budget(context)
+        return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The kept tokens and their scores."""

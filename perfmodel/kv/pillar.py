@@ -47,5 +47,4 @@ class Pillar(KVMethod):
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The index list; the tokens are read in place."""
-        kept = self.attended_tokens(context)
-        return SCORE_BYTES * kept * layout.num_kv_heads * self.beyond_budget(context)
+        return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)

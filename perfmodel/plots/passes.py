@@ -3,7 +3,7 @@ steps.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from perfmodel.plots.theme import (
     STAGES,
     Axes,
     Figure,
+    Span,
     caption,
     figure_of,
     label,
@@ -33,9 +34,6 @@ from perfmodel.plots.theme import (
 )
 from perfmodel.specs import load_calibration
 from perfmodel.speculation import Prediction, Scenario, Workload, predict, with_calibration
-
-if TYPE_CHECKING:
-    from perfmodel.plots.surfaces import Span
 
 PITCH = 4.4
 """Rows of a point in `breakdown`: its name, three bars and a gap."""
@@ -135,7 +133,7 @@ def row_of(place: int, stage: str) -> float:
 def ratios(
     question: Query | Scenario,
     lines: Sequence[float],
-    span: "Span",
+    span: Span,
     gamma: int,
     *,
     over: str = "context",

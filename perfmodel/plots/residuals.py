@@ -72,10 +72,9 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
         marker, colour = marks[c.hardware]
         beyond = abs(c.error) > limit
         arrow = (6 if c.error > 0 else 7) if beyond else marker  # matplotlib's caret up and caret down
-        error = 100 * np.clip(c.error, -limit, limit)
         axes.plot(
             scale * c.measured,
-            error,
+            100 * np.clip(c.error, -limit, limit),
             marker=arrow,
             color=colour,
             markersize=4.5,

@@ -1,7 +1,7 @@
 """A picture over batch and context: where speculation pays, and by how much."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from perfmodel.plots.theme import (
     BELOW,
     GREY,
     PALE,
+    Axes,
+    Figure,
+    Span,
     caption,
     figure_of,
     label,
@@ -31,10 +34,6 @@ from perfmodel.speculation import (
     inflection_context,
     speedups,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
@@ -64,7 +63,6 @@ FASTER = (
 )
 LEVELS = (*SLOWER, *FASTER)
 MAX_TICKS = 16
-Span = tuple[float, float]
 Measured = tuple[float, float, float]
 """Batch, context and measured speedup."""
 
@@ -81,7 +79,7 @@ def surface(
     memory_fraction: float = DEFAULT_MEMORY_FRACTION,
     measured: Iterable[Measured] = (),
     points: int = POINTS,
-) -> "Figure":
+) -> Figure:
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
     The black line is break even. The dashed line is the inflection context, from which a larger batch of
@@ -118,8 +116,10 @@ def surface(
     log_axis(axes, "x", *context, "context, cached tokens per sequence")
     log_axis(axes, "y", *batch, "batch, sequences", 9)
     axes.grid(False)
-    found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
-    handles += _dots(axes, found)
+    handles += _dots(
+        axes,
+        sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1]),
+    )
     legend_above(axes, 2, handles)
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
@@ -165,7 +165,7 @@ def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, frac
     return np.broadcast_to(np.asarray(room.fits), shape)
 
 
-def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> list[Any]:
+def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any]:
     """Hatches the points that do not fit; returns the entry of the legend."""
     if fits.all():
         return []
@@ -177,7 +177,7 @@ def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> list[A
     return [Patch(facecolor="white", edgecolor=GREY, hatch="///", label="does not fit in memory")]
 
 
-def _dots(axes: "Axes", found: Sequence[Measured]) -> list[Any]:
+def _dots(axes: Axes, found: Sequence[Measured]) -> list[Any]:
     """Dots in the colour of the measured value with their numbers; the edges do not clip them."""
     from matplotlib.patheffects import withStroke
 
@@ -190,6 +190,13 @@ def _dots(axes: "Axes", found: Sequence[Measured]) -> list[Any]:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
         axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
         outline = [withStroke(linewidth=2.0, foreground="white", alpha=0.85)]
-        look: dict[str, Any] = {"fontsize": 8, "va": "top", "path_effects": outline}
-        axes.annotate(f"{speedup:.2f}", (tokens, sequences), (6, 0), textcoords="offset points", **look)
+        axes.annotate(
+            f"{speedup:.2f}",
+            (tokens, sequences),
+            (6, 0),
+            textcoords="offset points",
+            fontsize=8,
+            va="top",
+            path_effects=outline,
+        )
     return [dots]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 else:  # loaded on use only; the other modules take these names from here
     Axes = Figure = Any
 
+Span = tuple[float, float]
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")

@@ -107,8 +107,7 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     rate = np.atleast_1d(np.asarray(load.rate, float))
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
-    running = _running(steps, o, np.minimum(rate, most), most, at)
-    return running / np.minimum(rate, most) / lengths.decoded
+    return _running(steps, o, np.minimum(rate, most), most, at) / np.minimum(rate, most) / lengths.decoded
 
 
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
@@ -184,8 +183,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     no, served = np.zeros(clients.shape, bool), np.minimum(served, sent)
     running = served * decoding
     decode = _share_of_batches(steps, inside, running / inside)
-    seen = _as_seen(steps, decode)
-    tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, seen)
+    tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, _as_seen(steps, decode))
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, decode, no)
 
 

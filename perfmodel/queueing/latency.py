@@ -188,8 +188,7 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
         return 0.0, 0.0, 0.0
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma)))
     position = np.arange(gamma + 1.0)
-    survival = alpha**position
-    within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
+    within = float(np.sum((2.0 * position + 1.0) * alpha**position) - gained**2) / gained
     if spread == 0 or alpha == 1:
         return 0.0, 0.0, within
     nodes, weights = beta_weights(*beta_of(alpha, spread))

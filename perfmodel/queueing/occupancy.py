@@ -73,8 +73,7 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
         return 0.0, 0
     n, iterations = steps.batches, steps.iterations(lengths)
     rate = 1.0 / (iterations * steps.decode_s / n + steps.prompt_s)
-    prompts = n / iterations
-    rate = np.where(prompts <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
+    rate = np.where(n / iterations <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
     if not rate.any():  # one request that decodes already ends sooner than a prompt is read
         room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
         return float(1.0 / (steps.decode_s[0] / room + steps.prompt_s[0])), 1

@@ -108,8 +108,7 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
     """Columns of numbers or text, block by block. names: filled from the first request."""
     with where.open("rb") as stream:
         lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
-        first = next(lines, b"")
-        if not first:
+        if not (first := next(lines, b"")):
             return
         head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
         names |= {key: _name(head, key, where) for key in NAMES}

@@ -127,8 +127,7 @@ def without_waves(scenario: Scenario, where: Mask | bool = True) -> Scenario:
     given.
     """
     calibration = scenario.machine.calibration
-    blocks = calibration.attention_blocks_per_multiprocessor.value
-    if not blocks:
+    if not (blocks := calibration.attention_blocks_per_multiprocessor.value):
         return scenario
     endless = np.where(where, np.inf, blocks)  # no wave is the last one
     return with_calibration(

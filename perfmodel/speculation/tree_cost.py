@@ -59,8 +59,7 @@ def _iteration_s(
     """As `iteration_s`. widths: of the levels that run, one after another, or at once as a block."""
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
     drafts = sum((scenario.draft_pass_s(batch, context, run) for run in runs), start=0.0)
-    verify = scenario.target_pass_s(batch, context, float(size))
-    return drafts + verify + scenario.overhead_s(batch, context)
+    return drafts + scenario.target_pass_s(batch, context, float(size)) + scenario.overhead_s(batch, context)
 
 
 def as_given(

@@ -76,8 +76,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
     None if the calibration has no observed error (ideal).
     """
-    deviation = stated_log_error(scenario, batch, context, gammas)
-    if deviation is None:
+    if (deviation := stated_log_error(scenario, batch, context, gammas)) is None:
         return None
     constants = variance_of(scenario, Passes(scenario, batch, context, gammas))
     variance = np.moveaxis(constants, 0, -1) + deviation**2
@@ -90,8 +89,7 @@ def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas:
     Over ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
     """
     machine = scenario.machine
-    scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
-    if scatter is None:
+    if (scatter := machine.calibration.error("speedup", scenario.target.name, machine.gpu)) is None:
         return None
     tokens = np.asarray(batch, float)[..., None] * (np.asarray(gammas) + 1.0)
     beyond = machine.calibration.unseen_log_error(scenario.draft.kind, np.asarray(context)[..., None], tokens)
@@ -105,8 +103,7 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
     ranges. It grows by `WIDER` for each doubling of batch, context and tokens beyond them, for another model
     and for another draft.
     """
-    held = scenario.machine.calibration.measured
-    if held is None:
+    if (held := scenario.machine.calibration.measured) is None:
         return 1.0
     beyond: Floats = np.asarray(
         float(scenario.target.name != held.model)
@@ -156,16 +153,14 @@ def step_log_error(
     step: its times, needed where devices communicate over the host.
     """
     machine, c = scenario.machine, scenario.machine.calibration
-    scatter = c.error("target_s", scenario.target.name, machine.gpu)
-    if scatter is None:
+    if (scatter := c.error("target_s", scenario.target.name, machine.gpu)) is None:
         return None
     if c.errors:  # a serving engine's: of sources left out, and of a device that no row is of
         relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
         unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
         known = relation == "seen"
         kernels = kernels_of(machine.gpu, machine.gpu.name if known else c.gpu)
-        of_server = scatter.deviation if known else None
-        of_sources = step_errors().deviation(c.stack, batch, kernels, of_server)
+        of_sources = step_errors().deviation(c.stack, batch, kernels, scatter.deviation if known else None)
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     elif c.step_error and not is_transferred(scenario):
         deviation = c.step_error[step_kind(bool(scenario.target.moe), batch)].deviation

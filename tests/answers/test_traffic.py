@@ -117,8 +117,6 @@ def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeyp
         ({"output_len": 20, "request_rate": 1}, "fewer than 10"),  # 19 tokens of at most 4 an iteration
         ({"hardware": "l40s", "max_concurrency": 64, "input_len": "50k"}, "preemptions"),
         ({"engine": "sglang", "gamma": 0, "output_len": 52, "request_rate": 49}, "varies"),  # of 58/s
-        # clients that wait for a seat lose their contexts to those that have one
-        ({"turns": 2, "turn_input_len": 300, "max_concurrency": 96, "input_len": "8k"}, "little room"),
         ({"request_rate": 5}, ""),
     ],
 )

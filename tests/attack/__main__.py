@@ -23,7 +23,7 @@ ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
 SEEDS = (4401, 4402, 4403)
 """Of the mutants: the tests must notice `LEAST_KILLED` of them with each."""
-READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 2400, 2400, 80, 1500, 100, 4, 40
+READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 100, 4, 40
 """Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each
 kind, mutants of a seed.
 """

@@ -22,7 +22,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
 
 SEED, CLOSE, SLACK = 40, 0.1, 1e-3
-REPLAYED, REQUESTS, ANSWERS, MOST = 0.15, 2000, 40, 40_000
+REPLAYED, REQUESTS, ANSWERS, MOST = 0.15, 600, 40, 40_000
 """Share of the questions that are replayed too; by so many requests, or times those that run at once."""
 SERVERS = (
     ("llama-3.1-8b", "h100", 1),

@@ -164,8 +164,7 @@ def _verdict(
     """
     if robustness is None:
         return "infeasible"
-    rival = next((p for p in allowed if p.gamma), None)
-    if rival is None:
+    if (rival := next((p for p in allowed if p.gamma), None)) is None:
         return "unknown_acceptance" if would_pay else "do_not_speculate"
     at_its_batch = _point_verdict(query, rival)
     if not allowed[0].gamma:

@@ -60,8 +60,9 @@ class LengthTable:
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
         """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
         speedup = by_constant[tokens]
-        ranges = (Range(batch, batch, tokens, speedup),)
-        return cls(ranges, context, context, speedup, tokens, speedup, by_constant)
+        return cls(
+            (Range(batch, batch, tokens, speedup),), context, context, speedup, tokens, speedup, by_constant
+        )
 
     @property
     def max_tokens(self) -> int:

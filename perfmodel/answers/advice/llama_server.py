@@ -67,8 +67,7 @@ def llama_server(
     slots = table.ranges[-1].high
     stop = 1.0, table.best_constant, 0.0
     if served.best_stop is not None and draft_word(draft) != "ngram":
-        batches = np.arange(table.ranges[0].low, slots + 1.0)
-        at = batches, inside(table.context_low, table.context_high)
+        at = np.arange(table.ranges[0].low, slots + 1.0), inside(table.context_low, table.context_high)
         stop = max(stop, served.best_stop(*at, table.best_constant))
     if served.kv_dtype not in (*SIXTEEN, *CACHES):
         notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")

@@ -99,8 +99,7 @@ def _drawn(
             raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
     inputs, outputs = base.input_tokens.copy(), base.output_tokens.copy()
     for at, one in enumerate(classes.values()):
-        own = replace(question.lengths, **_lengths(one))
-        drawn = arrivals(own, count, None, 1.0, seed + at)
+        drawn = arrivals(replace(question.lengths, **_lengths(one)), count, None, 1.0, seed + at)
         inputs[of == at], outputs[of == at] = (
             tokens[of == at] for tokens in (drawn.input_tokens, drawn.output_tokens)
         )

@@ -53,8 +53,7 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
             std = min(getattr(of, f"{name}_std"), mean / 3**0.5)
             stated |= {f"{name}_len": mean, f"{name}_std": std}
     if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
-        rate = rate_of(trace)
-        if rate is None:
+        if (rate := rate_of(trace)) is None:
             stated["max_concurrency"] = (trace.at_s.size,)
         else:
             if not RATES[0] <= rate <= RATES[1]:

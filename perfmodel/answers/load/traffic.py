@@ -158,8 +158,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     shown = {c.steps.gamma: c.steps for c in choices}
     off = log_errors(question, scenario, [*shown.values()])
     for c in choices:
-        found = rows_of(question, c, off[c.steps.gamma])
-        for at, row in zip(c.at, found, strict=True):
+        for at, row in zip(c.at, rows_of(question, c, off[c.steps.gamma]), strict=True):
             by_load[int(at)].append(row)
     broken = slowing(scenario, _mean_context(question)) is not None
     verdicts = tuple(_verdict(question, rows[:1] if broken else rows, known) for rows in by_load)

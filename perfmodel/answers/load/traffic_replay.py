@@ -81,8 +81,7 @@ class Run:
             clients, cap = None, clients
         requests = self.requests if count is None else self.requests.first(count)
         contexts = requests.input_tokens + requests.output_tokens / 2.0
-        gains = gains_along(question, self.scenario, steps.gamma, contexts)
-        if gains is not None:
+        if (gains := gains_along(question, self.scenario, steps.gamma, contexts)) is not None:
             requests = replace(requests, gain=gains / steps.tokens_per_iteration)
         given = question.limits, requests, clients, question.spread, question.seed, cap
         return replay(steps, self.lengths, *given, around=None if gains is not None else self.around(steps))
@@ -144,5 +143,4 @@ def percentiles(times: Array) -> Percentiles:
 
 def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
     times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
-    within = [times[name] <= limit for name, limit in question.limits_s.items()]
-    return float(np.all(within, axis=0).mean())
+    return float(np.all([times[name] <= limit for name, limit in question.limits_s.items()], axis=0).mean())

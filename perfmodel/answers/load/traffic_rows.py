@@ -153,11 +153,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 tokens_per_iteration=float(gained[i]),
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
-                    *(
-                        ()
-                        if hit_rate is None
-                        else _lost(question, steps, hit_rate[i], served.running[i], value)
-                    ),
+                    *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
                     *((CHANGING,) if not question.opens and between[i] > SELDOM else ()),
                     *((SWINGING,) if question.opens and swings[i] > WIDE else ()),
                     *((SHORT_ANSWERS,) if few and not over else ()),
@@ -327,7 +323,7 @@ def _warnings(
         )
     elif question.opens and (
         question.burstiness < 1
-        or (question.burstiness > 1 and served.requests_per_s[at] > BUSY / 2 * served.saturation_rate)
+        or (question.burstiness > 1 and served.requests_per_s[at] > BUSY * served.saturation_rate)
     ):
         notes.append("arrivals are not Poisson: use the means of --replay; these may be 20 % off")
     elif short:
@@ -358,18 +354,11 @@ def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
     return np.asarray(served.share[:, 1:].sum(1) - np.max(at, 0))
 
 
-def _lost(
-    question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float, load: float
-) -> Iterator[str]:
+def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
     """Doubts about the hits: of clients whose idle contexts lose their place in the cache while they wait for
     a seat, and of sessions that return to a server with few requests, which evict less than one that is busy.
     """
-    waits = question.turns > 1 and load * steps.kv_share > 1.0
-    if (
-        steps.cached is not None
-        and not question.opens
-        and (waits or hit_rate < KEPT * steps.cached.hit_rate[0])
-    ):
+    if steps.cached is not None and not question.opens and hit_rate < KEPT * steps.cached.hit_rate[0]:
         yield "the running batch leaves the prefix cache little room: use --replay instead"
     elif steps.cached is not None and question.think_time and running < 1:
         returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()

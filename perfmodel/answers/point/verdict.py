@@ -280,8 +280,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
     """The parts of a question that are outside the measured rows behind an engine's calibration."""
-    held = scenario.machine.calibration.measured
-    if held is None:
+    if (held := scenario.machine.calibration.measured) is None:
         return
     draft, kv = scenario.draft.name, scenario.draft.kv.label()
     wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]

@@ -66,8 +66,7 @@ def published_acceptance(model: str, draft: Draft, task: str | None = None) -> A
     """The library's acceptance of a draft that reads the whole cache; None if it has none."""
     if draft.kv.name != "full" or draft.kind == "self":
         return None
-    entry = find_published(short_name(model), library_word(draft), task)
-    if entry is None:
+    if (entry := find_published(short_name(model), library_word(draft), task)) is None:
         return None
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)

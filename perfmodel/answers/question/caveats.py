@@ -86,8 +86,7 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
     its target.
     """
     draft, target = scenario.draft, scenario.target
-    budget = draft.kv.budget
-    if budget is not None and budget >= context:
+    if (budget := draft.kv.budget) is not None and budget >= context:
         yield f"KV budget {budget} is not below the context: the draft reads the full cache"
     elif budget is not None and budget < TINY_BUDGET:
         yield (
@@ -150,8 +149,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
 def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
     """The known defects of the engine's version that affect this draft on this device at a context."""
     c, target = scenario.machine.calibration, scenario.target
-    engine = serving_engines().get(engine_of(c) or "")
-    if engine is None:
+    if (engine := serving_engines().get(engine_of(c) or "")) is None:
         return ()
     word, architecture = draft_word(scenario.draft), scenario.machine.gpu.architecture
     backend = scenario.machine.backend(target.mla is not None)

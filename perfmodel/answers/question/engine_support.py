@@ -69,8 +69,7 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
     if elsewhere:
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")
-    dropped = served_draft(own, draft)
-    if dropped is not None and dropped.until is not None:
+    if (dropped := served_draft(own, draft)) is not None and dropped.until is not None:
         return RunsIn(False, f"{own.title} {dropped.since} to {dropped.until} only")
     return RunsIn(
         False, f"no engine yet ({own.sparse if draft.kv.name != 'full' else f'{own.title}: no such draft'})"
@@ -98,7 +97,6 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, named_engine:
     for name in (*published, *own, HEAD):
         with suppress(InputError):  # a head of another model's shape
             draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
-            runs = runs_in(engine, draft, named_engine)
-            if runs is not None and runs.runs:
+            if (runs := runs_in(engine, draft, named_engine)) is not None and runs.runs:
                 return name
     return "self"

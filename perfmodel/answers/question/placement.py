@@ -54,8 +54,7 @@ def check_engine(
     """Refuse (InputError) configurations that the calibration's engine does not start: see
     hardware/serving.yaml.
     """
-    stack = engine_of(calibration)
-    if stack not in SERVING:
+    if (stack := engine_of(calibration)) not in SERVING:
         return
     makers = serving_engines()[stack].makers
     if gpu.vendor not in makers and any(gpu.vendor in engine.makers for engine in serving_engines().values()):

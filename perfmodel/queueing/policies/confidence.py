@@ -30,8 +30,7 @@ class Confidence(LengthPolicy):
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """The number of drafted tokens with the lowest mean TPOT over all loads."""
-        made = list(self._made(replica))
-        if not made:
+        if not (made := list(self._made(replica))):
             return [replica.switching(self, [], 0.0)]
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 

@@ -34,8 +34,7 @@ class Table(LengthPolicy):
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table, made at the largest rate of the question that every length can serve."""
-        rate = replica.sustained(replica.passes)
-        if not rate:
+        if not (rate := replica.sustained(replica.passes)):
             return [replica.switching(self, [], rate)]
         steps, lengths = by_batch(list(replica.passes.values()), replica.lengths, rate)
         return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]

@@ -165,15 +165,13 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
     Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the spread
     between tasks then counts in full; otherwise the spread between data sets counts.
     """
-    targets = [row.target for row in library() if row.draft == draft]
-    if target not in targets:
+    if target not in [row.target for row in library() if row.draft == draft]:
         target = _undated(target)
     known = [row for row in library() if (row.target, row.draft) == (target, draft)]
     if not known:
         return None
     for wanted in (task or DEFAULT_TASK, "mixed"):
-        of_task = [row for row in known if row.task == wanted]
-        if of_task:
+        if of_task := [row for row in known if row.task == wanted]:
             rows = tuple(row for row in of_task if row.head == of_task[0].head)
             break
     else:

@@ -49,8 +49,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
             return find_fault(inner_type, inner, (*place, key))
     if missing := [key for key in allowed if key not in value and key not in defaults(inside)]:
         return (*place, missing[0]), "must be given, and it is missing"
-    error = _refusal(type_, value)
-    if error and error.__cause__:
+    if (error := _refusal(type_, value)) and error.__cause__:
         key, colon, message = str(error).partition(": ")  # of a `__post_init__`
         own = bool(colon) and re.fullmatch(r"\w+(\.\w+)*", key)
         return ((*place, key), message) if own else (place, str(error))
@@ -102,8 +101,7 @@ def _allowed(type_: Any, message: str) -> str:
     if get_origin(type_) is Literal:
         words = [str(word) for word in get_args(type_)]
         return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
-    stated = re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)
-    if not stated:
+    if not (stated := re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)):
         return f"must be a valid {getattr(type_, '__name__', 'value')}"
     types = [
         _WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null" or " | " not in stated[1]

@@ -278,8 +278,7 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
     source = engines()
-    engine = source.engines.get(kernels.stack)
-    if engine is None:
+    if (engine := source.engines.get(kernels.stack)) is None:
         return kernels
     places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
     update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}

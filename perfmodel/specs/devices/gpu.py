@@ -291,9 +291,11 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         return load_gpu(name, flag).model_copy(update={"host_link": link})
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
-        binary = gpu.memory and gpu.memory.unit in ("GiB", "MiB")
-        source = f"as given: {flag} {name}"
-        memory = Quantity(value=float(sized[2]), unit="GiB" if binary else "GB", source=source)
+        memory = Quantity(
+            value=float(sized[2]),
+            unit="GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB",
+            source=f"as given: {flag} {name}",
+        )
         return gpu.model_copy(update={"memory": memory})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")

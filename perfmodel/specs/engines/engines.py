@@ -170,8 +170,7 @@ def release(version: str) -> tuple[int, ...]:
     """
     if build := BUILD.fullmatch(version):
         return (int(build[1]),)
-    found = VERSION.search(version)
-    if not found:
+    if not (found := VERSION.search(version)):
         return ()
     major, minor, patch, candidate = found.groups()
     return int(major), int(minor), int(patch or 0), int(candidate) if candidate else _NO_CANDIDATE

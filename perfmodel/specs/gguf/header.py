@@ -72,8 +72,7 @@ class _Cursor:
         return value
 
     def count(self, most: int, what: str) -> int:
-        number = int(self.number("Q"))
-        if number > most:
+        if (number := int(self.number("Q"))) > most:
             raise self.bad(f"at most {most} {what}, given {number}")
         return number
 

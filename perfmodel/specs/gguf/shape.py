@@ -205,8 +205,7 @@ class _Reader:
     def recurrent(self, layer: Layer, layers: int) -> Fields:
         """The layers that keep a state. Raises InputError for an unknown kind."""
         if "shortconv.out_proj" in layer:
-            inner = layer["shortconv.out_proj"].shape[0]
-            sizes = (1, 1, 1, inner, self.number("shortconv.l_cache"))
+            sizes = (1, 1, 1, layer["shortconv.out_proj"].shape[0], self.number("shortconv.l_cache"))
             kind = "conv"
         elif "ssm_x" in layer or "ssm_f_a" in layer:
             raise refuse(

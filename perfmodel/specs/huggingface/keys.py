@@ -141,8 +141,7 @@ class Keys:
         return None if key in self.data and self.data[key] is None else self.integer(key, high=high)
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self.data.get(key)
-        if value is None:
+        if (value := self.data.get(key)) is None:
             return default
         if not isinstance(value, bool):
             raise self.bad(key, "true or false")
@@ -161,8 +160,7 @@ class Keys:
         return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
-        value = self.data.get(key)
-        if value is not None and not isinstance(value, dict):
+        if (value := self.data.get(key)) is not None and not isinstance(value, dict):
             raise self.bad(key, "a mapping or null")
         return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
 

@@ -15,8 +15,7 @@ _KINDS = ("full_attention", "sliding_attention")
 
 def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[str]) -> list[str]:
     """The file's `layer_types`, or else the family's rule."""
-    types = keys.data.get("layer_types")
-    if types is None:
+    if (types := keys.data.get("layer_types")) is None:
         return list(rule)
     if not isinstance(types, list) or len(types) != layers or any(t not in kinds for t in types):
         raise keys.bad("layer_types", f"a list of {layers} entries out of {', '.join(kinds)}")
@@ -88,8 +87,7 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
     """Sizes of the global layers: separate keys, or in the form of transformers 5 one mapping for each
     layer.
     """
-    own = keys.mapping("per_layer_config")
-    if own is None:
+    if (own := keys.mapping("per_layer_config")) is None:
         far = {"num_key_value_heads": "num_global_key_value_heads", "head_dim": "global_head_dim"}
         return {
             name: keys.integer(key, default)
@@ -190,8 +188,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
     if not keys.flag("use_sliding_window", False):
         layer_types(keys, layers, _KINDS, ())
         return {}
-    window = keys.present_or_null("sliding_window", MAX_TOKENS)
-    if not window:
+    if not (window := keys.present_or_null("sliding_window", MAX_TOKENS)):
         return {}
     full = layers if "layer_types" in keys.data else keys.integer("max_window_layers", low=0, high=MAX_LAYERS)
     return _windowed(window, _sliding(keys, layers, [i >= full for i in range(layers)]))
@@ -212,8 +209,7 @@ def chunked(keys: Keys, layers: int) -> Fields:
     chunk = keys.present_or_null("attention_chunk_size", MAX_TOKENS)
     step = keys.integer("no_rope_layer_interval", 4, high=MAX_LAYERS)
     rule = ["full_attention" if (i + 1) % step == 0 else "chunked_attention" for i in range(layers)]
-    ropes = keys.integers("no_rope_layers")
-    if ropes:
+    if ropes := keys.integers("no_rope_layers"):
         rule = ["chunked_attention" if rope else "full_attention" for rope in ropes]
     types = layer_types(keys, layers, ("full_attention", "chunked_attention"), rule)
     return _windowed(chunk, types.count("chunked_attention"))

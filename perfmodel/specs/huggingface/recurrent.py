@@ -120,8 +120,7 @@ _BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {
 
 def blocks(keys: Keys) -> list[str]:
     """Nemotron-H: the kind of each layer, from a list or from a pattern of letters."""
-    named = keys.data.get("layers_block_type")
-    if named is None:
+    if (named := keys.data.get("layers_block_type")) is None:
         pattern = keys.data.get("hybrid_override_pattern")
         if not isinstance(pattern, str) or not pattern or {*pattern} - {*_BLOCKS}:
             raise keys.bad(

@@ -151,13 +151,11 @@ def _compressed(q: Keys) -> Scheme:
     """compressed-tensors: groups of targets, each of which is ``Linear``, module names or ``re:``
     patterns.
     """
-    groups = q.mapping("config_groups")
-    if groups is None:
+    if (groups := q.mapping("config_groups")) is None:
         raise q.bad("config_groups", "a mapping of groups")
     default, named, matched = "bf16", dict[str, str](), list[tuple[re.Pattern[str], str]]()
     for name in groups.data:
-        group = groups.mapping(name)
-        if group is None:
+        if (group := groups.mapping(name)) is None:
             continue
         form = _group(group)
         for target in group.strings("targets"):
@@ -177,8 +175,7 @@ def _compressed(q: Keys) -> Scheme:
 
 def _group(group: Keys) -> str:
     """Format of one group of compressed-tensors, from the bits and types of weights and inputs."""
-    weights = group.mapping("weights")
-    if weights is None:
+    if (weights := group.mapping("weights")) is None:
         return "bf16"
     bits, kind = weights.integer("num_bits"), weights.data.get("type", "int")
     size = weights.integer("group_size", 0, low=-1)
@@ -203,8 +200,7 @@ def _group(group: Keys) -> str:
 def modelopt(q: Keys) -> Scheme:
     """ModelOpt, in the form of ``config.json`` or of ``hf_quant_config.json``."""
     if q.data.get("quant_algo") == _MIXED:
-        table = q.mapping("quantized_layers")
-        if table is None:
+        if (table := q.mapping("quantized_layers")) is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")
         named = {
             _short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))

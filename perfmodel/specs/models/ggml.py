@@ -135,8 +135,7 @@ def repository(model: str) -> tuple[str, str | None] | None:
 
     The mix is None if none is stated; the result is None for any other name.
     """
-    found = _FILE.fullmatch(model)
-    if found is None:
+    if (found := _FILE.fullmatch(model)) is None:
         return None
     mix = (found[3] or found[2] or "").lower()
     return found[1], _MEANT.get(mix, mix) or None

@@ -46,8 +46,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     Raises InputError naming what is unknown or missing.
     """
     name = parse_text(name, flag)
-    key = files.spelling(name)
-    if key in files.bundled_names("models"):
+    if (key := files.spelling(name)) in files.bundled_names("models"):
         return load_bundled(key)
     path = Path(name)
     if os.path.isdir(name):
