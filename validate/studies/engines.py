@@ -147,8 +147,7 @@ class HeldOutReplay:
 
     def unseen_draft(self) -> Scatter:
         """Error of ratios with all rows of their kind of draft held out."""
-        errors = self.ratios["draft"]
-        return errors.scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
+        return self.ratios["draft"].scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
         """Error of ratios at long contexts with all of these held out, for each e-fold beyond the others."""
@@ -243,14 +242,12 @@ def acceptance() -> Scatter:
             survival = [1.0, *map(float, row.positions.split("/"))]
             lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
     off = np.array([error for rates in lists.values() for error in _carried(rates)])
-    within = quantile(np.abs(off), np.ones(len(off)))
-    source = (
-        f"every two draft lengths of {len(lists)} acceptances by position, served.csv and "
-        "engine_speculation.csv"
-    )
-    rms = float(np.sqrt(np.mean(off**2)))
     return Scatter(
-        log_rms=significant(rms, 4), log_within=significant(within, 4), rows=len(off), source=source
+        log_rms=significant(float(np.sqrt(np.mean(off**2))), 4),
+        log_within=significant(quantile(np.abs(off), np.ones(len(off))), 4),
+        rows=len(off),
+        source=f"every two draft lengths of {len(lists)} acceptances by position, served.csv and "
+        "engine_speculation.csv",
     )
 
 

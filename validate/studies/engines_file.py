@@ -46,10 +46,6 @@ def render(
     shared: errors that belong to no single engine, by key. fitted: facts about each engine other than
     constants and errors (`specs.engines.Engine`). rows: numbers of steps and of iterations. date: of the fit.
     """
-    steps, ratios = (
-        f"fitted to {rows[0]} steps of engine_decode.csv",
-        f"fitted to {rows[1]} ratios of iterations",
-    )
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),
         "date": date,
@@ -72,7 +68,10 @@ def render(
             for word, title in ENGINES.items()
         },
     }
-    for estimate, parameters, source in ((decoding, DECODING, steps), (iteration, SPECULATING, ratios)):
+    for estimate, parameters, source in (
+        (decoding, DECODING, f"fitted to {rows[0]} steps of engine_decode.csv"),
+        (iteration, SPECULATING, f"fitted to {rows[1]} ratios of iterations"),
+    ):
         for parameter, deviation in zip(
             parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True
         ):
@@ -104,10 +103,12 @@ def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: fl
     else:
         place = data["engines"][engine]
         place = place["architectures"].setdefault(architecture, {}) if architecture else place["constants"]
-    stated: dict[str, Any] = {"value": significant(value, 4), "stderr": significant(value * deviation, 4)}
-    if parameter.times:
-        stated["times"] = True
-    place[parameter.name] = stated | {"source": source}
+    place[parameter.name] = {
+        "value": significant(value, 4),
+        "stderr": significant(value * deviation, 4),
+        **({"times": True} if parameter.times else {}),
+        "source": source,
+    }
 
 
 def _mapping(scatter: Scatter) -> dict[str, Any]:

@@ -170,14 +170,15 @@ def iterations() -> list[Iteration]:
 
 
 def _served(row: ServedRow, group: str, ratio: float, spread: Spread) -> Iteration:
-    query = Query(row.target, row.hardware, row.batch, NAMED_CONTEXT, row.gamma, draft=row.draft, alpha=0.7)
     return Iteration(
         name=row.id,
         study="SpecDecode-Bench",
         group=group,
         engine="vllm",
         version=row.stack,
-        query=query,
+        query=Query(
+            row.target, row.hardware, row.batch, NAMED_CONTEXT, row.gamma, draft=row.draft, alpha=0.7
+        ),
         batch=float(row.batch),
         step_batch=float(row.batch),
         context=NAMED_CONTEXT,
@@ -191,8 +192,6 @@ def _served(row: ServedRow, group: str, ratio: float, spread: Spread) -> Iterati
 
 def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iteration:
     context = row.context_tokens or NAMED_CONTEXT
-    drafting = {"draft": row.draft, "alpha": 0.7, "dp": row.data_parallel}
-    query = query_of(row, row.target, context, row.batch, row.steps, **drafting)
     return Iteration(
         name=row.id,
         study=row.source_id,
@@ -200,7 +199,16 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         f"{row.steps}",
         engine=row.engine,
         version=version_of(row),
-        query=query,
+        query=query_of(
+            row,
+            row.target,
+            context,
+            row.batch,
+            row.steps,
+            draft=row.draft,
+            alpha=0.7,
+            dp=row.data_parallel,
+        ),
         batch=batch_of(row),
         step_batch=row.step_running or batch_of(row),
         context=context,

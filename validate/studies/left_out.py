@@ -111,13 +111,9 @@ class Step:
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         known = (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
         constants = FittedConstants.of(run.hardware, run.engine, version, known)
-        arguments = run.query_arguments() | {
-            "batch": run.batch,
-            "context": round(run.context_tokens),
-            "gamma": 0,
-        }
+        query = Query(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
         at = float(run.batch), float(run.context_tokens)
-        return cls(run.source_id, run.server, constants, resolve(Query(**arguments)), *at, values, a.off)
+        return cls(run.source_id, run.server, constants, resolve(query), *at, values, a.off)
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
@@ -125,8 +121,7 @@ class Step:
         known = (*DECODING, *SPECULATING)
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), known)
         at = batch_of(row), float(row.context_tokens)
-        scenario = decoding(row, constants.kernels)
-        step = cls(row.source_id, served_as(row), constants, scenario, *at, values)
+        step = cls(row.source_id, served_as(row), constants, decoding(row, constants.kernels), *at, values)
         return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:

@@ -265,8 +265,7 @@ class LeftOut:
 
     def scatter(self, figure: str, source: str, kind: StepKind | None = None) -> dict[str, Any]:
         """The error to state, of all rows or of the steps of one kind."""
-        every: dict[str, float] = getattr(self, figure)
-        off = {id: e for id, e in every.items() if kind in (None, kind_of(self.runs[id]))}
+        off = {id: e for id, e in getattr(self, figure).items() if kind in (None, kind_of(self.runs[id]))}
         sources = [self.runs[id].source_id for id in off]
         errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), sources)
         return errors.scatter("", source, borrowed=1.0).model_dump()

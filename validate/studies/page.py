@@ -93,12 +93,8 @@ def _of(side: Record) -> str:
     return f"{side['right']} of {side['rows']}"
 
 
-def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}"
+def _percent(value: float, digits: int = 1, sign: str = "") -> str:
+    return f"{100 * value:{sign}.{digits}f}"
 
 
 def _figures(e: Record | None, *names: str, digits: int = 1) -> list[str]:
@@ -111,7 +107,7 @@ def _figures(e: Record | None, *names: str, digits: int = 1) -> list[str]:
 def _figure(name: str, value: float | None, digits: int) -> str:
     if value is None or isinstance(value, int):
         return "-" if value is None else str(value)
-    return _signed(value) if name in ("bias", "worst") else _percent(value, digits)
+    return _percent(value, sign="+") if name in ("bias", "worst") else _percent(value, digits)
 
 
 def _summary(found: Record) -> Rows:
@@ -124,7 +120,8 @@ def _summary(found: Record) -> Rows:
         "quantity": "result",
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
         "mean error, each fold left out of the fit": f"**{_percent(overall['mape'], 2)} %**",
-        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % "
+        "bias; worst": f"{_percent(overall['bias'], sign='+')} %; "
+        f"{_percent(overall['worst'], sign='+')} % "
         f"({overall['worst_row']})",
         "verdict (speedup above or below 1.0)": f"correct in {_of(side)} rows",
         "incorrect rows, measured (predicted)": wrong,
@@ -133,7 +130,7 @@ def _summary(found: Record) -> Rows:
         f"{_percent(bounds['closest'])} % of the time",
         "best γ, predicted (measured)": choices,
         "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, worst "
-        f"{_signed(gamma['speedup_worst'])} %",
+        f"{_percent(gamma['speedup_worst'], sign='+')} %",
         "speedup lost with the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
         f"{_percent(gamma['regret_worst'])} %",
         "speedup lost with a constant γ": constant,
@@ -226,8 +223,10 @@ def _inside(e: Record) -> list[str]:
 
 def _engine_ratios(found: Record) -> Rows:
     """The ratio of an iteration to a baseline step, and the correct side of 1 of the speedup."""
-    head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
-    yield [*head, *INSIDE, "correct verdict", "certain but wrong"]
+    yield [
+        *("iteration/step, held out", "rows", "mean error %", "bias %", "worst %"),
+        *(*INSIDE, "correct verdict", "certain but wrong"),
+    ]
     for by, fold in RATIO_FOLDS.items():
         for engine, title in ENGINES.items():
             if e := found["engines"]["ratios"][by].get(engine):

@@ -105,7 +105,6 @@ class Answered:
     predicted: float
     measured: float
     interval: tuple[float, float] | None
-    rests_on: str | None
     verdict: str = ""
 
     @property
@@ -130,7 +129,7 @@ def answers(run: PublicRun) -> list[Answered]:
 def _step(run: PublicRun) -> Answered:
     a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
     assert run.time_ms
-    return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval, a.calibration.rests_on)
+    return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval)
 
 
 def _served(run: PublicRun) -> Answered:
@@ -139,8 +138,10 @@ def _served(run: PublicRun) -> Answered:
     assert run.output_tokens
     drawn: dict[str, Any] = {}
     if run.lengths == "uniform":
-        lengths = {"input": run.input_tokens, "output": run.output_tokens}
-        drawn = {f"{name}_std": int(mean / 3**0.5) - 1 for name, mean in lengths.items()}
+        drawn = {
+            "input_std": int(run.input_tokens / 3**0.5) - 1,
+            "output_std": int(run.output_tokens / 3**0.5) - 1,
+        }
     a = traffic(
         input_len=int(run.input_tokens),
         output_len=int(run.output_tokens),
@@ -153,30 +154,26 @@ def _served(run: PublicRun) -> Answered:
     )
     if not a.replay:
         raise InputError(f"{run.id}: its run cannot be replayed")
-    rests_on = getattr(a.calibration, "rests_on", None)
-    met = a.replay[0].tpot_s.mean
-    return Answered(run, "step", met, run.time_ms * MS, a.rows[0].tpot_interval, rests_on)
+    return Answered(run, "step", a.replay[0].tpot_s.mean, run.time_ms * MS, a.rows[0].tpot_interval)
 
 
 def _speculation(run: PublicRun) -> list[Answered]:
     assert run.gamma
     assert run.tokens_per_iteration
     assert run.speedup
-    kept = min(run.tokens_per_iteration, run.gamma + MOST_GAINED)
     a = whatif(
         batch=run.batch,
         context=round(run.context_tokens),
         gamma=run.gamma,
         draft=run.draft,
-        tokens_per_iteration=kept,
+        tokens_per_iteration=min(run.tokens_per_iteration, run.gamma + MOST_GAINED),
         **run.query_arguments(_degree(run)),
     )
     if a.speedup is None:
         raise InputError(f"{run.id}: no acceptance is known")
-    rests_on = a.calibration.rests_on
-    found = [Answered(run, "speedup", a.speedup, run.speedup, a.speedup_interval, rests_on, a.verdict)]
+    found = [Answered(run, "speedup", a.speedup, run.speedup, a.speedup_interval, a.verdict)]
     if run.ratio:
-        found.append(Answered(run, "ratio", a.iteration_s / a.ar_tpot_s, run.ratio, None, rests_on))
+        found.append(Answered(run, "ratio", a.iteration_s / a.ar_tpot_s, run.ratio, None))
     return found
 
 

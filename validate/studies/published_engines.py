@@ -99,9 +99,18 @@ class EngineSpeculationRow(EngineRow):
 
 def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **more: Any) -> Query:
     """The question of a row with the columns of an `EngineRow`."""
-    parallel = {"tp": row.tensor_parallel, "ep": row.expert_parallel}
-    formats = {"weights": row.weights, "kv_dtype": row.kv_dtype}
-    return Query(model, row.hardware, batch, round(context), gamma, **parallel, **formats, **more)
+    return Query(
+        model,
+        row.hardware,
+        batch,
+        round(context),
+        gamma,
+        tp=row.tensor_parallel,
+        ep=row.expert_parallel,
+        weights=row.weights,
+        kv_dtype=row.kv_dtype,
+        **more,
+    )
 
 
 @dataclass(frozen=True, slots=True)

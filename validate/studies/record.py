@@ -80,12 +80,12 @@ def record() -> dict[str, Any]:
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
     """Errors overall and by partition, the side of 1, and the list of predicted figures."""
-    counted = [c for c in cells if c.fitted and c.quantity in OVERALL]
-    right, of = correct_verdicts(c for c in cells if c.fitted)
-    sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
+    fitted = [c for c in cells if c.fitted]
+    right, of = correct_verdicts(fitted)
+    sides = [c for c in fitted if c.quantity == "speedup"]
     wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if correct_verdicts([c])[0] == 0}
     return {
-        "overall": _summary(counted),
+        "overall": _summary([c for c in fitted if c.quantity in OVERALL]),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},
         "partitions": {name: _summary(part) for name, part in partitions(cells).items()},
         "predicted": sorted(c.name for c in cells),
@@ -155,12 +155,13 @@ def covered(out: HeldOut) -> Array:
     inside = np.zeros(len(measured))
     for i, p in enumerate(out.points.points):
         others = out.fold != out.fold[i]
-        refit = out.fits[int(out.fold[i])]
-        scatter = float(np.sqrt(np.mean(off[others] ** 2)))
-        stated = {
-            "speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")
-        }
-        c = refit.calibration.model_copy(update={"observed_error": stated})
+        scatter = Scatter(
+            log_rms=float(np.sqrt(np.mean(off[others] ** 2))),
+            rows=int(others.sum()),
+            source="rows of the other folds",
+        )
+        refit = out.fits[int(out.fold[i])].calibration
+        c = refit.model_copy(update={"observed_error": {"speedup": scatter}})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None
         inside[i] = interval[0] <= measured[i] <= interval[1]

@@ -41,8 +41,7 @@ class Parts:
 
     def residuals(self, parts: Array) -> Array:
         """Square roots of the Cauchy loss of these parts."""
-        softened: Array = np.sign(parts) * self.soft * np.sqrt(np.log1p((parts / self.soft) ** 2))
-        return softened
+        return np.asarray(np.sign(parts) * self.soft * np.sqrt(np.log1p((parts / self.soft) ** 2)))
 
     def slopes(self, parts: Array) -> Array:
         """d residuals / d parts."""

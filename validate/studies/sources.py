@@ -8,7 +8,7 @@ as one.
 import datetime
 import json
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -87,11 +87,11 @@ def of_figure(figure: str) -> list[Answered]:
 
 def mixed(rows: Sequence[Answered]) -> MixedEffects:
     """The fit to the errors of steps."""
-    levels: dict[str, list[Hashable]] = {
-        "source": [a.run.source_id for a in rows],
-        "server": [a.run.server for a in rows],
-    }
-    return MixedEffects(np.array([-a.off for a in rows]), levels, [_class(a.run) for a in rows])
+    return MixedEffects(
+        off=np.array([-a.off for a in rows]),
+        levels={"source": [a.run.source_id for a in rows], "server": [a.run.server for a in rows]},
+        classes=[_class(a.run) for a in rows],
+    )
 
 
 def _class(run: PublicRun) -> str:
@@ -106,8 +106,6 @@ def texts(date: datetime.date) -> dict[Path, str]:
     rows = [a for a in of_figure("step") if a.run.engine in ENGINES]
     found, sources = mixed(rows), [a.run.source_id for a in rows]
     left = left_out(rows)
-    sizes = {name: len(of) for name, of in grouped(sources, lambda source: source).items()}
-    deviation = found.left_out(sources)[1]
     whole = {
         crowd: float(np.sqrt(np.mean([s**2 for name, s in found.residuals.items() if crowd in name])))
         for crowd in ("alone", "crowded")
@@ -123,9 +121,9 @@ def texts(date: datetime.date) -> dict[Path, str]:
     data = {
         "fitted_on": ["public_runs.csv"],
         "date": date,
-        "sources": len(sizes),
+        "sources": len(set(sources)),
         "rows": len(rows),
-        "widening": _widening(rows, left, deviation),
+        "widening": _widening(rows, left, found.left_out(sources)[1]),
         **found.deviations,
         "crowded_from": CROWDED,
         "devices": sorted({a.run.hardware for a in rows}),
@@ -227,8 +225,11 @@ def _of_tables(figure: str) -> list[Judged]:
 def _errors_left_out() -> dict[str, dict[str, float]]:
     """Figure -> id of a run -> its error with constants fitted without its source."""
     step, llama = (json.loads(path.read_text(encoding="utf-8")) for path in (LEFT_OUT, llamacpp.LEFT_OUT))
-    opposite = {id: -off for id, off in llama["ratio"].items()}
-    return {"step": step | llama["step"], "ratio": llama["ratio"], "speedup": opposite}
+    return {
+        "step": step | llama["step"],
+        "ratio": llama["ratio"],
+        "speedup": {id: -off for id, off in llama["ratio"].items()},
+    }
 
 
 def _asked(row: Iteration, gained: float) -> Query:

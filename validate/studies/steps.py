@@ -217,5 +217,4 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
     """The question of a row. Its draft does not matter."""
-    query = query_of(row, row.model, row.context_tokens, row.batch, 0)
-    return with_calibration(resolve(query), calibration)
+    return with_calibration(resolve(query_of(row, row.model, row.context_tokens, row.batch, 0)), calibration)

@@ -171,9 +171,17 @@ class Compared:
 def shipped(run: ServedRun) -> Scenario:
     """The scenario of the run's models and device as in any question, at the measured acceptance."""
     engine = f"{run.engine}@{run.version}" if run.version else run.engine
-    drafting = {"draft": run.draft or "self", "alpha": 0.5, "engine": engine}
-    dp = run.tensor_parallel if run.data_parallel_attention else 1
-    query = query_of(run, run.target, run.lengths.context, 1, run.steps, dp=dp, **drafting)
+    query = query_of(
+        run,
+        run.target,
+        run.lengths.context,
+        1,
+        run.steps,
+        dp=run.tensor_parallel if run.data_parallel_attention else 1,
+        draft=run.draft or "self",
+        alpha=0.5,
+        engine=engine,
+    )
     return resolve(query, Acceptance.from_tokens_per_iteration(run.gained, run.steps) if run.gained else None)
 
 
@@ -294,8 +302,7 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
 
 @cache
 def _stated(run: ServedRun) -> float:
-    scenario, context, batch = shipped(run), run.lengths.context, round(run.batch)
-    stated = served_log_errors(scenario, batch, context, [run.steps])[run.steps]
+    stated = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.steps])[run.steps]
     assert stated is not None
     return stated
 
