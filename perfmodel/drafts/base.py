@@ -61,8 +61,12 @@ class Draft:
         declared = [vars(each).get("limits", {}) for each in type(self).__mro__]
         for option, (least, most) in (pair for limits in declared for pair in limits.items()):
             if not least <= (value := getattr(self, option)) <= most:
-                allowed = f"a whole number from {least} to {most}, as in {self.example}"
-                raise refuse("--draft", f"{self.kind}: {option}", allowed, value)
+                raise refuse(
+                    "--draft",
+                    f"{self.kind}: {option}",
+                    f"a whole number from {least} to {most}, as in {self.example}",
+                    value,
+                )
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

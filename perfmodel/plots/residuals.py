@@ -61,8 +61,11 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
         figure_of(places[0]).legend(
             handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
         )
-    summary = _summary(shown, note, any(abs(c.error) > limit for c in shown))
-    return label(places[0], "Error of each prediction", summary)
+    return label(
+        places[0],
+        "Error of each prediction",
+        _summary(shown, note, any(abs(c.error) > limit for c in shown)),
+    )
 
 
 def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:

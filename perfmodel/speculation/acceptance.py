@@ -212,8 +212,12 @@ class Acceptance:
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
-                allowed = f"at most {len(known)}, the positions that were measured ({self.source})"
-                raise refuse("--gamma", None, allowed, gamma_max)
+                raise refuse(
+                    "--gamma",
+                    None,
+                    f"at most {len(known)}, the positions that were measured ({self.source})",
+                    gamma_max,
+                )
             known += (self.tail,) * (gamma_max - len(known))
         return np.concatenate(([1.0], np.cumprod(known)))
 

@@ -68,8 +68,12 @@ def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, .
     counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
     if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
-        allowed = f"{others}children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
-        raise refuse(flag, None, allowed, text)
+        raise refuse(
+            flag,
+            None,
+            f"{others}children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most",
+            text,
+        )
     parents, level = [-1], [0]
     for count in counts:
         first = len(parents)

@@ -37,9 +37,11 @@ class Workload:
         try:
             np.broadcast_shapes(*(axis.shape for axis in axes))
         except ValueError:
-            shapes = ", ".join(str(axis.shape) for axis in axes)
             raise refuse(
-                "--batch, --context, --gamma", None, "of shapes that broadcast together", shapes
+                "--batch, --context, --gamma",
+                None,
+                "of shapes that broadcast together",
+                ", ".join(str(axis.shape) for axis in axes),
             ) from None
         return cls(*axes)
 

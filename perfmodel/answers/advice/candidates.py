@@ -337,9 +337,8 @@ def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
 
 def smaller_models(target: ModelSpec) -> tuple[str, ...]:
     """Every bundled model with the target's vocabulary size and less than half of its parameters."""
-    known = map(load_model, files.bundled_names("models"))
     return tuple(
         m.name
-        for m in known
+        for m in map(load_model, files.bundled_names("models"))
         if m.vocab_size == target.vocab_size and 2 * m.total_params < target.total_params
     )

@@ -65,8 +65,12 @@ def price(
         ]
     columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     if query.batches.size * columns > MAX_PRICES:
-        allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
-        raise refuse("--batch", None, allowed, query.batches.size)
+        raise refuse(
+            "--batch",
+            None,
+            f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2",
+            query.batches.size,
+        )
     deepest = max((c.scenario.longest(query.max_gamma) for c in candidates), default=0)
     verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
     alone = [_priced(c, np.zeros(1, int), np.ones(1), verify[c.tp][:, :1], query) for c in baseline]

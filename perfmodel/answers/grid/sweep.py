@@ -239,8 +239,7 @@ class Sweep(Answer):
         """
         if parse_text(figure, "figure") not in COLUMNS:
             raise unknown_name("figure", "figure", figure, COLUMNS)
-        rows = [row for row in self.as_dict()["rows"] if row["fits"]]
-        if not rows:
+        if not (rows := [row for row in self.as_dict()["rows"] if row["fits"]]):
             raise InputError("best: nothing of this sweep fits in memory")
         least = figure.endswith("_s") and not figure.endswith("_per_s")
         return dict((min if least else max)(rows, key=lambda row: row[figure]))

@@ -70,8 +70,12 @@ def class_rows(
     most = replica.scenario.target.max_position_embeddings
     for name, one in classes.items():
         if (tokens := one.input_len + one.output_len) > most:
-            allowed = f"input and output together at most the model's {most} positions"
-            raise refuse(question.mix, f"classes.{name}", allowed, tokens)
+            raise refuse(
+                question.mix,
+                f"classes.{name}",
+                f"input and output together at most the model's {most} positions",
+                tokens,
+            )
     for load in question.loads.tolist():
         where = question.named(load)
         of, requests = _drawn(question, classes, where["request_rate"])

@@ -70,8 +70,12 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
     else:
         trace = trace_of(question.trace)
         if question.rollout > trace.at_s.size:
-            allowed = f"at most the {trace.at_s.size} requests of {question.trace}"
-            raise refuse("--rollout", None, allowed, question.rollout)
+            raise refuse(
+                "--rollout",
+                None,
+                f"at most the {trace.at_s.size} requests of {question.trace}",
+                question.rollout,
+            )
         requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)

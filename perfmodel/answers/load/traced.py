@@ -67,5 +67,9 @@ def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
     if too_long := int(np.sum(longest > most)):
-        allowed = f"input and output together at most {target.name}'s {most} positions"
-        raise refuse(path, f"{too_long} of {longest.size} requests", allowed, f"up to {longest.max()}")
+        raise refuse(
+            path,
+            f"{too_long} of {longest.size} requests",
+            f"input and output together at most {target.name}'s {most} positions",
+            f"up to {longest.max()}",
+        )

@@ -218,9 +218,10 @@ def _replay(
     """Replays every load if asked to; otherwise the loads whose own warnings recommend the replay."""
     loads = question.loads.tolist()
     if not question.replays:
-        each = zip(loads, by_load, strict=True)
         loads = [
-            load for load, rows in each if any("--replay" in note for row in rows for note in row.warnings)
+            load
+            for load, rows in zip(loads, by_load, strict=True)
+            if any("--replay" in note for row in rows for note in row.warnings)
         ]
     if question.rollout is not None or not (question.replays or 0 < len(loads) <= UNASKED):
         return None
@@ -337,8 +338,7 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
         slow = row.e2e_s if question.reuse and row.e2e_s else row.tpot_s
         return share * row.requests_per_s, served, -slow.mean
 
-    unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
-    best = max(unsaturated, key=worth)
+    best = max([row for row in rows if row.ttft_s is not None] or rows, key=worth)
     replicas, groups, tokens, dollars = best.replicas, 1, best.output_tokens_per_s, None
     if best.request_rate is not None:
         groups, tokens = replicas or 0, best.request_rate * question.lengths.output_mean

@@ -53,8 +53,9 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
         limits = {}
     known = limits.keys() <= {"ttft", "tpot", "e2e"}
     if not known or len(limits) < len(pairs) or not all(0 < limit < math.inf for limit in limits.values()):
-        allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
-        raise refuse(flag, None, allowed, given)
+        raise refuse(
+            flag, None, "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30", given
+        )
     return limits
 
 
@@ -72,8 +73,12 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
         or len({age for age, _ in found}) < len(found)
         or not all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found)
     ):
-        allowed = "different ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6"
-        raise refuse(flag, None, allowed, given)
+        raise refuse(
+            flag,
+            None,
+            "different ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6",
+            given,
+        )
     return tuple(found)
 
 
@@ -312,8 +317,9 @@ class TrafficQuery(CommonOptions):
     @property
     def first(self) -> Lengths:
         """Lengths of a session's first request, in tokens."""
-        means = float(self.input_len or 0), float(self.output_len or 0)
-        return Lengths(*means, self.input_std, self.output_std)
+        return Lengths(
+            float(self.input_len or 0), float(self.output_len or 0), self.input_std, self.output_std
+        )
 
     @property
     def lengths(self) -> Lengths:

@@ -53,8 +53,12 @@ class Apart:
 def check_apart(draft: Draft) -> None:
     """Refuse (InputError) drafts that need more than tokens from the target."""
     if not draft.named_model and draft.kind != "model":
-        allowed = "a separate model that needs nothing of the target (hidden states, cache, host)"
-        raise refuse("--draft", None, allowed, draft.name)
+        raise refuse(
+            "--draft",
+            None,
+            "a separate model that needs nothing of the target (hidden states, cache, host)",
+            draft.name,
+        )
 
 
 def drafter_apart(

@@ -140,11 +140,12 @@ class LibraryEntry:
         )
         head = f"{self.head}, " if self.head else ""
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
-        beyond = ""
-        if (other := self.longer) is not None:
-            beyond = (
-                f"; beyond {max(self.printed)} drafted as {other.target}, {other.task} text: {other.source}"
-            )
+        other = self.longer
+        beyond = (
+            f"; beyond {max(self.printed)} drafted as {other.target}, {other.task} text: {other.source}"
+            if other
+            else ""
+        )
         return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}{beyond}"
 
 
@@ -246,9 +247,12 @@ def typical_decay(draft: str = "") -> float:
 
 def first_rates(draft: str) -> list[float]:
     """Acceptance of the first token in every published result of a kind of draft that states it, sorted."""
-    rows = [row for row in library() if row.draft == draft]
     return sorted(
-        first for row in rows for first in (row.survival[:1] or (row.tokens.get(1, 1.0) - 1.0,)) if first
+        first
+        for row in library()
+        if row.draft == draft
+        for first in (row.survival[:1] or (row.tokens.get(1, 1.0) - 1.0,))
+        if first
     )
 
 

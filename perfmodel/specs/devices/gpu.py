@@ -270,8 +270,12 @@ def check_power_limit(gpu: GPUSpec, limit_w: float) -> None:
         names = (name for name in files.bundled_names("gpus") if load_bundled(name).power_draw)
         raise InputError(f"--power-limit: power of {gpu.name} was not measured; known: {', '.join(names)}")
     if not known.lowest_limit_w <= limit_w <= known.limit_w:
-        allowed = f"from {known.lowest_limit_w:g} to {known.limit_w:g} W, as measured for {gpu.name}"
-        raise refuse("--power-limit", None, allowed, f"{limit_w:g}")
+        raise refuse(
+            "--power-limit",
+            None,
+            f"from {known.lowest_limit_w:g} to {known.limit_w:g} W, as measured for {gpu.name}",
+            f"{limit_w:g}",
+        )
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:

@@ -53,8 +53,12 @@ def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
         held = (
             f"{counted / 1e9:.2f}B parameters in the file, {spec.total_params / 1e9:.2f}B in the shape read"
         )
-        allowed = f"one that is known ({held}): give its config.json"
-        raise refuse(str(path), "general.architecture", allowed, reader.architecture)
+        raise refuse(
+            str(path),
+            "general.architecture",
+            f"one that is known ({held}): give its config.json",
+            reader.architecture,
+        )
     stated_names = [reader.keys.get(key) for key in NAMES]
     return spec, [
         name.partition("huggingface.co/")[2] or name for name in stated_names if isinstance(name, str)
@@ -189,8 +193,7 @@ class _Reader:
         count, pairs = (self.each(f"attention.head_count{end}") for end in ("", "_kv"))
         queries = count[layer] if len(count) > layer else count[0]
         own = self.layers[layer]
-        output = own.get("attn_output", self.outer["token_embd"])
-        values = output.shape[0] // max(queries, 1)
+        values = own.get("attn_output", self.outer["token_embd"]).shape[0] // max(queries, 1)
         size = self.number("attention.key_length", values)
         if slides:
             size = self.number("attention.key_length_swa", size)

@@ -241,8 +241,7 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
 def all_full(keys: Keys, layers: int) -> Fields:
     """Every layer attends to everything; the file must not state otherwise."""
     layer_types(keys, layers, ("full_attention",), ())
-    kinds = keys.integers("attn_type_list")
-    if kinds != [1] * len(kinds):
+    if {*keys.integers("attn_type_list")} - {1}:
         raise keys.bad("attn_type_list", "a list of ones (full attention)")
     return {}
 

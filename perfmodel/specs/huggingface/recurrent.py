@@ -12,13 +12,16 @@ def _state(
     kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
 ) -> Fields:
     """The `linear_attention` mapping. key, value: number of heads and their width."""
-    sizes = {
+    return {
+        "kind": kind,
+        "layers": layers,
         "num_key_heads": key[0],
         "key_head_dim": key[1],
         "num_value_heads": value[0],
         "value_head_dim": value[1],
+        "conv_kernel": kernel,
+        **more,
     }
-    return {"kind": kind, "layers": layers, **sizes, "conv_kernel": kernel, **more}
 
 
 def _convolution(keys: Keys, layers: int) -> Fields:
@@ -75,8 +78,10 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
 
 def mamba_in_parallel(keys: Keys, layers: int) -> Fields:
     """Falcon-H1: every layer has attention and Mamba-2 in parallel."""
-    norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
-    return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
+    return {
+        "attention_layers": layers,
+        "linear_attention": _mamba2(keys, layers) | {"gated_norm": keys.flag("mamba_rms_norm", False)},
+    }
 
 
 def granite_hybrid(keys: Keys, layers: int) -> Fields:
@@ -137,7 +142,6 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     kinds = blocks(keys)
     if len(kinds) != depth(keys):
         raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
-    dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
     keys.ignore(
         "expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank"
     )
@@ -147,7 +151,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     )
     dtype = _state_dtype(keys, "mamba_ssm_cache_dtype")
     return {
-        "head_dim": keys.integer(dim),
+        "head_dim": keys.integer("head_dim" if "head_dim" in keys.data else "attention_head_dim"),
         "attention_layers": kinds.count("attention"),
         "mlp_layers": kinds.count("mlp") + kinds.count("moe"),
         "gated_mlp": False,

@@ -85,8 +85,13 @@ def gated_latent(keys: Keys, layers: int) -> Fields:
     """Hy-v4: as DeepSeek-V3.2, with an output gate, sinks and hyper-connections."""
     found = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers)
     width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
-    hidden = keys.integer("hidden_size")
-    gate = {"name": "gate", "layers": layers, "inputs": hidden, "outputs": width, "split": "outputs"}
+    gate = {
+        "name": "gate",
+        "layers": layers,
+        "inputs": keys.integer("hidden_size"),
+        "outputs": width,
+        "split": "outputs",
+    }
     return found | {"projections": [*found.get("projections", ()), gate]}
 
 

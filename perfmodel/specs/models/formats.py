@@ -231,8 +231,12 @@ def _own(parts: list[str], name: str, flag: str) -> dict[str, Format]:
     for text in parts:
         tensor, equals, form = (part.strip() for part in text.partition("="))
         if not equals or (tensor not in PARTS and tensor not in _PART_OF):
-            allowed = f"FORMAT[,PART=FORMAT...], PART one of {', '.join(PARTS)} or a GEMM of `perfmodel ops`"
-            raise refuse(flag, None, allowed, name)
+            raise refuse(
+                flag,
+                None,
+                f"FORMAT[,PART=FORMAT...], PART one of {', '.join(PARTS)} or a GEMM of `perfmodel ops`",
+                name,
+            )
         if tensor in own:
             raise InputError(f"{flag}: {tensor} is given twice")
         own[tensor] = _format(form, flag)
