@@ -181,8 +181,10 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
         if name not in seen:
             yield f"lost: {name}: is in the baseline and is no longer measured"
         elif not seen[name].mape <= old.mape + TOLERANCE:
-            by = 100 * (seen[name].mape - old.mape)
-            yield f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by {by:.1f} points"
+            yield (
+                f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by "
+                f"{100 * (seen[name].mape - old.mape):.1f} points"
+            )
     for part in now:
         lost = sorted(set(before.rows.get(part.name, ())) - {figure.row for figure in part.figures})
         if lost:
@@ -229,7 +231,6 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
     names = PartErrors.__struct_fields__
     errors = {p.name: {k: round(v, DIGITS) for k, v in asdict(p.errors).items() if k in names} for p in now}
     predicted = {f.name: significant(f.predicted, DIGITS) for p in now for f in p.figures}
-    pinned = {name: c.model_dump(exclude_defaults=True) for name, c in calibrations.items()}
     content = {
         "schema_version": 1,
         "kind": "check",
@@ -240,6 +241,8 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
             p.name: {row: significant(seconds, DIGITS) for row, seconds in sorted(p.measured.items())}
             for p in now
         },
-        "calibrations": dict(sorted(pinned.items())),
+        "calibrations": {
+            name: c.model_dump(exclude_defaults=True) for name, c in sorted(calibrations.items())
+        },
     }
     return json.dumps(content, indent=1) + "\n"

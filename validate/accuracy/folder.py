@@ -82,12 +82,8 @@ def figures(
     return found
 
 
-def own_paths(folder: Path) -> Iterator[Path]:
-    """The records of own measurements in a folder, without withdrawn ones."""
-    return (path for path, kind in _records(folder) if kind == "measure")
-
-
 def _records(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The records of a folder and their kinds, without withdrawn ones and those of kernels."""
     gone = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
     for path in sorted({*folder.rglob("*.json")} - gone):
         kind = _kind(path)
@@ -202,7 +198,7 @@ def doubted(folder: Path, calibration: str | None = None) -> list[str]:
     calibration: for all records; by default each record's own.
     """
     found = []
-    for record in map(read_record, own_paths(folder)):
+    for record in (read_record(path) for path, kind in _records(folder) if kind == "measure"):
         used = calibration_of(record, None, calibration)
         found += [
             f"{record.name}: {doubt}"

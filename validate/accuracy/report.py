@@ -35,14 +35,13 @@ TOLERANCE = 0.03
 
 def text(machine: str, results: Path, hardware: str | None = None, calibration: str | None = None) -> str:
     """The Markdown page. Raises InputError for a machine without records."""
-    found = measurements(machine, results)
     lines = [
         f"# {machine}: predicted and measured",
         "",
         f"Written by `perfmodel validate report {machine}`.",
         "",
     ]
-    for record in found:
+    for record in measurements(machine, results):
         lines += _section(record, hardware, calibration_of(record, hardware, calibration))
     lines += _withdrawn(machine, results)
     return "\n".join(lines).rstrip() + "\n"
@@ -62,10 +61,9 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
     rows = []
     for of in grouped(cells, lambda c: c.point.row_id).values():
         p, by_quantity = of[0].point, {c.quantity: _figure(c) for c in of}
-        pair = _pair(p.target, p.draft or "", p.read)
         rows.append(
             [
-                pair,
+                _pair(p.target, p.draft or "", p.read),
                 f"{p.batch}",
                 f"{p.asked_context}",
                 p.drafted,
@@ -98,7 +96,6 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
     data = record.data
     environment, protocol = data.environment, data.protocol
     fitted = ", ".join(calibration.fitted_on) or "nothing"
-    seen = record.name in calibration.fitted_on
     speedups = [c for c in cells if c.point.gamma is not None and c.quantity == "speedup"]
     return [
         f"## {data.plan.title}",
@@ -113,7 +110,11 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         f"Predicted for `{hardware or data.hardware}` with calibration `{calibration.name}` "
         f"({calibration.kind}; "
         f"fitted on {fitted}). "
-        + ("**It was fitted on this very set.**" if seen else "No time of this set was used to fit it."),
+        + (
+            "**It was fitted on this very set.**"
+            if record.name in calibration.fitted_on
+            else "No time of this set was used to fit it."
+        ),
         "",
         *_part("Errors", table(*error_table(cells))),
         *_bounds(cells),
@@ -142,11 +143,13 @@ def below_bounds(cells: Sequence[Cell]) -> list[str]:
 
 def _bounds(cells: Sequence[Cell]) -> list[str]:
     bounded, faults = [c for c in cells if c.lower is not None], below_bounds(cells)
-    below = f"{len(faults)} of {len(bounded)} measured times are below their physical lower bound"
-    held = (
-        f"it holds for the {sum(c.binding for c in bounded)} whose working set exceeds the last-level cache"
-    )
-    return [f"{below}; {held}.", "", *(f"- {fault}" for fault in faults), *([""] if faults else [])]
+    return [
+        f"{len(faults)} of {len(bounded)} measured times are below their physical lower bound; it holds for "
+        f"the {sum(c.binding for c in bounded)} whose working set exceeds the last-level cache.",
+        "",
+        *(f"- {fault}" for fault in faults),
+        *([""] if faults else []),
+    ]
 
 
 def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:

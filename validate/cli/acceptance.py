@@ -131,14 +131,13 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
     given = q.prompts.name if q.prompts else "--prompt"
     name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {given}"
-    sampling = Sampling(q.temperature, q.top_p, q.top_k)
     setting = AcceptanceSetting(
         pair,
         q.draft_kv or (),
         q.context or DEFAULT_CONTEXTS,
         q.gamma or DEFAULT_GAMMA,
         q.new_tokens,
-        sampling,
+        Sampling(q.temperature, q.top_p, q.top_k),
         q.documents,
         q.batch,
         texts,

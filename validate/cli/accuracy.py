@@ -49,10 +49,14 @@ def accuracy(
         click.echo(line, err=True)
     if not json:
         overall = found["replays"]["held-out"]["overall"]
-        mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
-        click.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
-        own = f"the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come with it"
-        click.echo(f"replayed: published sets and {own}; any others: validate check --results DIR")
+        click.echo(
+            f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {100 * overall['mape']:.2f} % over "
+            f"{overall['rows']} held-out figures"
+        )
+        click.echo(
+            f"replayed: published sets and the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come "
+            "with it; any others: validate check --results DIR"
+        )
     if faults:
         raise click.exceptions.Exit(CHECK_FAILED)
 

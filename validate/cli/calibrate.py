@@ -116,8 +116,7 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     click.echo(quiet_line(record), err=True)
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
-    gpu = load_gpu(hardware or record.hardware)
-    fitted = calibration_from(record, gpu, q.name)
+    fitted = calibration_from(record, load_gpu(hardware or record.hardware), q.name)
     click.echo(fitted.notes, err=True)
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)

@@ -78,15 +78,15 @@ def check(
     )
     now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
     if json:
-        rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]
-        whole = {
-            "schema_version": 1,
-            "parts": {p.name: asdict(p.errors) for p in now},
-            "rows": rows,
-            "faults": faults,
-            "doubts": checked.doubts,
-        }
-        print_json(whole)
+        print_json(
+            {
+                "schema_version": 1,
+                "parts": {p.name: asdict(p.errors) for p in now},
+                "rows": [asdict(f) | {"error": f.error} for part in now for f in part.figures],
+                "faults": faults,
+                "doubts": checked.doubts,
+            }
+        )
     else:
         _show(now, before)
         if write:

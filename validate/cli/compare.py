@@ -104,8 +104,10 @@ def _show(cells: list["Cell"]) -> None:
     if speedups:
         click.echo(f"correct verdict (speedup above or below 1): {correct} of {speedups}")
     broken = [c for c in cells if c.below_bound]
-    binding = sum(c.binding for c in cells)
-    say(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
+    say(
+        f"measured below the physical lower bound: {len(broken)} of {sum(c.binding for c in cells)} "
+        "that could be"
+    )
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     click.echo("\nlargest errors")

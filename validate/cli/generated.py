@@ -79,10 +79,14 @@ def table(
         + (f" (predicted for {hardware}: {prediction[0]:.1f})" if prediction else "")
         + f", T_T {baseline.verify_s * 1e3:.2f} ms"
     )
-    header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
     most = max(run.request.gamma for run in runs)
-    rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
-    show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
+    show(
+        [
+            *("draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"),
+            *("tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)),
+        ],
+        [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)],
+    )
     for line in _remarks(baseline, runs):
         click.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"

@@ -39,9 +39,10 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 
 def plans() -> None:
     """List the plans that ship."""
-    found = [load_plan(name) for name in plan_names()]
-    columns = ("plan", "points", Column("what", left=True))
-    table(columns, [[p.name, str(len(p.points())), p.title] for p in found])
+    table(
+        ("plan", "points", Column("what", left=True)),
+        [[plan.name, str(len(plan.points())), plan.title] for plan in map(load_plan, plan_names())],
+    )
 
 
 @flagged
@@ -64,8 +65,7 @@ def measure(
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    record = time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=minutes)
-    return failed(record)
+    return failed(time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=minutes))
 
 
 @flagged
@@ -200,8 +200,11 @@ def time_points(
             click.echo(
                 f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True
             )
-    measured = partial(run_plan, plan, machine, resume=resume, results=results, header=header)
-    record = _record(plan, minutes, measured)
+    record = _record(
+        plan,
+        minutes,
+        partial(run_plan, plan, machine, resume=resume, results=results, header=header),
+    )
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):
@@ -359,7 +362,14 @@ def closing(kernels: Record, record: Record, fitted: Calibration, device: str, p
 
     compared = compare_record(record, fitted, device)
     if found := [*doubts({"kernels": kernels, "passes": record}, fitted, compared)]:
-        again = "measure again on a quiet machine, or with --threads 1, before asking with it"
-        return ["", f"NOT TO BE RELIED ON: {path}", *(f"  {doubt}" for doubt in found), again]
-    question = "--model llama-3.2-1b --batch 1 --context 8k --draft-kv streamingllm:512 --alpha 0.8"
-    return ["", f"ask: perfmodel whatif --hardware {device} --calibration {path} {question}"]
+        return [
+            "",
+            f"NOT TO BE RELIED ON: {path}",
+            *(f"  {doubt}" for doubt in found),
+            "measure again on a quiet machine, or with --threads 1, before asking with it",
+        ]
+    return [
+        "",
+        f"ask: perfmodel whatif --hardware {device} --calibration {path} --model llama-3.2-1b --batch 1 "
+        "--context 8k --draft-kv streamingllm:512 --alpha 0.8",
+    ]

@@ -23,8 +23,15 @@ REPEATED = "one two three four five six seven eight "
 """Words that prompts for an n-gram draft repeat, eight tokens in most vocabularies. Random prompts would
 repeat nothing.
 """
-SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
-SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
+SGLANG = {
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "draft_model": "STANDALONE",
+    "ngram": "NGRAM",
+    "mtp": "NEXTN",
+    "dflash": "DFLASH",
+    "dspark": "DSPARK",
+}
 """Method -> --speculative-algorithm."""
 
 
@@ -169,10 +176,14 @@ def _sglang(request: BenchRequest, gamma: int, port: int) -> list[str]:
 
 def _sglang_prompts(request: BenchRequest, prompt: int) -> str:
     if _repeats(request):
-        source = f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl"
-        return f"{source} --sharegpt-output-len {request.new_tokens}"
-    lengths = f"--random-input-len {prompt} --random-output-len {request.new_tokens}"
-    return f"--dataset-name random {lengths} --random-range-ratio 1"
+        return (
+            f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl "
+            f"--sharegpt-output-len {request.new_tokens}"
+        )
+    return (
+        f"--dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens} "
+        "--random-range-ratio 1"
+    )
 
 
 def _trtllm(request: BenchRequest, gamma: int, port: int) -> list[str]:

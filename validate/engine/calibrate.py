@@ -187,9 +187,8 @@ def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
     """Log of predicted over measured speedup, for every speculative row with a baseline row at its batch and
     context.
     """
-    measured = rows.measured
-    pairs = speedup_pairs(rows.timings)
-    return [float(np.log(seconds[j] / measured[j]) - np.log(seconds[i] / measured[i])) for i, j in pairs]
+    off = np.log(seconds / rows.measured)
+    return [float(off[j] - off[i]) for i, j in speedup_pairs(rows.timings)]
 
 
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
@@ -209,8 +208,10 @@ def record_text(
     made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> str:
     """The record of the used rows."""
-    points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
-    rows = [encode(point.model_dump(exclude_defaults=True)) for point in points]
+    rows = [
+        encode(EnginePoint.of(f"{n:03d} {t.name}", t).model_dump(exclude_defaults=True))
+        for n, t in enumerate(made.rows.timings)
+    ]
     return as_record(encode(header(machine, subject, sources)), rows)
 
 
@@ -218,9 +219,8 @@ def lines(made: EngineCalibration) -> list[str]:
     """The table of rows (predicted before, held out, measured), the fitted and pinned constants, and the rows
     set aside.
     """
-    timings, before = made.rows.timings, None
-    if made.answered is not None:
-        before = made.rows.predict(made.answered)
+    timings = made.rows.timings
+    before = None if made.answered is None else made.rows.predict(made.answered)
     so_far = f"{'predicted':>11}{'error':>8}" if before is not None else ""
     table = [f"{'step':<28}{'measured':>11}{so_far}{'held out':>11}{'error':>8}"]
     for i, (t, seconds) in enumerate(zip(timings, made.fitted.held_out, strict=True)):

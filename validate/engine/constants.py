@@ -6,7 +6,7 @@ times: an engine on a CPU takes milliseconds where one on a GPU takes microsecon
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfmodel.specs import CONSTANTS, Calibration, Constant, ModelSpec
@@ -89,8 +89,14 @@ def rows_apart(base: Calibration) -> Calibration:
     computing add up, and no time is expected outside passes.
     """
     one = Constant(value=1.0, source="where a fit starts")
-    update = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}
-    return base.model_copy(update=update)
+    return base.model_copy(
+        update={
+            "name": f"{base.name}, one row apart",
+            "kind": "literature",
+            ROW: one,
+            "gemm_blend_power": one,
+        }
+    )
 
 
 def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> SoughtConstant:
@@ -103,8 +109,11 @@ def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int)
         return SoughtConstant(value, value / 2, 0.0, 2.0 * value)
     if name == "kv_reread_per_query":
         return SoughtConstant(value, 0.5, 0.0, 1.0)
-    shared = {"token_s": lambda t: t.batch * (t.gamma + 1), "iteration_sequence_s": lambda t: t.batch}
-    shared["attention_fixed_s"] = lambda t: float(layers)
+    shared: dict[str, Callable[[Timing], float]] = {
+        "token_s": lambda t: t.batch * (t.gamma + 1),
+        "iteration_sequence_s": lambda t: t.batch,
+        "attention_fixed_s": lambda t: float(layers),
+    }
     parts = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
     share = OUTSIDE if name.startswith("iteration") else WITHIN
     return SoughtConstant(min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))

@@ -150,12 +150,15 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
         return rows.predict(with_values(base, kept.values))
 
     held_out = np.array([without(one)[i] for i, one in enumerate(np.eye(count, dtype=bool))])
-    groups = tuple((left, without(left)) for left in inner_groups(rows.timings))
-    correlation = solved.covariance / np.outer(solved.stderr, solved.stderr)
-    left_as_was = tuple(name for name in candidates if name not in free)
-    calibration = with_values(base, solved.values)
-    stderr = tuple(solved.stderr.tolist())
-    return EngineFit(calibration, tuple(free), stderr, correlation, held_out, groups, left_as_was)
+    return EngineFit(
+        calibration=with_values(base, solved.values),
+        free=tuple(free),
+        stderr=tuple(solved.stderr.tolist()),
+        correlation=solved.covariance / np.outer(solved.stderr, solved.stderr),
+        held_out=held_out,
+        groups=tuple((left, without(left)) for left in inner_groups(rows.timings)),
+        pinned=tuple(name for name in candidates if name not in free),
+    )
 
 
 def inner_groups(timings: Sequence[Timing]) -> list[Array]:

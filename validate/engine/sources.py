@@ -159,8 +159,9 @@ def calibrate_engine(
     subject = served(query, found, timings, draft, engine, version)
     query = replace(query, draft=subject.draft)
     seen = tuple(dict.fromkeys(source.path.name for source in found))
-    made = calibrate(timings, query, bases_of(query), subject, seen)
-    made = replace(made, answered=_answered(query, subject))
+    made = replace(
+        calibrate(timings, query, bases_of(query), subject, seen), answered=_answered(query, subject)
+    )
     if out is not None:
         write_calibration(made, machine, Path(out))
     return made

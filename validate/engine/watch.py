@@ -123,8 +123,9 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     expected: the acceptance at the time of the advice.
     """
     batch = float(round(served.running or query.batch))
-    place = replace(query, batch=int(batch), context=round(served.context), gamma=None)
-    scenario = resolve(place, served.acceptance)
+    scenario = resolve(
+        replace(query, batch=int(batch), context=round(served.context), gamma=None), served.acceptance
+    )
     lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
@@ -137,8 +138,11 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
         f"speculation pays from {gained / float(here[served.gamma]):.2f} on",
     ]
     batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
-    longest = float(scenario.target.max_position_embeddings)
-    contexts = np.geomspace(min(SHORTEST, served.context), max(longest, served.context), CONTEXTS_TRIED)
+    contexts = np.geomspace(
+        min(SHORTEST, served.context),
+        max(scenario.target.max_position_embeddings, served.context),
+        CONTEXTS_TRIED,
+    )
     of_batch = _ends(_near(scenario, batches, served.context, lengths, served.gamma), batches)
     of_context = _ends(_near(scenario, batch, contexts, lengths, served.gamma), contexts)
     known = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"

@@ -64,8 +64,7 @@ class Group:
 
     def lower_s(self, quantity: str) -> Array:
         """Physical lower bound of a quantity, in seconds."""
-        parts = self.passes[quantity]
-        lower = [part.times * part.machine.time(part.ops, part.tokens).lower_s for part in parts]
+        lower = [p.times * p.machine.time(p.ops, p.tokens).lower_s for p in self.passes[quantity]]
         return np.broadcast_to(sum(lower), self.batch.shape)
 
     def bytes_read(self, quantity: str) -> Array:
@@ -106,8 +105,7 @@ class PointSet:
     def iteration_s(self, times: dict[str, Array]) -> Array:
         """Time of a whole speculative iteration from predicted times."""
         drafts = np.array([p.drafts for p in self.points], dtype=float)
-        iteration: Array = drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"]
-        return iteration
+        return np.asarray(drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"])
 
     def speedup(self, times: dict[str, Array]) -> Array:
         """Speedup from predicted times and the measured tokens per iteration; NaN without the latter."""

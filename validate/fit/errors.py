@@ -40,12 +40,11 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
         return None
     relative = predicted[both] / measured[both] - 1.0
     logs = np.log(predicted[both] / measured[both])
-    worst = relative[np.argmax(np.abs(relative))]
     return Errors(
         int(both.sum()),
         float(np.abs(relative).mean()),
         float(relative.mean()),
-        float(worst),
+        float(relative[np.argmax(np.abs(relative))]),
         float(np.sqrt(np.mean(logs**2))),
     )
 
@@ -54,7 +53,6 @@ def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, E
     """Errors of every quantity that the points measure; the speedup uses the measured tokens per
     iteration.
     """
-    speedup = np.array([p.speedup for p in points.points], dtype=float)
     found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
-    found["speedup"] = errors_of(points.speedup(times), speedup)
+    found["speedup"] = errors_of(points.speedup(times), np.array([p.speedup for p in points.points], float))
     return {name: errors for name, errors in found.items() if errors is not None}

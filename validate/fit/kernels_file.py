@@ -78,17 +78,19 @@ def _curves(k: Kernels) -> dict[str, Any]:
 
 
 def _experts(k: Kernels) -> dict[str, Any]:
-    where = f"up to 1024 tokens on up to 16 ranks, experts of popularity {POPULARITY:g}"
-    kernels = {
-        form: {
-            "fixed_s": significant(fitted.values[0], 4),
-            "bandwidth_fraction": round(fitted.values[1], 3),
-            "flops_fraction": round(min(fitted.values[2], 2.0), 3),
-            "median_error": round(fitted.median_error, 3),
-        }
-        for form, fitted in k.experts.items()
+    return {
+        "source": f"up to 1024 tokens on up to 16 ranks, experts of popularity {POPULARITY:g}, "
+        f"{_sources(k.experts)}",
+        "kernels": {
+            form: {
+                "fixed_s": significant(fitted.values[0], 4),
+                "bandwidth_fraction": round(fitted.values[1], 3),
+                "flops_fraction": round(min(fitted.values[2], 2.0), 3),
+                "median_error": round(fitted.median_error, 3),
+            }
+            for form, fitted in k.experts.items()
+        },
     }
-    return {"source": f"{where}, {_sources(k.experts)}", "kernels": kernels}
 
 
 def _allreduce(k: Kernels, gpu: GPUSpec) -> dict[str, Any]:

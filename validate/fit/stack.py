@@ -107,12 +107,13 @@ def with_stack(
         measured[0].set_name,
         ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items()),
     )
-    errors = {figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()}
     return made.calibration.model_copy(
         update={
             "name": name,
             "fitted_on": (*kernels.fitted_on, seen),
             "notes": f"{kernels.notes} Scaled to whole passes of {seen}: {words}.",
-            "observed_error": errors,
+            "observed_error": {
+                figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()
+            },
         }
     )

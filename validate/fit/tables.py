@@ -30,8 +30,10 @@ TEXT = {
     "kernel_source",
     "kv_cache_dtype",
     "mla_dtype",
+    "model",
+    "moe_dtype",
+    "op_name",
 }
-TEXT |= {"model", "moe_dtype", "op_name"}
 """Columns that hold words; every other column holds numbers."""
 MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD, MOST = 2**26, 10**6, 200, 1e12
 """Limits of one table: bytes, rows, characters per word, largest number. Those of aiconfigurator-core 0.12.0

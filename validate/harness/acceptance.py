@@ -163,9 +163,8 @@ def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[
         return held_out_prompts(setting.count, length, setting.seed)
     long = [text for text in setting.texts if len(text) >= length][: setting.count]
     if not long:
-        most = max(map(len, setting.texts))
         allowed = f"documents of {length} tokens or more for --context {context}"
-        raise refuse("--prompts", None, allowed, f"{most} at most")
+        raise refuse("--prompts", None, allowed, f"{max(map(len, setting.texts))} at most")
     if not setting.chat:
         return [text[:length] for text in long]
     reader = tokenizer(spec, setting.pair.folder)

@@ -158,10 +158,9 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
     it is done.
     """
     found: dict[str, Any] = {}
-    fields = "clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active"
     command = [
         "nvidia-smi",
-        f"--query-gpu={fields}",
+        "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
         "--format=csv,noheader,nounits",
         f"--loop-ms={WATCH_MS}",
     ]
@@ -193,8 +192,14 @@ def _clocks(seen: str) -> dict[str, Any]:
         return {}
     sm, memory, hot = ([int(row[place]) for row in rows] for place in range(3))
     reasons = reduce(or_, (int(row[3], 16) for row in rows)) & THROTTLED
-    state = {"sm_mhz": min(sm), "mem_mhz": min(memory), "temperature_c": max(hot), "throttle": hex(reasons)}
-    return {"clocks": state}
+    return {
+        "clocks": {
+            "sm_mhz": min(sm),
+            "mem_mhz": min(memory),
+            "temperature_c": max(hot),
+            "throttle": hex(reasons),
+        }
+    }
 
 
 def _version(package: str) -> str | None:

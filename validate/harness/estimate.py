@@ -15,21 +15,22 @@ def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) ->
 
     calibration: by name or path; by default the device's own.
     """
-    query = Query(
-        model=model_reference(point.target),
-        hardware=plan.hardware,
-        batch=point.batch,
-        context=point.context,
-        gamma=point.gamma,
-        tp=plan.tensor_parallel,
-        draft=point.draft if point.draft == "self" else model_reference(point.draft),
-        draft_kv=point.draft_kv,
-        alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
-        weights=plan.precisions().weights.name,
-        kv_dtype=plan.precision.kv,
-        calibration=calibration,
+    return resolve(
+        Query(
+            model=model_reference(point.target),
+            hardware=plan.hardware,
+            batch=point.batch,
+            context=point.context,
+            gamma=point.gamma,
+            tp=plan.tensor_parallel,
+            draft=point.draft if point.draft == "self" else model_reference(point.draft),
+            draft_kv=point.draft_kv,
+            alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
+            weights=plan.precisions().weights.name,
+            kv_dtype=plan.precision.kv,
+            calibration=calibration,
+        )
     )
-    return resolve(query)
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:

@@ -102,9 +102,9 @@ class Journal(AbstractContextManager["Journal"]):
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            why = error.strerror or error
             raise InputError(
-                f"{self.path}: cannot be written: {why}; finished rows are kept for --resume"
+                f"{self.path}: cannot be written: {error.strerror or error}; finished rows are kept for "
+                "--resume"
             ) from None
         self._texts.append(text)
 

@@ -35,13 +35,15 @@ def run_plan(
         measured = PointMeasurer(plan, device, shard)
         return [(f"{point.name}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
-    protocol = {
-        **plan.protocol.model_dump(),
-        "acceptance": "scripted",
-        "interleaved": True,
-        "cache": "random values, no prefill",
+    full_header = {
+        **(header or {}),
+        "protocol": {
+            **plan.protocol.model_dump(),
+            "acceptance": "scripted",
+            "interleaved": True,
+            "cache": "random values, no prefill",
+        },
     }
-    full_header = {**(header or {}), "protocol": protocol}
     again = partial(run_plan, plan, machine, results=results, header=header)
     return run_rows(
         RowsToMeasure(plan, "measure", machine, results, full_header, rows, again), resume, deadline

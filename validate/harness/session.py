@@ -95,7 +95,6 @@ def _sitting(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
 
 def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
     clock = clock_for(device)
-    timer = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
     return {
         "kind": wanted.kind,
         "machine": wanted.machine,
@@ -105,7 +104,11 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
         **commit(),
         "environment": environment.capture(device),
         **wanted.header,
-        "protocol": {**wanted.header["protocol"], **timer},
+        "protocol": {
+            **wanted.header["protocol"],
+            "timer": clock.name,
+            "timer_overhead_s": overhead_s(clock),
+        },
     }
 
 

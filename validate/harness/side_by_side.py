@@ -109,9 +109,17 @@ def run(
     decoder.finish(state, clock.mark)
     laps, generation = clock.laps(), collect(state, prompts)
     iterations, gained = generation.iterations - before, int(state.length.sum()) - had
-    seconds = sum(laps[:iterations])
-    counts = counter.counts if counter else None
-    return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counts)
+    return Run(
+        request,
+        generation,
+        seconds=sum(laps[:iterations]),
+        timed_tokens=gained,
+        timed_iterations=iterations,
+        prefill_s=prefill_s,
+        draft_s=draft_s,
+        verify_s=verify_s,
+        counts=counter.counts if counter else None,
+    )
 
 
 @torch.inference_mode()

@@ -209,5 +209,8 @@ def _line(where: str, found: re.Match[str]) -> Counters:
 def _added(lines: list[Counters]) -> Counters:
     """The sum of all lines, each weighted by its drafts."""
     columns = itertools.zip_longest(*(line.accepted for line in lines), fillvalue=0.0)
-    drafted = sum(line.draft_tokens or 0.0 for line in lines)
-    return Counters(sum(line.drafts for line in lines), tuple(map(sum, columns)), drafted)
+    return Counters(
+        drafts=sum(line.drafts for line in lines),
+        accepted=tuple(map(sum, columns)),
+        draft_tokens=sum(line.draft_tokens or 0.0 for line in lines),
+    )

@@ -123,11 +123,10 @@ class KernelFit:
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
         x, error = self._fit("gemm", rows, model, GEMM, weight)
-        others = {
+        return _ends("gemm", x, error) | {
             "gemm_blend_power": (x[3], error[3]),
             "gemm_column_s": (x[4] * COLUMN_S, error[4] * COLUMN_S),
         }
-        return _ends("gemm", x, error) | others
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M, which is the weight of its error."""
@@ -199,8 +198,9 @@ class KernelFit:
         columns = {"small_kernel_s": smalls, "pass_fixed_s": np.ones(len(rows)), "token_s": tokens}
         layers = max(row.at["layers"] for row in rows)
         drawn = [row.call_s / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
-        sampled = float(np.median(drawn)), float(np.std(drawn))
-        return _nonnegative(columns, rest, seconds) | {"sparse_cache_sequence_s": sampled}
+        return _nonnegative(columns, rest, seconds) | {
+            "sparse_cache_sequence_s": (float(np.median(drawn)), float(np.std(drawn)))
+        }
 
     def loop(self) -> Found:
         """Times of deciding and committing, per iteration and per sequence."""

@@ -1,7 +1,6 @@
 """Device and calibration files of measurements: one key per line, each figure with its source."""
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -13,9 +12,8 @@ from perfmodel.writing import destination, write_all
 
 def as_yaml(value: Frozen, comment: str) -> str:
     """The text of a file, with the comment as its first line."""
-    data: dict[str, Any] = value.model_dump(exclude_defaults=True)
     lines = [f"# {comment}"]
-    for key, entry in data.items():
+    for key, entry in value.model_dump(exclude_defaults=True).items():
         shown = yaml.safe_dump(
             entry, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True
         )
