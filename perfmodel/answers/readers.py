@@ -56,8 +56,7 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
     """Reads one value, text with commas and ranges, or a sequence of either, into a tuple."""
 
     def read(given: Any, flag: str) -> tuple[Any, ...]:
-        values = [value for item in items(given) for value in parse(item, flag)]
-        if not values:
+        if not (values := [value for item in items(given) for value in parse(item, flag)]):
             raise refuse(flag, None, "one value or more", "none")
         return tuple(values)
 

@@ -26,8 +26,10 @@ def _rests_on(c: Calibration) -> str:
     device.
     """
     if c.errors:
-        iterations = [model for model in c.speculating_models if model not in c.measured_models]
-        measured = {"steps": c.measured_models, "iterations": iterations}
+        measured = {
+            "steps": c.measured_models,
+            "iterations": [model for model in c.speculating_models if model not in c.measured_models],
+        }
         rows = "; ".join(f"{what} of {', '.join(models)}" for what, models in measured.items() if models)
         return rows or "kernels, and steps on other devices"
     return {"kernels": "kernels", "fitted": "its own rows", "ideal": "peaks"}.get(c.kind, "figures of others")

@@ -242,9 +242,8 @@ def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
         common["shell_complete"] = partial(completion.names, argument.listed)
     if argument.place:
         return Place([name], argument.help, nargs=-1 if argument.repeated else 1, **common)
-    flags = name, argument.flag, *argument.also.split()
     common |= {"help": argument.help, "is_flag": switch or None, "multiple": argument.repeated}
-    return Flag(flags, argument.group, **common)
+    return Flag((name, argument.flag, *argument.also.split()), argument.group, **common)
 
 
 def _spelled(default: Any) -> str:

@@ -27,8 +27,11 @@ def load(name: str, flag: str) -> EngineFacts:
 
 
 def _describe(engine: EngineFacts) -> dict[str, Any]:
-    calibrations = [*devices_of(engine.name).values()]
-    found = {"name": engine.name, "title": ENGINES[engine.name], "calibrations": calibrations}
+    found: dict[str, Any] = {
+        "name": engine.name,
+        "title": ENGINES[engine.name],
+        "calibrations": [*devices_of(engine.name).values()],
+    }
     if engine.fitted is None:
         return found
     names = ("versions", "measured", "speculating", "drafts", "longest_tokens", "widest_tokens")

@@ -22,8 +22,13 @@ SPARE = {"fp32": 7, "fp4": 4, "int8": 3, "fp8": 2}
 
 
 def _peak(precision: Precision) -> Fact:
-    names = f"{precision}_flops_per_s", f"{precision} TFLOP/s"
-    return Fact(*names, lambda g: _si(g.peak.get(precision)), _scaled(1e12), spare=SPARE.get(precision, 0))
+    return Fact(
+        f"{precision}_flops_per_s",
+        f"{precision} TFLOP/s",
+        lambda g: _si(g.peak.get(precision)),
+        _scaled(1e12),
+        spare=SPARE.get(precision, 0),
+    )
 
 
 def _answers_with(gpu: GPUSpec) -> str:

@@ -27,8 +27,17 @@ def _print(answers: Sequence[Inflection]) -> None:
         for a in answers
         for name, at in _both(a).items()
     ]
-    calibration = Column("calibration", left=True)
-    table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
+    table(
+        (
+            "batch",
+            "gamma",
+            Column("calibration", left=True),
+            "memory-bound from",
+            "breaks even at",
+            "inflection at",
+        ),
+        rows,
+    )
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
     warn_where([(f"batch {a.batch}, gamma {a.gamma}", a.warnings) for a in answers])
 

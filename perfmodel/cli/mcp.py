@@ -58,16 +58,17 @@ def server() -> "Server[Any]":
     from mcp.server.lowlevel import Server
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:
-        tools = [
-            types.Tool(
-                name=name,
-                description=COMMANDS[name],
-                input_schema=given_schema(verb.question),
-                output_schema={"type": "object"} | schema(verb),  # which protocols before 2026 require
-            )
-            for name, verb in TOOLS.items()
-        ]
-        return types.ListToolsResult(tools=tools)
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=name,
+                    description=COMMANDS[name],
+                    input_schema=given_schema(verb.question),
+                    output_schema={"type": "object"} | schema(verb),  # which protocols before 2026 require
+                )
+                for name, verb in TOOLS.items()
+            ]
+        )
 
     async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         text = partial(types.TextContent, type="text")

@@ -22,6 +22,18 @@ from perfmodel.specs import ENGINES, LLAMACPP
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""
+COLUMNS = (
+    "batch",
+    "context",
+    "gamma",
+    "pays",
+    "speedup",
+    Column("baseline TPOT", spare=1),
+    "TPOT",
+    Column("tokens/s", spare=3),
+    Column("best gamma", spare=2),
+    "fits",
+)
 
 
 def single(a: WhatIf, query: Query, verbose: bool) -> None:
@@ -67,9 +79,7 @@ def several(answers: Sequence[WhatIf]) -> None:
         )
         for a in answers
     ]
-    optional = (Column("tokens/s", spare=3), Column("best gamma", spare=2), "fits")
-    baseline = Column("baseline TPOT", spare=1)
-    table(("batch", "context", "gamma", "pays", "speedup", baseline, "TPOT", *optional), rows)
+    table(COLUMNS, rows)
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
         if a.sensitivity is not None:

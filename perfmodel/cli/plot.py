@@ -224,7 +224,8 @@ def _published(scenario: Scenario, gamma: int | None) -> list[tuple[float, float
         if drafted == gamma
     ]
     if not dots:
-        engine = scenario.machine.calibration.stack
-        what = f"no run of this model, device, draft and --gamma with --engine {engine} was published"
-        raise InputError(f"--measured: {what}; leave it out")
+        raise InputError(
+            "--measured: no run of this model, device, draft and --gamma with --engine "
+            f"{scenario.machine.calibration.stack} was published; leave it out"
+        )
     return dots

@@ -147,8 +147,12 @@ def payload(
         raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", grid.points)
     everywhere = grid.points * sum(end + 1 for end in last)
     if everywhere > MAX_VALUES:
-        lists = "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma"
-        raise refuse(lists, None, f"at most {MAX_VALUES} points of all surfaces", everywhere)
+        raise refuse(
+            "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma",
+            None,
+            f"at most {MAX_VALUES} points of all surfaces",
+            everywhere,
+        )
     start, pool = grid.axis("gamma")[0], Pool()
     cases: list[dict[str, Any]] = []
     if start is not None and not 1 <= start <= min(last):
@@ -212,8 +216,10 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     for query, _, scenario in grid.resolved():
         name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
         if name in seen:
-            flags = "--model, --hardware, --tp, --draft-kv"
-            raise InputError(f"{flags}: {name[0]} on {name[2]} x {name[1]} through {name[3]} is given twice")
+            raise InputError(
+                f"--model, --hardware, --tp, --draft-kv: {name[0]} on {name[2]} x {name[1]} "
+                f"through {name[3]} is given twice"
+            )
         seen.add(name)
         yield query, scenario
 

@@ -118,8 +118,11 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
         one.margins(x=0.12)
         one.set_xlim(left=0.0)
     parts = [Patch(color=colour, label=word) for word, colour in PARTS.values() if colour in used]
-    bound_line = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
-    legend_above(left, 2, [*parts, bound_line])
+    legend_above(
+        left,
+        2,
+        [*parts, sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)],
+    )
     legend_above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
     return label(left, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
 

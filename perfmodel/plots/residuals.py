@@ -54,12 +54,15 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
         panel.set_visible(False)
     places[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
-        handles = [
-            sign(name, marker=marker, linestyle="none", color=colour)
-            for name, (marker, colour) in marks.items()
-        ]
         figure_of(places[0]).legend(
-            handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
+            handles=[
+                sign(name, marker=marker, linestyle="none", color=colour)
+                for name, (marker, colour) in marks.items()
+            ],
+            loc="outside upper right",
+            ncols=len(marks),
+            borderpad=0.0,
+            handlelength=1.0,
         )
     return label(
         places[0],

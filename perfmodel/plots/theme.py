@@ -101,8 +101,13 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
     """Adds the title (above) and the subject (below) to a picture; returns the whole figure."""
     figure = figure_of(axes)
     figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
-    text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
-    figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
+    figure.supxlabel(
+        textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False),
+        x=0.012,
+        ha="left",
+        fontsize=7,
+        color=DARK,
+    )
     return figure
 
 

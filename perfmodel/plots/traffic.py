@@ -52,13 +52,12 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     left.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
     right.set_ylim(bottom=0)
     left.legend(fontsize="small", loc="upper left")
-    where = f"{found.model} on {devices(found.hardware, found.tp)}"
     drafted = f"; draft: {found.draft}" if len(lengths) > 1 else ""
     ends = "" if closed else "; crosses: saturated from there on"
     caption = (
         f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
     )
-    return label(left, f"Latency of {where}{drafted}", caption)
+    return label(left, f"Latency of {found.model} on {devices(found.hardware, found.tp)}{drafted}", caption)
 
 
 def _load(row: TrafficRow) -> float:

@@ -147,8 +147,7 @@ def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list
 
 
 def _name(row: Any, key: str, where: Path) -> str:
-    known = [name for name in NAMES[key] if name in row]
-    if not known:
+    if not (known := [name for name in NAMES[key] if name in row]):
         raise refuse(
             str(where), None, f"requests with {' or '.join(NAMES[key])}", ", ".join(map(str, row))[:60]
         )

@@ -60,6 +60,10 @@ def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool =
         fine &= values == np.floor(values)
     if not np.all(fine):
         wrong = float(values[~fine][0])
-        allowed = f"{'whole ' if whole else ''}numbers from {low} to {high:.0f}"
-        raise refuse(f"--{name}", None, allowed, int(wrong) if wrong.is_integer() else wrong)
+        raise refuse(
+            f"--{name}",
+            None,
+            f"{'whole ' if whole else ''}numbers from {low} to {high:.0f}",
+            int(wrong) if wrong.is_integer() else wrong,
+        )
     return values

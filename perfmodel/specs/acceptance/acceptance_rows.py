@@ -133,8 +133,11 @@ def find_acceptance(
     end = first if context < first.context_tokens else last
     if end.counted_at is None:
         span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
-        why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
-        raise UnknownAcceptance("--context" if rows is None else flag, why, remedy)
+        raise UnknownAcceptance(
+            "--context" if rows is None else flag,
+            f"acceptance of {what} was measured at {span} tokens, given {context:g}",
+            remedy,
+        )
     return _beyond(end, end.counted_at, context)
 
 

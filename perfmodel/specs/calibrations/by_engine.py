@@ -85,8 +85,10 @@ def calibration_of(
     known = [name for name in devices_of(engine) if _alike(gpu, load_gpu(name))]
     if not known:
         usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in devices_of(e)))
-        where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
-        raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
+        raise InputError(
+            "--engine: must be an engine with a calibration of such a device "
+            f"({usable or 'none; give --calibration'}), given {engine} for {gpu.name}"
+        )
     nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
     return on_board(load_bundled(devices_of(engine)[nearest], version or None), gpu)
 

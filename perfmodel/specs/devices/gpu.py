@@ -265,8 +265,7 @@ def load_bundled(name: str) -> GPUSpec:
 
 def check_power_limit(gpu: GPUSpec, limit_w: float) -> None:
     """Refuse (InputError) a power limit at which the device was not measured."""
-    known = gpu.power_draw
-    if known is None:
+    if (known := gpu.power_draw) is None:
         names = (name for name in files.bundled_names("gpus") if load_bundled(name).power_draw)
         raise InputError(f"--power-limit: power of {gpu.name} was not measured; known: {', '.join(names)}")
     if not known.lowest_limit_w <= limit_w <= known.limit_w:
@@ -319,7 +318,6 @@ def _bundled_name(name: str, flag: str) -> str:
         from perfmodel.specs.devices.pasted import pasted_name  # only names that are not listed
 
         spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
-        found = pasted_name(name, flag, _bundled_name, spelled, load_bundled)
-        if found is None:
+        if (found := pasted_name(name, flag, _bundled_name, spelled, load_bundled)) is None:
             raise
         return found

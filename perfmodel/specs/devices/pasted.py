@@ -36,8 +36,12 @@ def pasted_name(
     """
     counted = SEVERAL.fullmatch(name.strip())
     if counted and (count := int(counted[1] or counted[3] or 1)) > 1:
-        one = f"one device: {find(counted[2], flag)} with --tp {count}"
-        raise refuse(flag, None, f"{one} (llama.cpp: or --layer-split {count})", name)
+        raise refuse(
+            flag,
+            None,
+            f"one device: {find(counted[2], flag)} with --tp {count} (llama.cpp: or --layer-split {count})",
+            name,
+        )
     words, size = _words(counted[2] if counted else name), MEMORY.search(name.lower())
     known = [(device, _words(each)) for each, device in spellings]
     same = {

@@ -234,12 +234,13 @@ def longcat(keys: Keys, layers: int) -> Fields:
     """
     idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
     taken = round(keys.integer("num_experts_per_tok") * own / (own + idle))
-    sizes = {
+    moe = {
         "num_experts": own,
         "experts_per_token": taken,
         "intermediate_size": keys.integer("expert_ffn_hidden_size"),
+        "shared_intermediate_size": 2 * keys.integer("intermediate_size"),
+        "router_bias": True,
     }
-    moe = sizes | {"shared_intermediate_size": 2 * keys.integer("intermediate_size"), "router_bias": True}
     return {"moe": moe, "num_hidden_layers": 2 * layers, "mlp_layers": layers}
 
 

@@ -67,11 +67,15 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
             keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim")
         )
     keys.ignore("linear_attn_config", "num_key_value_heads")
-    full_rank = own.flag("use_full_rank_gate", False) if own else False
     return sparse.latent(keys, layers, ranked=own is not None) | {
         "attention_gate": keys.flag("mla_use_output_gate", False),
         "linear_attention": _state(
-            "kimi_delta", count, (heads, dim), (heads, dim), kernel, full_rank_gate=full_rank
+            "kimi_delta",
+            count,
+            (heads, dim),
+            (heads, dim),
+            kernel,
+            full_rank_gate=own.flag("use_full_rank_gate", False) if own else False,
         ),
     }
 
