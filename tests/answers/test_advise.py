@@ -53,8 +53,9 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
         "cost": lambda tp, batch, tpot: -2.5 * tp / 3600 * 1e6 * tpot / batch,
     }[objective]
     values = {key: value(*key[:2], tpot) for key, tpot in fine.items()}
-    asked = request(tp=(1, 2), objective=objective, max_tpot_ms=bound and bound * 1e3, price=2.5, max_gamma=5)
-    found = advise(asked)
+    found = advise(
+        request(tp=(1, 2), objective=objective, max_tpot_ms=bound and bound * 1e3, price=2.5, max_gamma=5)
+    )
     chosen = found.chosen
     for front in (found.pareto.baseline, found.pareto.speculating):  # no point of them is beaten
         points = np.array([(p.tpot_s, p.throughput_tokens_per_s) for p in front])
@@ -91,8 +92,9 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked:
 
 
 def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
-    rates = {"self@streamingllm:512": "0.9", "eagle": "0.2"}
-    asked = request(rate=rates, context=65536, batch=(1, 4), any_draft=False)
+    asked = request(
+        rate={"self@streamingllm:512": "0.9", "eagle": "0.2"}, context=65536, batch=(1, 4), any_draft=False
+    )
     a, every = advise(asked), advise(asked, any_draft=True)
     assert every.chosen.draft == "self"
     assert (every.not_run, every.serve.vllm_line) == (None, None)
@@ -179,9 +181,6 @@ def test_interval_and_break_even_keep_the_bound() -> None:
     assert (free.robust, 1 < free.gain_over_baseline_interval[0] < 2) == (True, True)
 
 
-MORE = ("hardware", "batch", "max_gamma", "tp", "max_tpot_ms")
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     model=st.sampled_from(files.bundled_names("models")),
@@ -193,9 +192,19 @@ MORE = ("hardware", "batch", "max_gamma", "tp", "max_tpot_ms")
 def test_more_room_never_makes_any_bundled_model_worse(model, objective, context, alpha, bound) -> None:
     """A larger device, more batches, lengths, degrees, time per token and budgets: never a worse optimum."""
     rates = {"self@streamingllm:512": f"{alpha}", "eagle": "0.7/0.6/0.5"}
-    base = {"model": model, "rate": rates, "context": context, "objective": objective, "price": 2.0}
-    base |= {"hardware": "h100-sxm-80gb", "calibration": "h100-sxm-80gb.vllm"}
-    base |= {"batch": (1, 8, 64), "max_tpot_ms": bound, "max_gamma": 1, "tp": (1,)}
+    base = {
+        "model": model,
+        "rate": rates,
+        "context": context,
+        "objective": objective,
+        "price": 2.0,
+        "hardware": "h100-sxm-80gb",
+        "calibration": "h100-sxm-80gb.vllm",
+        "batch": (1, 8, 64),
+        "max_tpot_ms": bound,
+        "max_gamma": 1,
+        "tp": (1,),
+    }
     sign = 1 if objective == "throughput" else -1
 
     def best(**changes) -> float:
@@ -205,8 +214,14 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
 
     now = best()
     now -= 1e-12 * abs(now)  # sums over another number of batches round differently
-    larger = ("h200-sxm-141gb", (1, 2, 8, 32, 64, 128), 8, (1, 2), 2 * bound)
-    for name, value in zip(MORE, larger, strict=True):
+    larger = {
+        "hardware": "h200-sxm-141gb",
+        "batch": (1, 2, 8, 32, 64, 128),
+        "max_gamma": 8,
+        "tp": (1, 2),
+        "max_tpot_ms": 2 * bound,
+    }
+    for name, value in larger.items():
         assert best(**{name: value}) >= now, name
     budgets = {f"self@streamingllm:{budget}": f"{alpha}" for budget in (256, 1024, 4096)}
     assert best(rate=rates | budgets) >= now

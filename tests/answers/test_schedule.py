@@ -32,8 +32,7 @@ scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
 
 
 def assert_covers(table, max_batch: int) -> None:
-    at = [k for r in table.ranges for k in range(r.low, r.high + 1)]
-    assert at == list(range(1, max_batch + 1))
+    assert [k for r in table.ranges for k in range(r.low, r.high + 1)] == list(range(1, max_batch + 1))
     assert all(a.tokens != b.tokens for a, b in itertools.pairwise(table.ranges))
 
 
@@ -195,8 +194,14 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
 
 def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
     """0.83 at 8,000 tokens and 0.79 at 100,000: one rate for both would draft as long at either."""
-    asked = {"draft": "self", "draft_kv": "streamingllm:512", "tp": 8, "max_batch": 16, "hysteresis": 0.0}
-    asked |= {"attention_backend": "flashinfer"}  # FlashAttention 2 does not cut 100,000 tokens up to verify
+    asked = {
+        "draft": "self",
+        "draft_kv": "streamingllm:512",
+        "tp": 8,
+        "max_batch": 16,
+        "hysteresis": 0.0,
+        "attention_backend": "flashinfer",  # FlashAttention 2 does not cut 100,000 tokens up to verify
+    }
     ends = (8000, 100_000)
     found = schedule("llama-3.1-8b", "a100", ends, **asked)
     for table, alpha in zip(found.tables, (0.84, 0.79), strict=True):
@@ -277,6 +282,7 @@ def test_costs_for_sglang_are_those_of_single_answers() -> None:
     assert costs["sample_batch_tokens"] == [b * (gamma + 1) for b in (1, 2, 4, 8, 12)]
     assert costs["max_batch_tokens"] == 12 * (gamma + 1)
     one = whatif("qwen3-8b", "h100", batch=8, gamma=gamma, **asked)
-    seconds = one.tpot_s * one.acceptance.tokens_per_iteration
-    assert costs["sample_steps_per_sec"][3] == pytest.approx(1 / seconds, rel=1e-3)
+    assert 1 / costs["sample_steps_per_sec"][3] == pytest.approx(
+        one.tpot_s * one.acceptance.tokens_per_iteration, rel=1e-3
+    )
     assert schedule("qwen3-8b", "h100", **asked | {"draft": "eagle3"}).tables[0].sglang_costs is None

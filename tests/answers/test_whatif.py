@@ -66,8 +66,11 @@ def test_the_question_of_the_readme():
     )
     assert a["target_step"]["param_load_s"] == pytest.approx(1_876_164_608 / 2.039e12)
     assert a["target_step"]["kv_load_s"] == pytest.approx(64 * 32_000 * 16_384 / 2.039e12)
-    memory = [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")]
-    assert memory == [64 * 32_003 * 16_384, 64 * 512 * 16_384, pytest.approx(0.92 * 80e9)]
+    assert [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")] == [
+        64 * 32_003 * 16_384,
+        64 * 512 * 16_384,
+        pytest.approx(0.92 * 80e9),
+    ]
     assert "limited by KV)" in a["reason"]
 
 

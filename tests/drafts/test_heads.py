@@ -103,12 +103,29 @@ def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) 
 
 def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
     """z-lab/dflash@0698f537 tests/fixtures: 5,544,319,488 bytes of bf16, without embedding and LM head."""
-    flash = {"block_size": 16, "conv_group_size": 16, "conv_kernel_size": 2, "selector_rank": 256}
-    flash |= {"selector_top_k": 16, "mask_token_id": 201818, "target_layer_ids": [1, 13, 25, 37, 49]}
-    flash |= {"final_logit_softcapping": 20.0, "output_multiplier": 0.196}
-    config = {"architectures": ["DFlash2DraftModel"], "model_type": "qwen3", "dflash_config": flash}
-    config |= {"num_hidden_layers": 5, "hidden_size": 6656, "num_attention_heads": 32, "head_dim": 128}
-    config |= {"num_key_value_heads": 8, "intermediate_size": 19968, "vocab_size": 202048}
+    flash = {
+        "block_size": 16,
+        "conv_group_size": 16,
+        "conv_kernel_size": 2,
+        "selector_rank": 256,
+        "selector_top_k": 16,
+        "mask_token_id": 201818,
+        "target_layer_ids": [1, 13, 25, 37, 49],
+        "final_logit_softcapping": 20.0,
+        "output_multiplier": 0.196,
+    }
+    config = {
+        "architectures": ["DFlash2DraftModel"],
+        "model_type": "qwen3",
+        "dflash_config": flash,
+        "num_hidden_layers": 5,
+        "hidden_size": 6656,
+        "num_attention_heads": 32,
+        "head_dim": 128,
+        "num_key_value_heads": 8,
+        "intermediate_size": 19968,
+        "vocab_size": 202048,
+    }
     found = load_head(head(tmp_path, config | {"rms_norm_eps": 1e-5}), load_model("llama-3.1-8b"))
     assert (found.kind, found.options["rank"], found.options["block"]) == ("dflash2", 256, 16)
     draft = kind_of("dflash2")(
@@ -127,8 +144,14 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         "intermediate_size": 14336,
         "vocab_size": 128256,
     }
-    config = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_size": 4096, **sizes}
-    config |= {"num_attention_heads": 32, "head_dim": 128}
+    config = {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "hidden_size": 4096,
+        **sizes,
+        "num_attention_heads": 32,
+        "head_dim": 128,
+    }
     own = {"gru_hidden_dim": 512, "emb_dim": 64, "shift_label": True, "pure_draft_prefix_len": 1}
     target, made = load_model("llama-3.1-8b"), []
     for more in ({}, own):

@@ -214,8 +214,16 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
 
 
 def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
-    asked = {"draft": "mtp", "kv_dtype": "fp8", "alpha": 0.7, "gamma": "1,3", "input_len": "8k"}
-    asked |= {"output_len": 500, "request_rate": "1,10", "prefix_len": "7k"}
+    asked = {
+        "draft": "mtp",
+        "kv_dtype": "fp8",
+        "alpha": 0.7,
+        "gamma": "1,3",
+        "input_len": "8k",
+        "output_len": 500,
+        "request_rate": "1,10",
+        "prefix_len": "7k",
+    }
     light, heavy = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).prefix
     rows = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).rows
     assert (light.gamma, light.block, light.dropped_tokens) == (3, 2144, 2144)
@@ -244,8 +252,18 @@ def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:
 
 def test_clients_that_think_see_all_others_that_do_not() -> None:
     """Eight, of which two are there on average: one that is there sees 1.7 others, not one."""
-    asked = {"input_len": 235, "output_len": 194, "output_std": 97, "max_concurrency": 8, "turns": 9}
-    asked |= {"turn_input_len": 300, "think_time": 2, "draft": "suffix", "alpha": 0.85, "gamma": 5}
+    asked = {
+        "input_len": 235,
+        "output_len": 194,
+        "output_std": 97,
+        "max_concurrency": 8,
+        "turns": 9,
+        "turn_input_len": 300,
+        "think_time": 2,
+        "draft": "suffix",
+        "alpha": 0.85,
+        "gamma": 5,
+    }
     told = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, acceptance_std=0, replay=True, num_prompts=2000)
     assert told.rows[1].tpot_s.mean == pytest.approx(told.replay[1].tpot_s.mean, rel=0.08)
 
@@ -258,8 +276,12 @@ def test_more_clients_that_think_are_served_no_less() -> None:
         "output_std": 181,
         "max_num_seqs": 8,
         "turns": 20,
+        "turn_input_len": 300,
+        "think_time": 60,
+        "engine": "trtllm",
+        "gamma": 1,
+        "draft": "medusa",
     }
-    asked |= {"turn_input_len": 300, "think_time": 60, "engine": "trtllm", "gamma": 1, "draft": "medusa"}
     rows = pm.traffic(
         "qwen3-1.7b", "l4", **asked, alpha=0.99, max_concurrency=tuple(2**n for n in range(9))
     ).rows

@@ -103,12 +103,26 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
 
 def test_experts_windows_and_layers_that_predict(tmp_path: Path) -> None:
     """Two of three layers slide, one is dense; one more predicts a token."""
-    sizes = {"block_count": 4, "nextn_predict_layers": 1, "context_length": 4096, "attention.head_count": 4}
-    sizes |= {"attention.head_count_kv": 2, "expert_count": 8, "expert_used_count": 2}
-    sizes |= {"attention.sliding_window": 512, "attention.sliding_window_pattern": [True, True, False, False]}
+    sizes = {
+        "block_count": 4,
+        "nextn_predict_layers": 1,
+        "context_length": 4096,
+        "attention.head_count": 4,
+        "attention.head_count_kv": 2,
+        "expert_count": 8,
+        "expert_used_count": 2,
+        "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": [True, True, False, False],
+    }
     keys = {"general.architecture": "new"} | {f"new.{key}": size for key, size in sizes.items()}
-    every = {"attn_norm": (256,), "attn_q": (256, 256), "attn_k": (256, 128), "attn_v": (256, 128)}
-    every |= {"attn_output": (256, 256), "ffn_norm": (256,)}
+    every = {
+        "attn_norm": (256,),
+        "attn_q": (256, 256),
+        "attn_k": (256, 128),
+        "attn_v": (256, 128),
+        "attn_output": (256, 256),
+        "ffn_norm": (256,),
+    }
     dense = {"ffn_up": (256, 512), "ffn_down": (512, 256)}
     routed = {"ffn_gate_inp": (256, 8), "ffn_up_exps": (256, 128, 8), "ffn_down_exps": (128, 256, 8)}
     tensors: Tensors = {"token_embd.weight": ((256, 1000), "q8_0"), "output.weight": ((256, 1000), "q8_0")}

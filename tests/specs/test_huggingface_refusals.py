@@ -18,15 +18,17 @@ JUNK = (None, "32", 1.5, True, 0, -1, 10**30, float("nan"), float("inf"), [], {}
 @pytest.mark.parametrize("family", [f for f in PUBLISHED if f not in ("gemma3", "mistral3")])
 def test_a_needed_key_is_never_defaulted(family: str) -> None:
     config = PUBLISHED[family][1]
-    optional = {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "rope_scaling", "attention_bias"}
-    optional |= {
+    optional = {
+        "rms_norm_eps",
+        "rope_theta",
+        "tie_word_embeddings",
+        "rope_scaling",
+        "attention_bias",
         "torch_dtype",
         "quantization_config",
         "num_nextn_predict_layers",
         "moe_layer_freq",
         "layer_types",
-    }
-    optional |= {
         "norm_topk_prob",
         "decoder_sparse_step",
         "mlp_only_layers",

@@ -31,11 +31,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """One own record, as somebody else's repository would hold it: beside other JSON files."""
-    record = latest(records(RESULTS, "cpu-1"), "measure")
-    kernels = latest(records(RESULTS, "cpu-1"), "microbench")
     (tmp_path / "mine").mkdir()
-    for found in (record, kernels):
-        shutil.copy(found.path, tmp_path / "mine")
+    for kind in ("measure", "microbench"):
+        shutil.copy(latest(records(RESULTS, "cpu-1"), kind).path, tmp_path / "mine")
     (tmp_path / "mine" / "notes.json").write_text('["of something else"]')
     return tmp_path
 
@@ -49,8 +47,7 @@ def off_by(folder: Path, factor: float) -> Path:
     c = load_calibration("xeon-amx-2core.micro")
     names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
     changes = {n: getattr(c, n).model_copy(update={"value": getattr(c, n).value * factor}) for n in names}
-    path = folder / f"off-{factor}.yaml"
-    return write_yaml(c.model_copy(update=changes), path, "broken on purpose")
+    return write_yaml(c.model_copy(update=changes), folder / f"off-{factor}.yaml", "broken on purpose")
 
 
 def test_the_limit_is_kept_or_not(folder, capsys) -> None:
