@@ -68,6 +68,7 @@ def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> 
     assert [row.age for row in rows[::3]] == [0, 8, 32]
     assert fixed == sorted(fixed, reverse=True)
     assert fixed[2] < 1 <= tail[2] + 0.01
+    assert tail[0] > fixed[0]
 
 
 def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:

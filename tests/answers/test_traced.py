@@ -45,7 +45,7 @@ def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
-    path = trace(tmp_path, (0, 100, 10), (1, 200_000, 10))
+    path = trace(tmp_path, (0, 100, 10), (1, 131_000, 100))
     with pytest.raises(InputError, match=r"1 of 2 requests: .* at most llama-3.1-8b's 131072 positions"):
         traffic(trace=path, **ASKED)
     with pytest.raises(InputError, match=r"csv: requests per second: must be 1e-06 to 1e\+06, given 1e-07"):

@@ -70,3 +70,5 @@ def test_the_best_tree_of_some_nodes() -> None:
     assert sequoia(2, 2, rates) == (-1, 0)
     with pytest.raises(InputError, match="an accepted child"):
         sequoia(4, 3, TreeAcceptance.of([0.0, 0.0]))
+    with pytest.raises(InputError, match=r"of 1 to .* children"):
+        TreeAcceptance.of([[0.6, 0.3]])

@@ -60,6 +60,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
     "qwen3-yarn-as-stated": ("Qwen3", {"head_dim": 16, "rope_parameters": YARN | STATED}),
     "llama-yarn-with-mscales": ("Llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.2}}),
+    "llama-yarn-with-one-mscale": ("Llama", {"rope_parameters": YARN | {"mscale": 0.7}}),
     "phi3-4k": ("Phi3", {"sliding_window": 17}),
     "phi3-128k": ("Phi3", {"rope_parameters": longrope(32), "original_max_position_embeddings": 32}),
     "phi3-128k-in-4k": ("Phi3", {"rope_parameters": longrope(128), "original_max_position_embeddings": 128}),
