@@ -114,4 +114,4 @@ def _shown(value: Any) -> str:
     plain = isinstance(value, str | float | bool | None) or (
         isinstance(value, int) and abs(value) < MAX_SHOWN
     )
-    return f"{value if plain else type(value)!r}"[:100]
+    return repr(value)[:100] if plain else type(value).__name__
