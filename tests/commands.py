@@ -21,8 +21,8 @@ def examples() -> dict[str, str]:
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output."""
     assert cli.run(arguments) == 0
-    out, told = capsys.readouterr()
-    assert told == ""
+    out, err = capsys.readouterr()
+    assert err == ""
     return out
 
 

@@ -15,7 +15,7 @@ from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.speculation import Scenario, Workload, capacity, lengths, predict, tokens_per_iteration
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
 #   = 33 554 432 + 8 388 608 + 176 160 768 = 218 103 808; 32 of them 6 979 321 856.
@@ -27,7 +27,9 @@ F, BW = 312e12, 2.039e12
 
 
 # the ideal roofline; linear and attention ops alone unless `core` is false
-scenario = partial(asked.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal")
+scenario = partial(
+    scenarios.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal"
+)
 
 
 def weight_bytes(s: Scenario) -> float:

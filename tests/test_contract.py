@@ -253,8 +253,8 @@ def test_a_search_over_one_kv_method_asks_it_only_of_drafts_that_read_a_cache() 
     """And a draft kind without a measured acceptance is skipped, not refused."""
     skipped = advise(**ASKED, context=8192, batch="1,4", draft_kv="quest:1024").as_dict()["skipped"]
     for word, kind in kinds().items():
-        asked = [row["draft_kv"].partition(":")[0] for row in skipped if row["draft"] == word]
-        assert set(asked) <= {"quest" if kind.reads_cache else "full"}, word
+        methods = [row["draft_kv"].partition(":")[0] for row in skipped if row["draft"] == word]
+        assert set(methods) <= {"quest" if kind.reads_cache else "full"}, word
 
 
 # Draft-length policies.
@@ -272,8 +272,8 @@ def test_a_policy_answers_at_every_load_and_is_replayed(name: str, load: dict[st
     assert policy.help
     assert policy.source
     assert policy.__doc__
-    asked = SERVED | load | {"draft": "eagle", "alpha": 0.7, "gamma": name, "max_gamma": 4}
-    answer = traffic(**asked, replay=True, num_prompts=50)
+    question = SERVED | load | {"draft": "eagle", "alpha": 0.7, "gamma": name, "max_gamma": 4}
+    answer = traffic(**question, replay=True, num_prompts=50)
     at = [row.request_rate or row.concurrency for row in answer.rows if row.gamma == name]
     if not policy.noun:  # a fixed length at each load
         assert not at
@@ -293,8 +293,14 @@ def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     lines = [f"{second},{500 + 7 * second},{60 + second}" for second in range(40)]
     trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]))
-    asked = SERVED | {"draft": "eagle", "alpha": 0.7, "gamma": name, "request_rate": 4.0, "trace": str(trace)}
-    answer = traffic(**asked)
+    question = SERVED | {
+        "draft": "eagle",
+        "alpha": 0.7,
+        "gamma": name,
+        "request_rate": 4.0,
+        "trace": str(trace),
+    }
+    answer = traffic(**question)
     assert answer.replay is not None
     assert [row.gamma for row in answer.replay] == [row.gamma for row in answer.rows]
     assert {row.request_rate for row in answer.replay} == {1.0}

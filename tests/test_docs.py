@@ -44,7 +44,7 @@ def test_every_page_with_a_command_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
         ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
@@ -57,8 +57,8 @@ def test_every_page_with_a_command_is_run() -> None:
         ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
     ],
 )
-def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
-    with pytest.raises(RuntimeError, match=said):
+def test_an_example_that_fails_is_refused(text: str, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
         GENERATE.filled(text)
 
 

@@ -67,11 +67,11 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
     printed = json.loads(run(capsys, verb, *words, "--json"))
     assert printed["schema_version"] == 2
     assert {found: verb}[getattr(pm, verb)(**ASKED[verb])] == verb
-    told = found.as_dict()
-    assert told.pop("schema_version") == 2
+    answer = found.as_dict()
+    assert answer.pop("schema_version") == 2
     (row,) = printed["rows"] if verb in SEVERAL else [printed]
     row.pop("schema_version", None)
-    assert json.loads(json.dumps(told, allow_nan=False)) == row
+    assert json.loads(json.dumps(answer, allow_nan=False)) == row
     jsonschema.validate(row | {"schema_version": 2}, schema(getattr(pm, verb)))
     msgspec.convert(row | {"schema_version": 2}, answer_type(getattr(pm, verb)))
     with pytest.raises(jsonschema.ValidationError):
@@ -135,7 +135,7 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: pm.tree("llama-3.1-8b", "h100", batch=1, context="8k"), "rates: must be given"),
         (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
@@ -156,10 +156,10 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
         ),
     ],
 )
-def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
+def test_what_python_refuses_names_its_argument(call: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         call()
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 # What is given is of its argument's type, or refused in a line.
@@ -195,10 +195,10 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
     function = getattr(pm, verb)
     for name in arguments(function.question):
         for given in HOSTILE:
-            said = ""
+            message = ""
             try:
                 function(**ASKED[verb] | {name: given})
             except InputError as error:
-                said = str(error)
-            assert "\n" not in said
-            assert len(said) < 800
+                message = str(error)
+            assert "\n" not in message
+            assert len(message) < 800

@@ -50,7 +50,7 @@ def test_outputs_are_there_without_what_changes_from_run_to_run_and_what_is_used
             assert node.attr in plots.__all__
 
 
-def said(notebook: Any) -> list[tuple[list[str], list[float]]]:
+def results_of(notebook: Any) -> list[tuple[list[str], list[float]]]:
     """Words and numbers of every output, a picture being a word."""
     texts = []
     for cell in notebook["cells"]:
@@ -70,8 +70,8 @@ def test_prints_what_it_holds(notebook: Path) -> None:
     """
     pytest.importorskip("nbclient")
     kept, again = (
-        said(json.loads(notebook.read_text(encoding="utf-8"))),
-        said(of_docs("notebooks").run(notebook)),
+        results_of(json.loads(notebook.read_text(encoding="utf-8"))),
+        results_of(of_docs("notebooks").run(notebook)),
     )
     assert [words for words, _ in kept] == [words for words, _ in again], "run `make docs` and commit"
     for (words, one), (_, two) in zip(kept, again, strict=True):

@@ -114,8 +114,8 @@ def pasted(page: Path) -> str:
     blocks = r"^```(\w*)[^\n]*\n(.*?)^```$|^    ((?!make )[^ \n][^\n]*)$"
     script = []
     for language, block, line in re.findall(blocks, page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
-        asked = re.match(r"\$ ((?:[^\n]*\\\n)*[^\n]*)", block)
-        script.append({"": line, "console": asked and asked[1], "sh": block}.get(language, ""))
+        console = re.match(r"\$ ((?:[^\n]*\\\n)*[^\n]*)", block)
+        script.append({"": line, "console": console and console[1], "sh": block}.get(language, ""))
     return "\n".join(script)
 
 

@@ -83,11 +83,11 @@ def test_nonsense_is_refused_in_one_line(text: str) -> None:
 
 def test_too_many_values_are_refused() -> None:
     assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
-    for text, said in (
+    for text, message in (
         (f"1..{MAX_VALUES},1", "at most"),
         (f"1..{MAX_VALUES + 1}", "range of at most 1000000 values"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             parse_counts(text, "--batch")
 
 
@@ -166,8 +166,8 @@ def test_what_was_given_is_cut_at_eighty_characters() -> None:
 
 def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     near = ["abcd1", "abcd2", "abcd3", "abcd4"]
-    said = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
-    assert said == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
+    message = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
+    assert message == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
     # half alike
     assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith("did you mean abcd?")
     assert str(unknown_name("--x", "thing", "abzzz", ["abcd"], ["zzz"])).endswith("did you mean abcd?")

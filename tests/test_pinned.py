@@ -41,8 +41,8 @@ def test_every_verb_that_answers_and_every_option_is_asked() -> None:
         if v.words[0] not in DRAWING and v.words[-1] not in ("check", "import", "list")
     ]
     assert not [v.name for v in asking if not any(f"{c} ".startswith(f"{v.name} ") for c in ANSWERS)]
-    asked = {word for command in ANSWERS for word in command.split() if word.startswith("--")}
-    assert {flag for v in asking for flag in v.options} - verbs.NEVER - verbs.PLACES <= asked
+    options_used = {word for command in ANSWERS for word in command.split() if word.startswith("--")}
+    assert {flag for v in asking for flag in v.options} - verbs.NEVER - verbs.PLACES <= options_used
 
 
 def test_the_files_stay_small_enough_to_be_read() -> None:

@@ -21,8 +21,13 @@ RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4
 
 
 def request(**given) -> AdviseQuery:
-    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "context": 16384, "batch": (1, 4, 16, 27)}
-    return AdviseQuery(**(asked | {"rate": RATES, "any_draft": True} | given))
+    question = {
+        "model": "llama-3.1-8b",
+        "hardware": "h100-sxm-80gb",
+        "context": 16384,
+        "batch": (1, 4, 16, 27),
+    }
+    return AdviseQuery(**(question | {"rate": RATES, "any_draft": True} | given))
 
 
 @cache
@@ -66,16 +71,16 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
 
 
 @pytest.mark.parametrize(
-    "asked", [{"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}]
+    "changes", [{"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}]
 )
-def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked: dict[str, object]) -> None:
+def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(changes: dict[str, object]) -> None:
     given = {
         "model": "qwen2.5-7b",
         "batch": (1, 4, 9, 10, 11),
         "context": 32768,
         "rate": {},
         "max_gamma": 6,
-    } | asked
+    } | changes
     a = advise(request(**given))
     assert (a.verdict, a.chosen.gamma) == ("unknown_acceptance", 0)
     alphas = [one.smallest_alpha for one in a.unmeasured]
@@ -92,20 +97,20 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked:
 
 
 def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
-    asked = request(
+    query = request(
         rate={"self@streamingllm:512": "0.9", "eagle": "0.2"}, context=65536, batch=(1, 4), any_draft=False
     )
-    a, every = advise(asked), advise(asked, any_draft=True)
+    a, every = advise(query), advise(query, any_draft=True)
     assert every.chosen.draft == "self"
     assert (every.not_run, every.serve.vllm_line) == (None, None)
     assert a.chosen.draft == "eagle"
     assert a.chosen.runs_in == "vLLM >= 0.9"
     assert a.not_run == every.chosen
     assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
-    only = advise(asked, rate={}, draft="self", model="llama-3.1-8b", context=32768)
+    only = advise(query, rate={}, draft="self", model="llama-3.1-8b", context=32768)
     assert (only.verdict, only.not_run.draft) == ("do_not_speculate", "self")
     assert "the engine runs no draft with a known acceptance" in only.reason
-    research = advise(asked, engine="magicdec")
+    research = advise(query, engine="magicdec")
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
 
 
@@ -135,8 +140,8 @@ def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
     """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from
     0.4.6.
     """
-    asked = {"model": "qwen3-8b", "hardware": "h100", "context": 4096, "batch": (1, 16)}
-    old, new = (advise(AdviseQuery(engine=f"sglang@{v}", **asked)) for v in ("0.5.9", "0.5.18"))
+    question = {"model": "qwen3-8b", "hardware": "h100", "context": 4096, "batch": (1, 16)}
+    old, new = (advise(AdviseQuery(engine=f"sglang@{v}", **question)) for v in ("0.5.9", "0.5.18"))
     assert (old.chosen.draft, new.chosen.draft) == ("eagle3", "dspark")
     assert (old.not_run.draft, old.not_run.runs_in) == ("dspark", "SGLang >= 0.5.18, not in 0.5.9")
     assert whatif("deepseek-r1", "h200", 8, 8192, tp=8, engine="vllm@0.10.2").query.draft == "eagle3", (
@@ -170,13 +175,13 @@ def test_interval_and_break_even_keep_the_bound() -> None:
     """At the least alpha the chosen batch and gamma take just the bound; slower drafts take a smaller
     batch.
     """
-    asked = request(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
-    a = advise(asked)
+    query = request(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
+    a = advise(query)
     r, p = a.robustness, a.chosen
     assert p.tpot_s * p.tokens_per_iteration / r.smallest_tokens_per_iteration == pytest.approx(0.012)
     low, high = r.gain_over_baseline_interval
     assert low < r.gain_over_baseline < high
-    free = advise(asked, max_tpot_ms=None).robustness
+    free = advise(query, max_tpot_ms=None).robustness
     assert free.smallest_alpha < r.smallest_alpha
     assert (free.robust, 1 < free.gain_over_baseline_interval[0] < 2) == (True, True)
 

@@ -45,9 +45,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "changes", "said"), REFUSED)
-def test_refused_in_one_line(verb: str, changes: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("verb", "changes", "message"), REFUSED)
+def test_refused_in_one_line(verb: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         getattr(pm, verb)(**ASKED[verb] | changes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).isprintable()

@@ -49,7 +49,7 @@ def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"draft": "eagle3"}, "nothing of the target (hidden states, cache, host), given 'eagle3'"),
         ({"draft": "ngram"}, "a separate model"),
@@ -63,7 +63,7 @@ def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:
         ({"draft_devices": 3}, "draft_devices: must divide the"),
     ],
 )
-def test_refusals(more: dict, said: str) -> None:
+def test_refusals(more: dict, message: str) -> None:
     with pytest.raises(InputError) as refused:
         compare(**more)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

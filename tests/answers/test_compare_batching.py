@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.answers.point.compare import both_ways, crossover_cache_bytes
 from perfmodel.speculation import Acceptance
-from tests.speculation.asked import scenario as llama, with_constants
+from tests.speculation.scenarios import scenario as llama, with_constants
 
 ALPHA = float(Acceptance.from_tokens_per_iteration(4.0, 9).alpha)
 """Of 4 tokens an iteration at gamma 9."""

@@ -16,40 +16,40 @@ DRAFTED = {"tp": 2, "draft": "mtp", "alpha": 0.9}
 DFLASH = {"model": "qwen3-8b", "hardware": "h100", "draft": "dflash", "gamma": 7, "alpha": 0.95, "batch": 1}
 
 
-def told(answer: object) -> list[str]:
+def defects_named(answer: object) -> list[str]:
     return [note for note in answer.warnings if note.startswith("known defect: ")]  # type: ignore[attr-defined]
 
 
 def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     """MTP of a model with recurrent layers and experts, on Ampere alone (vllm#47277)."""
-    asked = GDN | DRAFTED | {"gamma": 3}
-    found = pm.whatif(**asked)
+    question = GDN | DRAFTED | {"gamma": 3}
+    found = pm.whatif(**question)
     assert found.speedup_interval[0] > 1
     assert found.verdict == "too_close_to_call"
-    assert any(note.endswith("(vllm#47277)") for note in told(found))
-    assert not told(pm.whatif(**asked | {"gamma": 0}))
-    assert not any("47277" in n for n in told(pm.whatif(**asked | {"hardware": "l40s"})))
-    dense = pm.whatif(**asked | {"model": "qwen3.5-27b"})
-    assert not any("47277" in note for note in told(dense))
-    assert any("54360" in note for note in told(dense))  # only a warning
-    assert pm.whatif(**asked, engine="sglang").verdict == "pays"
-    assert set(pm.sweep(**asked | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
+    assert any(note.endswith("(vllm#47277)") for note in defects_named(found))
+    assert not defects_named(pm.whatif(**question | {"gamma": 0}))
+    assert not any("47277" in n for n in defects_named(pm.whatif(**question | {"hardware": "l40s"})))
+    dense = pm.whatif(**question | {"model": "qwen3.5-27b"})
+    assert not any("47277" in note for note in defects_named(dense))
+    assert any("54360" in note for note in defects_named(dense))  # only a warning
+    assert pm.whatif(**question, engine="sglang").verdict == "pays"
+    assert set(pm.sweep(**question | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
 
 
 def test_a_defect_begins_at_its_context() -> None:
     short, long = (pm.whatif(**DFLASH, context=context) for context in (32768, 131072))
-    assert (told(short), short.verdict) == ([], "pays")
-    assert [note[-12:] for note in told(long)] == ["(vllm#54691)"]
+    assert (defects_named(short), short.verdict) == ([], "pays")
+    assert [note[-12:] for note in defects_named(long)] == ["(vllm#54691)"]
     assert long.verdict != "pays"
 
 
 def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
-    asked = GDN | {"batch": "1..8", "tp": 2, "rate": {"mtp": 0.9, "ngram": "0.5x4"}}
-    found = pm.advise(**asked)
+    question = GDN | {"batch": "1..8", "tp": 2, "rate": {"mtp": 0.9, "ngram": "0.5x4"}}
+    found = pm.advise(**question)
     assert found.chosen.draft != "mtp"
     assert "known defect" in found.not_run.runs_in
-    assert pm.advise(**asked, any_draft=True).chosen.draft == "mtp"
-    assert pm.advise(**asked, engine="sglang").chosen.draft == "mtp"
+    assert pm.advise(**question, any_draft=True).chosen.draft == "mtp"
+    assert pm.advise(**question, engine="sglang").chosen.draft == "mtp"
 
 
 @pytest.mark.parametrize(("engine", "gamma"), [("vllm", 0), ("sglang", 3)])
@@ -59,7 +59,7 @@ def test_traffic_does_not_choose_what_is_known_to_be_slow(engine: str, gamma: in
     lengths = {"input_len": 500, "output_len": 200, "request_rate": 0.1, "gamma": 3}
     found = pm.traffic(**served, **lengths, engine=engine)
     assert found.rows[1].tpot_s.mean < found.rows[0].tpot_s.mean
-    assert (found.verdicts[0].gamma, len(told(found)) > 0) == (gamma, engine == "vllm")
+    assert (found.verdicts[0].gamma, len(defects_named(found)) > 0) == (gamma, engine == "vllm")
 
 
 @pytest.mark.parametrize(

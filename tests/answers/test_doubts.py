@@ -27,13 +27,13 @@ VERBS: dict[str, dict[str, Any]] = {
 
 def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: Any) -> str:
     """The warnings of an answer to a small question, in one line."""
-    asked = {"hardware": "h100", "draft": draft, "context": context} | VERBS[verb] | changes
-    asked["model"] = changes.get("model", "llama-3.1-8b")
+    question = {"hardware": "h100", "draft": draft, "context": context} | VERBS[verb] | changes
+    question["model"] = changes.get("model", "llama-3.1-8b")
     if verb == "advise":
-        asked["rate"] = [f"{draft}{'@streamingllm:512' if draft == 'self' else ''}=0.9"]
+        question["rate"] = [f"{draft}{'@streamingllm:512' if draft == 'self' else ''}=0.9"]
     if verb == "traffic":
-        asked["input_len"] = asked.pop("context") - 8
-    return "; ".join(getattr(pm, verb)(**asked).as_dict()["warnings"])
+        question["input_len"] = question.pop("context") - 8
+    return "; ".join(getattr(pm, verb)(**question).as_dict()["warnings"])
 
 
 def test_every_verb_is_asked() -> None:
@@ -77,21 +77,21 @@ def test_constants_of_another_device(verb: str) -> None:
 
 
 def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
-    asked = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
-    assert "KV budget 2: " in doubts_of("whatif", **asked)
-    assert "KV budget" not in doubts_of("whatif", **asked | {"gamma": 0, "alpha": None})
+    question = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
+    assert "KV budget 2: " in doubts_of("whatif", **question)
+    assert "KV budget" not in doubts_of("whatif", **question | {"gamma": 0, "alpha": None})
 
 
 @pytest.mark.parametrize("picture", ["roofline", "surface", "ratios", "breakdown"])
 def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = "1k,64k" if picture in ("surface", "ratios") else "64k"
-    asked = ["--context", context, "--hardware", "h100", "--draft-kv", "h2o:8", "--alpha", "0.7"]
-    asked += ["--gamma", "2"]
-    asked += ["--batch", "1"] if picture == "roofline" else []
-    assert cli.run(["plot", picture, "--model", "qwen3-8b", *asked, "-o", str(tmp_path / "p.svg")]) == 0
-    said = capsys.readouterr().out
-    assert "context 65536 (+" in said
-    assert "KV budget 8: " in said
+    arguments = ["--context", context, "--hardware", "h100", "--draft-kv", "h2o:8", "--alpha", "0.7"]
+    arguments += ["--gamma", "2"]
+    arguments += ["--batch", "1"] if picture == "roofline" else []
+    assert cli.run(["plot", picture, "--model", "qwen3-8b", *arguments, "-o", str(tmp_path / "p.svg")]) == 0
+    printed = capsys.readouterr().out
+    assert "context 65536 (+" in printed
+    assert "KV budget 8: " in printed
 
 
 ASKS = {
@@ -103,8 +103,8 @@ ASKS = {
 @pytest.mark.parametrize("verb", ASKS)
 def test_a_picture_of_answers_says_their_doubts(verb, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = f"{verb} --model llama-3.1-70b --hardware h100 --tp 4 --draft qwen3-0.6b {ASKS[verb]}"
-    assert cli.run(asked.split()) == 0
+    command = f"{verb} --model llama-3.1-70b --hardware h100 --tp 4 --draft qwen3-0.6b {ASKS[verb]}"
+    assert cli.run(command.split()) == 0
     assert "qwen3-0.6b has 151936 vocabulary entries" in " ".join("".join(capsys.readouterr()).split())
 
 
@@ -126,16 +126,16 @@ def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(
     grid = ["--hardware", "h100", "--batch", "1,2", "--gamma", "2", "--context", "4k,16m"]
     models = [name for name in files.bundled_names("models") if name.startswith("qwen3")]
     cli.run(["sweep", "--model", ",".join(models), *grid, "--alpha", "0.7", "-o", str(tmp_path / "grid.csv")])
-    *told, more, rows = capsys.readouterr().err.splitlines()
+    *notes, more, rows = capsys.readouterr().err.splitlines()
     form = r"warning: (batch 1 does not fit|context 16777216 \(\+3\) is beyond qwen3)"
-    assert all(re.match(form, note) for note in told)
-    assert len(told) == len({*told}) == 12
+    assert all(re.match(form, note) for note in notes)
+    assert len(notes) == len({*notes}) == 12
     assert more == f"warning: {len(models) + 1 - 12} more"
     assert rows.startswith(f"{len(models) * 4} rows in ")
 
 
 def test_a_device_without_fixed_costs_has_none_to_move() -> None:
-    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 8, "context": 8192, "alpha": 0.8}
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 8, "context": 8192, "alpha": 0.8}
     for calibration, there in (("ideal", False), ("h100-sxm-80gb.magicdec", True)):
-        rows = pm.sensitivity(**asked, gamma=3, calibration=calibration)
+        rows = pm.sensitivity(**question, gamma=3, calibration=calibration)
         assert ("fixed costs" in {row.input for row in rows}) == there

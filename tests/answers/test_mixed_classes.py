@@ -40,8 +40,8 @@ def test_each_class_has_its_lengths_acceptance_and_slo(tmp_path: Path) -> None:
 
 def test_one_class_is_the_server_alone(tmp_path: Path) -> None:
     path = mix(tmp_path, only="{share: 1, input_len: 500, output_len: 300, alpha: 0.5}")
-    asked = {"request_rate": 1, "slo": "tpot:12", "num_prompts": 500}
-    answer = traffic(mix=path, replay=True, **ASKED, **asked)
+    question = {"request_rate": 1, "slo": "tpot:12", "num_prompts": 500}
+    answer = traffic(mix=path, replay=True, **ASKED, **question)
     assert answer.classes is not None
     assert answer.replay is not None
     for row, whole in zip(answer.classes, answer.replay, strict=True):
@@ -50,16 +50,16 @@ def test_one_class_is_the_server_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "more", "told"),
+    ("text", "more", "message"),
     [
         ("{share: 0, input_len: 5, output_len: 5}", {}, "classes.a.share"),
         ("{share: 1, input_len: 5, output_len: 5, slo: {tpots: 3}}", {}, "tpots"),
         ("{share: 1, input_len: 5, output_len: 5}", {"rollout": 3, "input_len": 5, "output_len": 5}, "drawn"),
     ],
 )
-def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], told: str, tmp_path: Path) -> None:
+def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], message: str, tmp_path: Path) -> None:
     load = {} if "rollout" in more else {"request_rate": 1}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         traffic(mix=mix(tmp_path, a=text), **load, **ASKED, **more)
 
 
@@ -74,18 +74,20 @@ def test_one_length_given_leaves_the_other_to_the_classes(given: str, other: str
 
 
 @pytest.mark.parametrize(
-    ("share", "input_len", "told"),
+    ("share", "input_len", "message"),
     [
         (0.01, 50_000, "classes.rare: must be input and output together at most the model's 40960 positions"),
         (1e-6, 5_000, "num_prompts: must be enough for a request of class rare"),
     ],
 )
-def test_a_rare_class_is_served_or_refused(share: float, input_len: int, told: str, tmp_path: Path) -> None:
+def test_a_rare_class_is_served_or_refused(
+    share: float, input_len: int, message: str, tmp_path: Path
+) -> None:
     """A mean of 396.4 tokens is 396, whose deviation is cut at 396 / sqrt(3)."""
     text = "{{share: {}, input_len: {}, output_len: 100, alpha: 0.5}}"
     wide = mix(tmp_path, usual=text.format(1, 100), rare=text.format(0.01, 30_040))
     assert traffic(mix=wide, request_rate=1, **ASKED).classes
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         traffic(
             mix=mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len)),
             request_rate=1,

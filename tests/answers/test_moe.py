@@ -11,8 +11,8 @@ from perfmodel.speculation import Scenario, Workload, predict
 
 
 def scenario(hardware: str = "h100", **given: object) -> Scenario:
-    asked = {"alpha": 0.8, "calibration": "ideal"} | given
-    return resolve(Query("qwen3-30b-a3b", hardware, 1, 1024, **asked))  # type: ignore[arg-type]
+    question = {"alpha": 0.8, "calibration": "ideal"} | given
+    return resolve(Query("qwen3-30b-a3b", hardware, 1, 1024, **question))  # type: ignore[arg-type]
 
 
 @pytest.fixture

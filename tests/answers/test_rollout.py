@@ -60,8 +60,8 @@ def test_policies_of_a_rollout_are_compared_with_none() -> None:
 
 
 def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> None:
-    asked = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 64, "output_std": 300} | ASKED
-    rows = traffic(alpha_by_age="8:0.4,0:0.7,32:0.05", **asked).rollout
+    question = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 64, "output_std": 300} | ASKED
+    rows = traffic(alpha_by_age="8:0.4,0:0.7,32:0.05", **question).rollout
     assert rows is not None
     fixed = [row.speedup for row in rows if row.gamma == 4]
     tail = [row.speedup for row in rows if row.gamma == "tail"]
@@ -83,7 +83,7 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"rollout": 4, "request_rate": 1}, "left out with request_rate"),
         ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "needs rollout"),
@@ -92,6 +92,6 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
         ({"rollout": 1_000_000}, "from 1 to 100000"),
     ],
 )
-def test_what_is_no_rollout_is_refused(given: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_is_no_rollout_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         traffic(**ASKED, **given)

@@ -26,7 +26,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.speculation import speedups
-from tests.speculation.asked import scenario as llama
+from tests.speculation.scenarios import scenario as llama
 
 scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
 
@@ -83,7 +83,7 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "served", "fine", "note"),
+    ("changes", "served", "fine", "note"),
     [
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
         ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
@@ -108,13 +108,15 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
         ),
     ],
 )
-def test_what_vllm_or_sglang_does_not_serve_is_said(asked: dict, served: dict, fine: bool, note: str) -> None:
+def test_what_vllm_or_sglang_does_not_serve_is_said(
+    changes: dict, served: dict, fine: bool, note: str
+) -> None:
     """vLLM has an int8 cache, per token and head."""
     table = LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, (1.0,))
-    out = export(table, scenario(**asked).draft, ServedTarget(**{"model_id": "x"} | served), "some/head")
+    out = export(table, scenario(**changes).draft, ServedTarget(**{"model_id": "x"} | served), "some/head")
     assert (out.vllm is not None) == fine
-    assert any(note in said for said in out.notes)
-    assert not any("vLLM has no int8" in said for said in out.notes)
+    assert any(note in each for each in out.notes)
+    assert not any("vLLM has no int8" in each for each in out.notes)
 
 
 @pytest.mark.parametrize(("tokens", "fine"), [(2, True), (3, True), (4, False), (5, False), (6, True)])
@@ -148,11 +150,11 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"draft": "self", "draft_kv": "streamingllm:512", "calibration": "ideal"}]
+    "changes", [{}, {"draft": "self", "draft_kv": "streamingllm:512", "calibration": "ideal"}]
 )
-def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict) -> None:
+def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(changes: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
-    s, most, context = scenario(**asked), 100, 16384.0
+    s, most, context = scenario(**changes), 100, 16384.0
     short, table = (length_tables(s, (context,), (most,), longest)[0] for longest in (2, 5))
     assert_covers(table, most)
     shares = np.log1p(1 / np.arange(1.0, most + 1))
@@ -167,7 +169,7 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
     """vLLM's dynamic mode costs 14 % (vllm#49548): 5 % are not worth it, and 5 % are where it costs
     nothing.
     """
-    asked = {
+    question = {
         "hardware": "a100",
         "tp": 4,
         "context": 1024,
@@ -175,7 +177,7 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
         "alpha": 0.65,
         "max_batch": 256,
     }
-    one, table = schedule("llama-3.1-70b", **asked), schedule("llama-3.1-70b", **asked, dynamic_price=0)
+    one, table = schedule("llama-3.1-70b", **question), schedule("llama-3.1-70b", **question, dynamic_price=0)
     assert len(table.tables[0].ranges) > 1
     assert table.tables[0].instead is None
     (only,) = one.tables[0].ranges
@@ -187,14 +189,14 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
         in one.tables[0].instead
     )
     assert "num_speculative_tokens_per_batch_size" not in one.tables[0].export.vllm
-    slight = schedule("llama-3.1-70b", **asked | {"max_batch": 40}, dynamic_price=0).tables[0]
+    slight = schedule("llama-3.1-70b", **question | {"max_batch": 40}, dynamic_price=0).tables[0]
     assert "which is not more than the 2% that a table must gain" in slight.instead
-    assert schedule("llama-3.1-70b", **asked, engine="magicdec").tables[0].instead is None
+    assert schedule("llama-3.1-70b", **question, engine="magicdec").tables[0].instead is None
 
 
 def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
     """0.83 at 8,000 tokens and 0.79 at 100,000: one rate for both would draft as long at either."""
-    asked = {
+    question = {
         "draft": "self",
         "draft_kv": "streamingllm:512",
         "tp": 8,
@@ -203,13 +205,13 @@ def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
         "attention_backend": "flashinfer",  # FlashAttention 2 does not cut 100,000 tokens up to verify
     }
     ends = (8000, 100_000)
-    found = schedule("llama-3.1-8b", "a100", ends, **asked)
+    found = schedule("llama-3.1-8b", "a100", ends, **question)
     for table, alpha in zip(found.tables, (0.84, 0.79), strict=True):
-        fixed = schedule("llama-3.1-8b", "a100", ends, **asked, alpha=alpha).tables
+        fixed = schedule("llama-3.1-8b", "a100", ends, **question, alpha=alpha).tables
         same = next(t for t in fixed if t.context_high == table.context_high)
         assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)
     with pytest.raises(InputError, match="measured at 4000 to 100000"):
-        schedule("llama-3.1-8b", "a100", (8000, 200_000), **asked)
+        schedule("llama-3.1-8b", "a100", (8000, 200_000), **question)
 
 
 @pytest.mark.parametrize("flag", ["--model-path", "--draft-path"])
@@ -222,21 +224,23 @@ def test_a_path_that_no_line_can_show_is_refused_and_any_letter_taken(flag, caps
 
 def test_every_context_has_the_seats_that_fit_there() -> None:
     """A cache of 32k leaves a dozen seats; 768 tokens of context must not be cut to them."""
-    asked = {"draft": "eagle3", "alpha": 0.7}
-    ends = [schedule("llama-3.1-8b", "h100", c, **asked).tables[0].ranges[-1].high for c in (768, 32768)]
-    both = schedule("llama-3.1-8b", "h100", (768, 32768), **asked)
+    question = {"draft": "eagle3", "alpha": 0.7}
+    ends = [schedule("llama-3.1-8b", "h100", c, **question).tables[0].ranges[-1].high for c in (768, 32768)]
+    both = schedule("llama-3.1-8b", "h100", (768, 32768), **question)
     assert [table.ranges[-1].high for table in both.tables] == ends
     assert ends[0] > 4 * ends[1]
-    mixed = schedule("llama-3.1-8b", "4090", (4096, 131072), **asked, max_batch=64)  # the second holds none
+    mixed = schedule(
+        "llama-3.1-8b", "4090", (4096, 131072), **question, max_batch=64
+    )  # the second holds none
     assert "batches above 12 do not fit at 4096 tokens and are left out" in " ".join(mixed.warnings)
-    capped = schedule("llama-3.1-8b", "h100", (768, 32768), **asked, max_batch=64)
+    capped = schedule("llama-3.1-8b", "h100", (768, 32768), **question, max_batch=64)
     assert [w for w in capped.warnings if "left out" in w] == [
         f"batches above {ends[1]} do not fit at 32768 tokens and are left out"
     ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("question", "words"),
     [
         ({"model": "llama-3.1-8b", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B-Instruct "),
         ({"model": "meta-llama/Llama-3.1-8B", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B "),
@@ -259,30 +263,30 @@ def test_every_context_has_the_seats_that_fit_there() -> None:
         ),
     ],
 )
-def test_a_line_names_models_that_belong_together(asked, words) -> None:
+def test_a_line_names_models_that_belong_together(question, words) -> None:
     """Heads are of the tuned model, unless the user says which one is served."""
-    line = schedule(**asked, hardware="h100", context=2048, max_batch=4).tables[0].export.vllm_line
+    line = schedule(**question, hardware="h100", context=2048, max_batch=4).tables[0].export.vllm_line
     assert re.search(words, line), line
 
 
 @pytest.mark.parametrize("answer", [schedule, whatif, advise])
 def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
     more = {"rate": {"mtp": 0.7}} if answer is advise else {"draft": "mtp", "alpha": 0.7}
-    asked = {"hardware": "h100", "context": 2048} | ({} if answer is schedule else {"batch": 4}) | more
+    question = {"hardware": "h100", "context": 2048} | ({} if answer is schedule else {"batch": 4}) | more
     for model in ("llama-3.1-8b", "qwen3-8b"):
         with pytest.raises(InputError, match=f"{model} has no known multi-token prediction layer"):
-            answer(model, **asked)
+            answer(model, **question)
 
 
 def test_costs_for_sglang_are_those_of_single_answers() -> None:
     """Iterations per second by tokens verified, gamma + 1 for each sequence."""
-    asked = {"draft": "dspark", "alpha": 0.8, "context": 4096}
-    table = schedule("qwen3-8b", "h100", **asked, max_batch=12).tables[0]
+    question = {"draft": "dspark", "alpha": 0.8, "context": 4096}
+    table = schedule("qwen3-8b", "h100", **question, max_batch=12).tables[0]
     costs, gamma = table.sglang_costs, table.max_tokens
     assert costs["sample_batch_tokens"] == [b * (gamma + 1) for b in (1, 2, 4, 8, 12)]
     assert costs["max_batch_tokens"] == 12 * (gamma + 1)
-    one = whatif("qwen3-8b", "h100", batch=8, gamma=gamma, **asked)
+    one = whatif("qwen3-8b", "h100", batch=8, gamma=gamma, **question)
     assert 1 / costs["sample_steps_per_sec"][3] == pytest.approx(
         one.tpot_s * one.acceptance.tokens_per_iteration, rel=1e-3
     )
-    assert schedule("qwen3-8b", "h100", **asked | {"draft": "eagle3"}).tables[0].sglang_costs is None
+    assert schedule("qwen3-8b", "h100", **question | {"draft": "eagle3"}).tables[0].sglang_costs is None

@@ -50,8 +50,8 @@ def test_no_more_than_the_whole_room_is_taken():
 
 
 def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
-    def seats(gpu: str, **asked: object) -> int:
-        return TrafficQuery("llama-3.1-8b", gpu, 1000, 100, request_rate=1, **asked).limits.max_num_seqs
+    def seats(gpu: str, **changes: object) -> int:
+        return TrafficQuery("llama-3.1-8b", gpu, 1000, 100, request_rate=1, **changes).limits.max_num_seqs
 
     assert [seats(gpu) for gpu in ("h100", "mi300x", "a100-sxm-80gb", "l40s")] == [1024, 1024, 256, 256]
     assert [seats("h100", engine=e) for e in ("vllm@0.7.3", "vllm@0.8.0", "sglang")] == [256, 1024, 256]
@@ -112,7 +112,7 @@ def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"output_len": 20, "request_rate": 1}, "fewer than 10"),  # 19 tokens of at most 4 an iteration
         ({"hardware": "l40s", "max_concurrency": 64, "input_len": "50k"}, "preemptions"),
@@ -120,22 +120,22 @@ def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeyp
         ({"request_rate": 5}, ""),
     ],
 )
-def test_where_the_closed_form_is_more_than_a_tenth_off_is_said(more, said) -> None:
+def test_where_the_closed_form_is_more_than_a_tenth_off_is_said(more, message) -> None:
     server = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "eagle3", "alpha": 0.6, "gamma": 3}
     row = pm.traffic(**server | {"input_len": 514, "output_len": 200, "output_std": 9} | more).rows[-1]
     notes = [note for note in row.warnings if "--replay" in note]
-    assert said in "; ".join(notes)
-    assert bool(said) == bool(notes), notes
+    assert message in "; ".join(notes)
+    assert bool(message) == bool(notes), notes
 
 
 @pytest.mark.parametrize(
-    ("alpha", "std", "said"), [(0.99, 0.2, 1), (0.99, None, 0), (0.6, 0.2, 0), (0, 0.2, 0)]
+    ("alpha", "std", "count"), [(0.99, 0.2, 1), (0.99, None, 0), (0.6, 0.2, 0), (0, 0.2, 0)]
 )
-def test_a_spread_that_no_acceptance_has_is_said(alpha, std, said) -> None:
+def test_a_spread_that_no_acceptance_has_is_said(alpha, std, count) -> None:
     ask = ASK | {"model": "llama-3.1-8b", "request_rate": 1, "gamma": 3}
     warned = pm.traffic(**ask, alpha=alpha, acceptance_std=std).warnings
     notes = [note for note in warned if "cannot differ" in note]
-    assert notes == ["requests cannot differ by 0.2 around an acceptance of 0.99: 0.018 is used"] * said
+    assert notes == ["requests cannot differ by 0.2 around an acceptance of 0.99: 0.018 is used"] * count
 
 
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])
@@ -151,10 +151,10 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
 
 def test_clients_of_equal_lengths_are_warned_of() -> None:
     """They stay in step; one client, lengths that differ, and arrivals at a rate do not."""
-    asked = {"input_len": 2000, "output_len": 500, "gamma": 0}
+    question = {"input_len": 2000, "output_len": 500, "gamma": 0}
 
     def warned(**load: object) -> list[bool]:
-        found = pm.traffic("llama-3.1-8b", "h100", **asked, **load)
+        found = pm.traffic("llama-3.1-8b", "h100", **question, **load)
         return [any("stay in step" in note for note in row.warnings) for row in found.rows]
 
     assert warned(max_concurrency="1,16") == [False, True]

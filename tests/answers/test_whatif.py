@@ -111,23 +111,30 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
         (64_000, "would pay: at most batch 6 fits"),
         (256, "would not pay: at most batch "),
     ):
-        asked = OPEN | {"context": context, "gamma": 2}
-        most = whatif(**asked).memory.max_batch
-        found = whatif(**asked | {"batch": most + 1})
+        question = OPEN | {"context": context, "gamma": 2}
+        most = whatif(**question).memory.max_batch
+        found = whatif(**question | {"batch": most + 1})
         assert found.verdict == "does_not_fit"
         assert found.reason.startswith(would)
-        assert whatif(**asked | {"batch": most}).verdict != "does_not_fit"
+        assert whatif(**question | {"batch": most}).verdict != "does_not_fit"
 
 
 def test_a_device_of_another_maker_is_told_apart():
     """Kernels of NVIDIA's devices answer for AMD's with a wider interval than for another NVIDIA, and with
     a warning where no public run is of the device.
     """
-    asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
-    other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi325x", "a100-sxm-80gb"))
-    known = whatif(**asked, hardware="mi300x")
-    told = ["is from another vendor; such" in " ".join(a.warnings) for a in (other, own, known)]
-    assert told == [True, False, False]
+    question = {
+        "model": "llama-3.1-8b",
+        "batch": 8,
+        "context": 8192,
+        "draft": "eagle",
+        "gamma": 3,
+        "alpha": 0.7,
+    }
+    other, own = (whatif(**question, hardware=gpu) for gpu in ("mi325x", "a100-sxm-80gb"))
+    known = whatif(**question, hardware="mi300x")
+    warned = ["is from another vendor; such" in " ".join(a.warnings) for a in (other, own, known)]
+    assert warned == [True, False, False]
     widths = [high / low for low, high in (other.speedup_interval, own.speedup_interval)]
     assert widths[0] > widths[1]
 
@@ -135,16 +142,16 @@ def test_a_device_of_another_maker_is_told_apart():
 @pytest.mark.parametrize("context", [2_000, 32_000, 100_000])
 def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     """By asking for every batch; what was found is an answer of its own."""
-    asked = OPEN | {"context": context, "max_gamma": 4}
-    best = whatif(**asked).best
+    question = OPEN | {"context": context, "max_gamma": 4}
+    best = whatif(**question).best
     assert best is not None
-    here = whatif(**asked | {"batch": best.batch}, gamma=best.gamma)
+    here = whatif(**question | {"batch": best.batch}, gamma=best.gamma)
     assert here.memory.fits
     assert here.throughput_tokens_per_s == pytest.approx(best.throughput_tokens_per_s, rel=1e-12)
     assert here.speedup == pytest.approx(best.speedup, rel=1e-12)
     for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 10):
         for gamma in range(5):
-            other = whatif(**asked | {"batch": batch}, gamma=gamma)
+            other = whatif(**question | {"batch": batch}, gamma=gamma)
             assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (
                 1 + 1e-9
             )
@@ -159,17 +166,17 @@ UNKNOWN = Query("qwen2.5-7b", "h100", 13, 16_384, draft="eagle3", task=None)
 def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays(
     changes: dict[str, object],
 ) -> None:
-    asked = replace(UNKNOWN, **changes)
-    a = whatif(asked)
+    unknown = replace(UNKNOWN, **changes)
+    a = whatif(unknown)
     assert (a.verdict, a.speedup, a.tpot_s, a.gamma_optimal) == ("unknown_acceptance", None, None, None)
     assert a.acceptance.tokens_per_iteration is None
     gamma = a.query.gamma
-    at = whatif(asked, alpha=a.break_even_alpha, gamma=gamma)
+    at = whatif(unknown, alpha=a.break_even_alpha, gamma=gamma)
     assert at.speedup == pytest.approx(1)
     assert (a.ar_tpot_s, a.iteration_s, a.memory) == (at.ar_tpot_s, at.iteration_s, at.memory)
     if "gamma" not in changes:  # no other draft length needs less
         assert all(
-            whatif(asked, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
+            whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
         )
     alpha = f"{a.break_even_alpha:.2f}"
     why = "no acceptance is known for qwen2.5-7b with draft eagle3, full"
@@ -195,7 +202,7 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         (
             Query("gpt-oss-20b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
@@ -211,10 +218,10 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
         ),
     ],
 )
-def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:
-    assert any(note.startswith(said) for note in whatif(query).warnings)
+def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, message: str) -> None:
+    assert any(note.startswith(message) for note in whatif(query).warnings)
     fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}
-    assert not any(note.startswith(said[:9]) for note in whatif(replace(query, **fewer)).warnings)
+    assert not any(note.startswith(message[:9]) for note in whatif(replace(query, **fewer)).warnings)
 
 
 def test_the_best_length_is_one_whose_states_fit() -> None:

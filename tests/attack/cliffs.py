@@ -30,8 +30,8 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
             continue  # no such group, or no acceptance is known: not what is looked for here
         tally.count(
             f"one more of {more}",
-            told(*pair),
-            f"{query}: silent" if steep(*pair) and not told(*pair) else None,
+            explained(*pair),
+            f"{query}: silent" if steep(*pair) and not explained(*pair) else None,
         )
 
 
@@ -61,6 +61,6 @@ def steep(less: WhatIf, more: WhatIf) -> bool:
     return any(s and not FALL <= m / s <= max(RISE, 1.02 * share) for s, m in passes)
 
 
-def told(less: WhatIf, more: WhatIf) -> bool:
+def explained(less: WhatIf, more: WhatIf) -> bool:
     """Whether one of the two says that a pass steps up."""
     return any(word in warning for warning in (*less.warnings, *more.warnings) for word in WORDS)

@@ -44,7 +44,7 @@ def kill(job: Job, folder: Path, rng: Random, whole: Whole) -> tuple[int, Wrong]
         call = {"stop_call": rng.randrange(1, max(2, whole.ended.calls + 1))}
         ended = run(job.arguments(folder), **(moment if rng.random() < 0.5 else call))
         if ended.status not in (-9, 0):
-            return killed, f"attempt {attempt} ended with {ended.status}: {ended.said[-300:]!r}"
+            return killed, f"attempt {attempt} ended with {ended.status}: {ended.stderr[-300:]!r}"
         if fault := after(job, folder, kept):
             return killed, fault
         killed += ended.status == -9
@@ -101,11 +101,11 @@ def two_writers(job: Job, folder: Path, rng: Random, whole: Whole) -> tuple[int,
 
 
 def _refused(job: Job, folder: Path, ended: Ending, empty: bool = True) -> Wrong:
-    lines = [line for line in ended.said.splitlines() if line and not line.startswith(("WARNING", "next:"))]
+    lines = [line for line in ended.stderr.splitlines() if line and not line.startswith(("WARNING", "next:"))]
     if ended.status == 0:
         return None
-    if ended.status != 2 or not lines or not lines[-1].startswith("error: ") or "Traceback" in ended.said:
-        return f"status {ended.status}: {ended.said[-300:]!r}"
+    if ended.status != 2 or not lines or not lines[-1].startswith("error: ") or "Traceback" in ended.stderr:
+        return f"status {ended.status}: {ended.stderr[-300:]!r}"
     return "a refused run left a result" if empty and job.results(folder) else None
 
 
@@ -113,8 +113,8 @@ def _goes_on(job: Job, folder: Path, whole: Whole, kept: set[str] | None = None)
     """What is wrong with a job that is begun again, and again where it says which file to delete."""
     for attempt in range(2):
         ended = None if job.results(folder) else run(job.arguments(folder))
-        if ended and ended.status and (attempt or "delete the file" not in ended.said):
-            return f"could not go on: {ended.status}: {ended.said[-300:]!r}"
+        if ended and ended.status and (attempt or "delete the file" not in ended.stderr):
+            return f"could not go on: {ended.status}: {ended.stderr[-300:]!r}"
         if ended and ended.status:  # cut off before its first line
             for path in folder.glob("t-1/*.journal"):
                 path.unlink()
@@ -160,7 +160,7 @@ def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> No
             place = _folder(folder, f"{job.name} undisturbed")
             ended = run(job.arguments(place))
             if ended.status:
-                tally.count(f"{job.name}: undisturbed", False, f"{ended.status}: {ended.said[-300:]!r}")
+                tally.count(f"{job.name}: undisturbed", False, f"{ended.status}: {ended.stderr[-300:]!r}")
                 continue
             whole = Whole(ended, job.results(place)[0].read_bytes())
             for name, fault in FAULTS.items():

@@ -27,7 +27,7 @@ class Ending:
     """
 
     status: int
-    said: str
+    stderr: str
     seconds: float
     calls: int
 
@@ -37,7 +37,7 @@ class Running:
     """A fork, its end of stderr here, its count of file calls, and when it began."""
 
     child: BaseProcess
-    said: int
+    stderr: int
     calls: Any
     begun: float
 
@@ -45,7 +45,7 @@ class Running:
         """Wait for it, or kill it when it is due."""
         self.child.join(max(0.0, self.begun + stop_s - time.monotonic()))
         self.child.kill()
-        with open(self.said, "rb") as stream:
+        with open(self.stderr, "rb") as stream:
             text = stream.read().decode("utf-8", "replace")
         self.child.join()
         assert self.child.exitcode is not None
@@ -54,12 +54,12 @@ class Running:
 
 def start(arguments: list[str], stop_call: int = 0, before: Callable[[], object] = bool) -> Running:
     """Begin a command in a fork, to be killed at the file call of that number; `before` prepares the fork."""
-    said, say = os.pipe()
+    stderr, say = os.pipe()
     calls, begun = FORK.Value("i", 0, lock=False), time.monotonic()
     child = FORK.Process(target=_command, args=(arguments, say, calls, stop_call, before))
     child.start()
     os.close(say)
-    return Running(child, said, calls, begun)
+    return Running(child, stderr, calls, begun)
 
 
 def run(arguments: list[str], *, stop_s: float = LONGEST_S, **how: Any) -> Ending:
@@ -81,7 +81,7 @@ def _command(
 def _watch(stop_call: int, calls: Any) -> None:
     """Tell every file call; kill the process before (odd numbers) or after (even) the one that is due."""
 
-    def told(call: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
         def one_more() -> None:
             calls.value += 1
             if calls.value == stop_call:
@@ -96,4 +96,4 @@ def _watch(stop_call: int, calls: Any) -> None:
         return counted
 
     for name in CALLS:
-        setattr(os, name, told(getattr(os, name)))
+        setattr(os, name, counting(getattr(os, name)))

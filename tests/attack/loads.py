@@ -54,7 +54,7 @@ def question(rng: Random) -> dict[str, Any]:
     formats = {"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}
     groups = {"dp": tp, "ep": rng.choice((1, tp))}
     limits = {"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}
-    asked = {
+    settings = {
         "model": model,
         "hardware": hardware,
         "tp": tp,
@@ -72,41 +72,41 @@ def question(rng: Random) -> dict[str, Any]:
         "acceptance_std": rng.choice((None, 0.0, 0.2)),
     }
     for more, share in ((shared, 0.25), (turns, 0.2), (formats, 0.3), (groups, 0.2), (limits, 0.5)):
-        asked |= more if rng.random() < share else {}
-    return asked
+        settings |= more if rng.random() < share else {}
+    return settings
 
 
 def broken(rng: Random) -> Iterator[str]:
     """What does not hold of one drawn question, at rates and with clients."""
-    asked = question(rng)
-    alone = traffic(max_concurrency=1, **asked)
+    settings = question(rng)
+    alone = traffic(max_concurrency=1, **settings)
     most = min(row.saturation_rate for row in alone.rows)
-    seats = (asked["max_num_seqs"] or 4096) * asked.get("dp", 1)
+    seats = (settings["max_num_seqs"] or 4096) * settings.get("dp", 1)
     if not most:
         return
     for load in (
         {"max_concurrency": CLIENTS},
         {"request_rate": tuple(float(f"{max(s * most, 1e-6):.4g}") for s in RATES)},
     ):
-        answer = traffic(**load, **asked)
+        answer = traffic(**load, **settings)
         changes = {drawn.gamma for drawn in answer.drafts if len(drawn.table or ()) > 1}
         for gamma in {row.gamma for row in answer.rows}:
             rows = [row for row in answer.rows if row.gamma == gamma]
-            for told in unlike(rows, seats, "max_concurrency" in load and gamma not in changes):
-                yield f"{told}: {asked | {'at': gamma}} {load}"
+            for fault in unlike(rows, seats, "max_concurrency" in load and gamma not in changes):
+                yield f"{fault}: {settings | {'at': gamma}} {load}"
         if rng.random() < REPLAYED:
             at = rng.randrange(1, 7)
             one = {name: values[at] for name, values in load.items()}
-            count = long_enough(asked, traffic(**one, **asked).rows)
+            count = long_enough(settings, traffic(**one, **settings).rows)
             if count <= MOST:
-                served = traffic(**one, **asked, num_prompts=count, replay=True)
-                yield from (f"{told}: {asked} {one}" for told in apart(served))
+                served = traffic(**one, **settings, num_prompts=count, replay=True)
+                yield from (f"{fault}: {settings} {one}" for fault in apart(served))
 
 
-def long_enough(asked: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
+def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
     """Requests after which a server no longer shows its start: of sessions sixty times those under way."""
-    turns, rate = asked.get("turns", 1), max(row.requests_per_s for row in rows)
-    stay = asked.get("think_time", 0) + max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
+    turns, rate = settings.get("turns", 1), max(row.requests_per_s for row in rows)
+    stay = settings.get("think_time", 0) + max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
     sessions = 60 * turns * rate * stay if turns > 1 else 0.0
     return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
 
@@ -151,9 +151,9 @@ def main(count: int = 5000, seed: int = SEED) -> int:
     warnings.simplefilter("error")
     for _ in range(count):
         try:
-            for told in broken(rng):
+            for fault in broken(rng):
                 found += 1
-                print(told, flush=True)
+                print(fault, flush=True)
         except InputError:
             refused += 1
     print(f"{count} questions, {refused} refused, {found} broken")

@@ -57,7 +57,7 @@ def attack(tally: watch.Tally, folder: Path) -> None:
     for hardware, status in (("h100", 0), ("hé\n100", 2)):
         for name, before in SURROUNDINGS.items():
             ended = run([*WHATIF, hardware], before=before)
-            _count(tally, name, status, ended.status, ended.said)
+            _count(tally, name, status, ended.status, ended.stderr)
         for name, env in LOCALES.items():
             command, given = [sys.executable, "-m", "perfmodel", *WHATIF, hardware], os.environ | env
             done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, env=given)
@@ -73,6 +73,6 @@ def attack(tally: watch.Tally, folder: Path) -> None:
         tally.count(kind, refused, fault or ("was refused" if refused else None))
 
 
-def _count(tally: watch.Tally, name: str, wanted: int, status: int, said: str) -> None:
-    fine = status == wanted and "Traceback" not in said and said.startswith("error: ") == (wanted == 2)
-    tally.count(name, status == 2, None if fine else f"status {status}: {said[-300:]!r}")
+def _count(tally: watch.Tally, name: str, wanted: int, status: int, stderr: str) -> None:
+    fine = status == wanted and "Traceback" not in stderr and stderr.startswith("error: ") == (wanted == 2)
+    tally.count(name, status == 2, None if fine else f"status {status}: {stderr[-300:]!r}")

@@ -129,7 +129,7 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
 
 
 @cache
-def asked(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
+def read_questions(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
     """Good command lines of a verb, read: pinned questions, pictures of the docs, and those of
     `UNANSWERED`.
     """
@@ -146,7 +146,7 @@ def asked(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
 def known() -> dict[str, list[str]]:
     """Flag -> values that are given somewhere."""
     values: dict[str, dict[str, None]] = {}
-    for given, _ in (line for verb in verbs() for line in asked(verb)):
+    for given, _ in (line for verb in verbs() for line in read_questions(verb)):
         for flag, value in given.items():
             values.setdefault(flag, {})[value or ""] = None
     return {flag: list(of) for flag, of in values.items()}
@@ -154,7 +154,7 @@ def known() -> dict[str, list[str]]:
 
 def command(rng: Random, verb: Verb) -> list[str]:
     """One command line: a good question with something wrong in it."""
-    before, standing = rng.choice(asked(verb))
+    before, standing = rng.choice(read_questions(verb))
     given = dict(before)
     flags = [flag for flag in verb.options if flag not in NEVER]
     for flag in rng.sample(flags, min(len(flags), rng.choice((1, 1, 1, 2, 3)))):
@@ -207,6 +207,6 @@ def _no_work() -> Iterator[None]:
 
 
 def _share(verb: Verb) -> float:
-    if len(verb.options) < 2 and not any(free for _, free in asked(verb)):
+    if len(verb.options) < 2 and not any(free for _, free in read_questions(verb)):
         return 0.1  # nothing to spoil
     return SLOW.get(verb.name, SLOW.get(verb.words[0], 1.0))

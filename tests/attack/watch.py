@@ -100,13 +100,13 @@ def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
     """
     out, err, status = io.StringIO(), io.StringIO(), -1
 
-    def asked() -> None:
+    def call() -> None:
         nonlocal status
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
             warnings.simplefilter("always")
             status = cli.run(arguments)
 
-    _, fault = read(asked)
+    _, fault = read(call)
     fault = fault or _printed(status, out.getvalue(), err.getvalue())
     if status == 2 and names not in err.getvalue():
         fault = fault or f"{names} is not named: {err.getvalue()[-200:]!r}"

@@ -71,8 +71,8 @@ def test_flags_are_the_arguments_of_python() -> None:
 
 def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
     both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
-    asked = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
-    assert asked == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
+    points = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
+    assert points == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
     other = "--model meta-llama/Llama-3.1-8B --gpu a100 --tensor-parallel 8 --draft-kv streaming:512 "
     other += "--batch-size 64 --context-length 32000 -g 2 --json"
     assert {"schema_version": 2, **both["rows"][-2]} == json.loads(out("whatif", *other.split()))

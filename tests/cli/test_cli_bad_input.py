@@ -18,7 +18,7 @@ REFUSED = pinned.refused()
 
 def test_a_refusal_is_one_line() -> None:
     assert len(REFUSED) > 150
-    assert [said for said in REFUSED.values() if not re.fullmatch("error: [^\n]+", said)] == []
+    assert [refusal for refusal in REFUSED.values() if not re.fullmatch("error: [^\n]+", refusal)] == []
 
 
 TYPED_ONLY = re.compile(r"(-b|-g|-m|--batch|--gamma|--tp|--model) \S+,|--kontext|Missing")
@@ -27,7 +27,11 @@ TYPED_ONLY = re.compile(r"(-b|-g|-m|--batch|--gamma|--tp|--model) \S+,|--kontext
 
 @pytest.mark.parametrize(
     "question",
-    [q for q, said in REFUSED.items() if q.startswith("whatif ") and not TYPED_ONLY.search(f"{q} {said}")],
+    [
+        q
+        for q, refusal in REFUSED.items()
+        if q.startswith("whatif ") and not TYPED_ONLY.search(f"{q} {refusal}")
+    ],
     ids=str,
 )
 def test_python_refuses_in_the_same_words_and_names_the_argument(
@@ -64,7 +68,7 @@ def lacking(module: str) -> ModuleNotFoundError:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (
             lacking("torch"),
@@ -86,7 +90,7 @@ def lacking(module: str) -> ModuleNotFoundError:
     ids=lambda value: type(value).__name__,
 )
 def test_what_ends_a_command(
-    error: BaseException, status: int | None, told: str, monkeypatch, capsys
+    error: BaseException, status: int | None, message: str, monkeypatch, capsys
 ) -> None:
     """A line where the user can do something, nothing where he stopped it; a bug (None) keeps its
     traceback.
@@ -101,4 +105,4 @@ def test_what_ends_a_command(
             cli.run(["validate"])
     else:
         assert cli.run(["validate"]) == status
-        assert re.fullmatch(told, capsys.readouterr().err)
+        assert re.fullmatch(message, capsys.readouterr().err)

@@ -48,12 +48,14 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
 
 
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
-    asked = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
-    assert run(capsys, *asked).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"
+    arguments = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
+    assert (
+        run(capsys, *arguments).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"
+    )
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    line = next(line for line in run(capsys, *asked).splitlines() if "Does not fit" in line)
+    line = next(line for line in run(capsys, *arguments).splitlines() if "Does not fit" in line)
     assert line.startswith("\x1b[1;31m")
 
 
@@ -68,9 +70,9 @@ def out(capsys: pytest.CaptureFixture[str]) -> Out:
 
 
 def test_lines_are_whole_where_no_terminal_is(out: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"whatif {LLAMA} --batch 8 --context 32k --gamma 3 --alpha 0.8"
-    whole = out(asked)
+    command = f"whatif {LLAMA} --batch 8 --context 32k --gamma 3 --alpha 0.8"
+    whole = out(command)
     monkeypatch.setenv("COLUMNS", "60")
-    narrow = out(asked)
+    narrow = out(command)
     assert max(map(len, narrow.splitlines())) <= 60 < 112 < max(map(len, whole.splitlines()))
     assert narrow.split() == whole.split()

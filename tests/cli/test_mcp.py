@@ -12,7 +12,7 @@ from tests.test_front_door import ASKED
 mcp = pytest.importorskip("mcp")
 
 
-def asked(over: Any, *calls: tuple[str, dict[str, Any]], mode: Any = "auto") -> tuple[Any, ...]:
+def session(over: Any, *calls: tuple[str, dict[str, Any]], mode: Any = "auto") -> tuple[Any, ...]:
     """The tools of a server, then the result of each call: the client checks results by their schema."""
 
     async def ask() -> tuple[Any, ...]:
@@ -26,7 +26,7 @@ def asked(over: Any, *calls: tuple[str, dict[str, Any]], mode: Any = "auto") -> 
 def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
     from perfmodel.cli.mcp import TOOLS, server
 
-    tools, *answers = asked(server(), *((name, ASKED[name]) for name in TOOLS))
+    tools, *answers = session(server(), *((name, ASKED[name]) for name in TOOLS))
     assert [tool.name for tool in tools] == [*TOOLS] == ["whatif", "advise", "traffic", "schedule"]
     for tool, answer in zip(tools, answers, strict=True):
         verb = getattr(pm, tool.name)
@@ -57,7 +57,7 @@ def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
 def test_a_mistake_is_one_sentence_that_the_assistant_reads(name: str, given: Any, says: str) -> None:
     from perfmodel.cli.mcp import server
 
-    _, answer = asked(server(), (name, given))
+    _, answer = session(server(), (name, given))
     assert answer.is_error
     assert says in answer.content[0].text
     assert "--" not in answer.content[0].text

@@ -14,7 +14,7 @@ from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKe
 from perfmodel.speculation import with_calibration
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine
-from tests.speculation.asked import scenario
+from tests.speculation.scenarios import scenario
 
 
 def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from perfmodel.speculation import memory_of
 from tests.costs.counting import count as counted, part
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 scenario = partial(
-    asked.scenario,
+    scenarios.scenario,
     model="deepseek-r1",
     hardware="h200-sxm-141gb",
     batch=64,

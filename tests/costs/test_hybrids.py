@@ -12,7 +12,7 @@ from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
 from tests.costs.counting import count, part
 from tests.specs.configs import sizes
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
@@ -101,7 +101,7 @@ def test_verification_keeps_every_state_or_replays() -> None:
     # queries with a gate each
     assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
-    scenario = partial(asked.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
+    scenario = partial(scenarios.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep, replay = scenario(), scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))

@@ -44,13 +44,13 @@ QUESTIONS = {
 
 @settings(max_examples=150, deadline=None)
 @given(
-    asked=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in QUESTIONS.items()}),
+    question=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in QUESTIONS.items()}),
     at=st.tuples(st.integers(1, 4096), st.integers(1, 2**21), st.integers(1, 33)),
 )
-def test_bounds_hold(asked, at) -> None:
+def test_bounds_hold(question, at) -> None:
     batch, context, query = map(float, at)
     try:
-        s = resolve(Query(**asked, batch=batch, context=context, alpha=0.8))
+        s = resolve(Query(**question, batch=batch, context=context, alpha=0.8))
         times = [s.target_step(batch, context, query), s.draft_step(batch, context)]
     except InputError:
         return
@@ -65,7 +65,7 @@ def test_bounds_hold(asked, at) -> None:
         assert min(t.terms_s.values()) >= 0
         assert t.terms_s[str(t.limiter)] == max(t.terms_s.values())
         assert tuple(t.terms_s) == tuple(LIMITERS)
-        if asked["calibration"] == "ideal" and asked["kv_reread"] is None:
+        if question["calibration"] == "ideal" and question["kv_reread"] is None:
             assert t.predicted_s == pytest.approx(t.lower_s, rel=HAIR)
 
 
@@ -159,17 +159,17 @@ def test_what_overlaps_is_shared_out_by_what_it_adds(power, weights, compute) ->
 
 
 def test_reread_counts_for_more_than_one_query_only() -> None:
-    asked = machine(kv_reread=3.0)
-    assert [float(asked.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
+    rereading = machine(kv_reread=3.0)
+    assert [float(rereading.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
     slope = machine(kv_reread_per_query=0.5)
     assert [float(slope.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 1.5, 3]
     steep = machine(kv_reread_per_query=4.0)
     assert [float(steep.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 2, 5]
     assert float(machine(kv_reread=1.0, kv_reread_per_query=1.0).reread(4.0)) == 1
-    assert asked.op_predicted_s(attention(1.0, query=8.0)) == pytest.approx(3)
-    assert asked.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
+    assert rereading.op_predicted_s(attention(1.0, query=8.0)) == pytest.approx(3)
+    assert rereading.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
     # physics does not re-read
-    assert asked.op_lower_s(attention(1.0, query=8.0)) == pytest.approx(1)
+    assert rereading.op_lower_s(attention(1.0, query=8.0)) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

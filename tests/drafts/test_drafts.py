@@ -22,8 +22,8 @@ NORMS = 3 * 4096
 
 
 def scenario(draft: str, **flags):
-    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
-    return resolve(Query(**(asked | {"draft": draft} | flags)))
+    question = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
+    return resolve(Query(**(question | {"draft": draft} | flags)))
 
 
 @pytest.mark.parametrize(

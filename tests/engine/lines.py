@@ -55,21 +55,21 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
 def emitted() -> dict[str, Export]:
     """Kind -> what is handed over for it."""
     found = {}
-    for name, (asked, ranges, more) in KINDS.items():
+    for name, (changes, ranges, more) in KINDS.items():
         question = {
             "model": "llama-3.1-8b",
             "hardware": "h100",
             "batch": 1,
             "context": 4096,
             "alpha": 0.7,
-            **asked,
+            **changes,
         }
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = ServedTarget("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
-        own = draft.model.hf_id if "llama-3.2-1b" in str(asked["draft"]) else None
-        path = HEAD if str(asked["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
+        own = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None
+        path = HEAD if str(changes["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
         found[name] = export(table, draft, served, path)
     return found
 

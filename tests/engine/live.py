@@ -159,7 +159,7 @@ def judge(
     """
     base = made.calibration
     seconds = rows_of(held_out, query, base).predict(base)
-    told = [
+    compared = [
         f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms"
         f"{s / t.seconds - 1:>+8.1%}"
         for t, s in zip(held_out, seconds, strict=True)
@@ -172,7 +172,7 @@ def judge(
         "tpot_worst": max(errors),
         "speedup": sum(abs(x) for x in logs) / len(logs),
         "speedup_worst": max(abs(x) for x in logs),
-    }, told
+    }, compared
 
 
 def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
@@ -197,10 +197,10 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     subject = EngineSubject.of(query, "vllm", VERSION)
     for name, rows in (("server", driven), ("bench files", benched)):
         made = calibrate([t for t in rows if not is_held_out(t)], query, [base], subject, (name,))
-        errors, told = judge(made, query, held_out, plain)
+        errors, compared = judge(made, query, held_out, plain)
         print(
             "\n".join(
-                [f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]
+                [f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *compared]
             )
         )
         yield name, errors

@@ -34,9 +34,9 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]
 def emitted() -> dict[str, Export]:
     """Kind -> what is handed over for it."""
     found = {}
-    for name, (asked, ranges, best) in KINDS.items():
+    for name, (changes, ranges, best) in KINDS.items():
         model = {"model": "llama-3.1-8b", "hardware": "rtx-3090", "engine": "llamacpp", "weights": "q4_k_m"}
-        query = Query(**{**model, "batch": 1, "context": 4096, "alpha": 0.7, **asked})  # type: ignore[arg-type]
+        query = Query(**{**model, "batch": 1, "context": 4096, "alpha": 0.7, **changes})  # type: ignore[arg-type]
         scenario = resolve(query)
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))

@@ -80,9 +80,11 @@ def benches(programs: Path, models: Path, out: Path) -> None:
     several += ["-npl", ",".join(map(str, BATCHES)), "-c", "16384", "--output-format", "jsonl"]
     for (program, *words), file in ((alone, "bench.json"), (several, "batched.jsonl")):
         if not (out / file).exists():
-            asked = [programs / program, "-m", "llama-target.gguf", "-t", THREADS, *words]
-            said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=models).stdout
-            (out / file).write_text("".join(x + "\n" for x in said.splitlines() if x.strip()[:1] in '[]{}"'))
+            command = [programs / program, "-m", "llama-target.gguf", "-t", THREADS, *words]
+            printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=models).stdout
+            (out / file).write_text(
+                "".join(x + "\n" for x in printed.splitlines() if x.strip()[:1] in '[]{}"')
+            )
 
 
 def serve(programs: Path, models: Path, out: Path, kind: str, gamma: int) -> None:
@@ -104,8 +106,8 @@ def serve(programs: Path, models: Path, out: Path, kind: str, gamma: int) -> Non
             for prompt in PROMPTS:
                 with ThreadPoolExecutor(batch) as clients:
                     for tokens in (1, NEW_TOKENS):
-                        asked = [(url, slot, prompt, tokens) for slot in range(batch)]
-                        answers = list(clients.map(lambda each: ask(*each), asked))
+                        calls = [(url, slot, prompt, tokens) for slot in range(batch)]
+                        answers = list(clients.map(lambda each: ask(*each), calls))
                 found += [json.dumps({"timings": timings}) for timings in answers]
             path.write_text("\n".join(found) + "\n")
 
@@ -141,14 +143,14 @@ def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
     fitted = [t for t in timed if not is_held_out(t)]
     subject = EngineSubject.of(query, "llama.cpp", COMMIT)
     made = calibrate(fitted, query, [load_calibration(BASE)], subject, ("llama.cpp",))
-    plain, told = [t for t in baseline if not is_held_out(t)], lines(made)
+    plain, text = [t for t in baseline if not is_held_out(t)], lines(made)
     ngram = [*rows(out, "ngram"), *(t for t in baseline if is_held_out(t))]
     held = {"draft model": [t for t in timed if is_held_out(t)], "n-gram": ngram}
     found: dict[str, dict[str, float]] = {}
-    for kind, asked in (("draft model", query), ("n-gram", replace(query, draft="ngram"))):
-        found[kind], compared = judge(made, asked, held[kind], plain)
-        told += [f"\n{kind}, held out: TPOT measured, predicted", *compared]
-    return found, told
+    for kind, drafted in (("draft model", query), ("n-gram", replace(query, draft="ngram"))):
+        found[kind], compared = judge(made, drafted, held[kind], plain)
+        text += [f"\n{kind}, held out: TPOT measured, predicted", *compared]
+    return found, text
 
 
 def main(folder: Path, machine: str) -> int:
@@ -165,8 +167,8 @@ def main(folder: Path, machine: str) -> int:
     for gamma in GAMMAS:
         serve(programs, folder / "models", out, "draft", gamma)
     serve(programs, folder / "models", out, "ngram", NGRAM)
-    summary, told = errors(out)
-    print("\n".join([*told, json.dumps(summary, indent=2)]))
+    summary, text = errors(out)
+    print("\n".join([*text, json.dumps(summary, indent=2)]))
     (out / "summary.json").write_text(json.dumps({"load_average": load, "errors": summary}, indent=2) + "\n")
     return int(
         load <= QUIET_LOAD

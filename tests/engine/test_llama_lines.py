@@ -28,7 +28,7 @@ def test_only_what_llama_cpp_runs_is_in_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draft", "gain", "words", "said"),
+    ("draft", "gain", "words", "note"),
     [
         ("mtp", 1.1, "--spec-draft-n-max 5 --spec-draft-p-min 0.4", "3 tokens: 1.25 .* p-min: 1.43 "),
         (
@@ -40,7 +40,7 @@ def test_only_what_llama_cpp_runs_is_in_its_line() -> None:
         ("ngram", 1.1, "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 2", "^lines of this form"),
     ],
 )
-def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: str, said: str) -> None:
+def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: str, note: str) -> None:
     """At 1, 2 and 3 slots and five contexts, the best constant is 2 tokens: 1.3 times the baseline."""
 
     def stop(batches: Array, contexts: Array, constant: int) -> Stop:
@@ -48,16 +48,16 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
         return gain, 5, 0.4
 
     table = LengthTable((Range(1, 3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
-    asked, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
-    line = llama_server(table, resolve(asked).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
+    query, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
+    line = llama_server(table, resolve(query).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
     assert line.endswith(words)
-    assert re.search(said, " ".join(notes))
+    assert re.search(note, " ".join(notes))
 
 
 def test_points_held_out_are_as_close_as_the_summary_says() -> None:
     out = ROOT / "results/cpu-engine/llamacpp"
-    found, told = errors(out)
+    found, text = errors(out)
     stated = json.loads((out / "summary.json").read_text())["errors"]
     assert found == {kind: pytest.approx(off, abs=0.002) for kind, off in stated.items()}
     assert all(off[figure] < WANTED for off in found.values() for figure in ("tpot", "speedup"))
-    assert "base: ideal, one row apart, closest to rows held out (others: ideal 10.7%)" in told
+    assert "base: ideal, one row apart, closest to rows held out (others: ideal 10.7%)" in text

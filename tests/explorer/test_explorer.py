@@ -17,14 +17,14 @@ def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
     for case in content["cases"][::3]:
         for place, query in list(queries(content, case))[::4]:
             alone, gamma = whatif(query).as_dict(), place[2]
-            for ours, theirs, at in (
+            for name, theirs, at in (
                 ("target", "target_step", (*place[:2], 0)),
                 ("target", "verify_step", place),
                 ("draft_step", "draft_step", place),
             ):
                 for term, expected_s in of_pass(alone[theirs]).items():
-                    found = value(content, case[ours][term], *at)
-                    assert found == pytest.approx(expected_s, rel=ROUNDING), (query, ours, term)
+                    found = value(content, case[name][term], *at)
+                    assert found == pytest.approx(expected_s, rel=ROUNDING), (query, name, term)
             if gamma:
                 assert value(content, case["overhead_s"], *place) == pytest.approx(
                     alone["overhead_s"], rel=ROUNDING

@@ -83,12 +83,12 @@ def test_parse(text, label):
 
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text: str) -> None:
-    said = ""
+    message = ""
     try:
         parse_kv(text)
     except InputError as refusal:
-        said = str(refusal)
-    assert "\n" not in said
+        message = str(refusal)
+    assert "\n" not in message
 
 
 # Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048

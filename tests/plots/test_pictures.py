@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
-from tests.plots.asked import ASK, ROOT
+from tests.plots.questions import ASK, ROOT
 from tests.scripts import of_docs
 
 PICTURE = of_docs("picture")
@@ -98,8 +98,8 @@ def described(query: Query) -> str:
         memory_fraction=query.memory_fraction,
         points=3,
     )
-    said = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    return f"{figure.get_supxlabel()} {said} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    return f"{figure.get_supxlabel()} {labels} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
 
 
 def test_every_field_of_a_question_is_tried() -> None:
@@ -111,7 +111,7 @@ def test_every_field_of_a_question_is_tried() -> None:
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     base, value = CHANGES[field]
-    asked = replace(ASK, **base)
-    assert described(asked) != described(replace(asked, **{field: value}))
-    if asked.engine is None:
-        assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
+    question = replace(ASK, **base)
+    assert described(question) != described(replace(question, **{field: value}))
+    if question.engine is None:
+        assert described(question) == described(replace(question, calibration="a100-sxm-80gb.vllm"))

@@ -17,7 +17,7 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import Workload, break_even_context, capacity, predict
 from perfmodel.validate.accuracy.compare import compare
-from tests.plots.asked import ASK, LONG, POINTS, SCENARIO
+from tests.plots.questions import ASK, LONG, POINTS, SCENARIO
 
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),

@@ -67,20 +67,20 @@ def test_open_loop(steps, lengths, draft, utilisation):
     steps, limits = drafting(steps, draft), Limits()
     assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     rate = utilisation * capacity(steps, lengths, limits)[0]
-    told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
+    predicted = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
     seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
     runs = [
         inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05))
         for s in seeds
     ]
-    assert told.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
-    per_pass = prompts_per_pass(steps, lengths, limits, told.running)[0]
+    assert predicted.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
+    per_pass = prompts_per_pass(steps, lengths, limits, predicted.running)[0]
     splits = utilisation > BUSY and SPLIT[0] < per_pass < SPLIT[1]  # which an answer warns of
-    assert told.ttft.mean[0] == pytest.approx(
+    assert predicted.ttft.mean[0] == pytest.approx(
         np.mean([met.ttft_s for met in runs]), rel=0.30 if splits else TTFT
     )
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
-    assert float(told.tpot.quantiles(0.99)[0, 0]) == pytest.approx(tail, rel=0.20)
+    assert float(predicted.tpot.quantiles(0.99)[0, 0]) == pytest.approx(tail, rel=0.20)
 
 
 @CASES
@@ -89,16 +89,17 @@ def test_closed_loop(steps, lengths, draft, clients):
     steps, limits = drafting(steps, draft), Limits()
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
-    told = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
+    predicted = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
     assume(
-        told.requests_per_s[0] < 0.9 * told.saturation_rate and steps.alone_s(lengths) > 8 * steps.prompt_s[0]
+        predicted.requests_per_s[0] < 0.9 * predicted.saturation_rate
+        and steps.alone_s(lengths) > 8 * steps.prompt_s[0]
     )
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
     met = inside(whole)
-    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
-    assert told.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
-    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
+    assert predicted.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
+    assert predicted.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
+    assert predicted.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
 
 
 KNEE = Reading(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)
@@ -126,14 +127,14 @@ def test_what_random_questions_found(name) -> None:
         prompt_s = prompt_s_of(steps.reading, left, decoding, ending, passes, lengths.input_mean)
         steps = replace(steps, prompt_s=prompt_s)
     rate = share * capacity(steps, lengths, limits)[0]
-    told = serve(steps, Load(lengths, rate=np.array([rate]), burstiness=burstiness), limits)
+    predicted = serve(steps, Load(lengths, rate=np.array([rate]), burstiness=burstiness), limits)
     met = replay(steps, lengths, limits, arrivals(lengths, 3000, rate, burstiness, 1))
-    assert told.tpot.mean[0] == pytest.approx(met.mean_tpot_s, rel=0.08)
+    assert predicted.tpot.mean[0] == pytest.approx(met.mean_tpot_s, rel=0.08)
 
 
 def test_a_seat_that_others_wait_for_does_not_wait_for_the_next_client() -> None:
     """An answer decodes for 100 ms after 10 of its prompt; the next is on its way for 30."""
     steps, lengths = server(0.001, 0.0, 0.01, seats=1, own_s=0.03), Lengths(500.0, 101.0, output_std=50.0)
-    told = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits := Limits(1))
+    predicted = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits := Limits(1))
     met = [replay(steps, lengths, limits, arrivals(lengths, 999, None, 1.0, 1), n) for n in (1, 2, 9)]
-    np.testing.assert_allclose(told.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)
+    np.testing.assert_allclose(predicted.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)

@@ -9,7 +9,7 @@ import pytest
 from perfmodel.queueing.moments import NORMAL, Moments, mixed, normal_share, sometimes, uniform
 
 
-def told(time: Moments) -> tuple[float, ...]:
+def figures(time: Moments) -> tuple[float, ...]:
     return tuple(map(float, astuple(time)))
 
 
@@ -43,21 +43,21 @@ def test_a_quantile_of_wilson_and_hilferty_has_its_share_below(skew, taken):
 
 def test_parts_add_and_mix_by_hand():
     """Of exponentials p m, 2 p m^2 and 6 p m^3 are the moments about 0."""
-    assert told(uniform(6.0)) == (3, 3, 0, 0)
+    assert figures(uniform(6.0)) == (3, 3, 0, 0)
     rare = 0.45, 1.35 - 0.45**2, 6.075 - 3 * 0.45 * 1.35 + 2 * 0.45**3
-    assert told(sometimes(0.3, 1.5)) == pytest.approx((*rare, 0))
-    assert told(uniform(6.0) + sometimes(0.3, 1.5)) == pytest.approx((3.45, 3 + rare[1], rare[2], 0))
-    assert told(Moments(2.0, 5.0, 7.0, 1.0) + Moments(1.0, 2.0, 3.0, 4.0)) == (3, 7, 10, 5)
-    assert told(Moments(2.0, 5.0, 7.0, 1.0).times(3.0)) == (6, 45, 189, 3)
+    assert figures(sometimes(0.3, 1.5)) == pytest.approx((*rare, 0))
+    assert figures(uniform(6.0) + sometimes(0.3, 1.5)) == pytest.approx((3.45, 3 + rare[1], rare[2], 0))
+    assert figures(Moments(2.0, 5.0, 7.0, 1.0) + Moments(1.0, 2.0, 3.0, 4.0)) == (3, 7, 10, 5)
+    assert figures(Moments(2.0, 5.0, 7.0, 1.0).times(3.0)) == (6, 45, 189, 3)
     parts = Moments(np.array([1.0, 5.0]), np.array([0.5, 0.1]), np.array([2.0, -1.0]), np.array([0.7, 0.2]))
     third = 0.25 * (2 - 3 * (3 * 0.5 + 9)) + 0.75 * (-1 + 3 * 0.1 + 1)
     variance = 0.25 * 0.5 + 0.75 * 0.1 + 0.25 * 9 + 0.75 * 1
-    assert told(mixed(np.array([0.25, 0.75]), parts)) == pytest.approx((4.0, variance, third, 0.2))
+    assert figures(mixed(np.array([0.25, 0.75]), parts)) == pytest.approx((4.0, variance, third, 0.2))
 
 
 def test_what_never_varies_is_itself_at_every_share():
     time = Moments(2.0).times(3.0)
-    assert told(Moments(2.0)) == (2, 0, 0, 0)
+    assert figures(Moments(2.0)) == (2, 0, 0, 0)
     assert float(time.quantiles(0.99)[0]) == 6.0
     assert [float(time.below(limit)) for limit in (5.9, 6.0, 6.1)] == [0, 1, 1]
 

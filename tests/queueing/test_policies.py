@@ -34,9 +34,10 @@ def test_adaptive_steps_settle_by_accepted_tokens_and_running_requests(alpha, ta
 
 
 def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that_runs() -> None:
-    asked = {**ASKED, "alpha": 0.6, "request_rate": "1,40"}
+    question = {**ASKED, "alpha": 0.6, "request_rate": "1,40"}
     alone, table = (
-        next(row for row in pm.traffic(**asked, gamma=gamma).rows if row.gamma) for gamma in (3, "adaptive")
+        next(row for row in pm.traffic(**question, gamma=gamma).rows if row.gamma)
+        for gamma in (3, "adaptive")
     )
     assert table.ttft_s.mean == pytest.approx(alone.ttft_s.mean, rel=1e-3)
 
@@ -73,9 +74,9 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
             **ASKED, alpha=0.6, acceptance_std=std, request_rate=10, gamma="confidence", max_gamma=3,
             replay=True, num_prompts=4000,
         )  # fmt: skip
-        told, met = ({row.gamma: row.tpot_s.mean for row in rows} for rows in (found.rows, found.replay))
-        assert told["confidence"] == pytest.approx(met["confidence"], rel=0.04)
-        gains.append(told[0] / told["confidence"])
+        predicted, met = ({row.gamma: row.tpot_s.mean for row in rows} for rows in (found.rows, found.replay))
+        assert predicted["confidence"] == pytest.approx(met["confidence"], rel=0.04)
+        gains.append(predicted[0] / predicted["confidence"])
         assert found.drafts[0].over_best_fixed[0] <= gains[-1] * (1 + 1e-9)
     assert gains[1] > gains[0] + 0.01
 
@@ -95,7 +96,7 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
         "mistral-small-3.2-24b", "h100", 100, 300, output_std=150, draft="eagle3", alpha=0.85, replay=True,
         engine="sglang", gamma="adaptive", max_concurrency=clients, num_prompts=2000,
     )  # fmt: skip
-    told, met = found.rows[1], found.replay[1]
-    assert told.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
-    assert told.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
-    assert any("change of the draft length" in each for each in told.warnings) == (clients == 65)
+    predicted, met = found.rows[1], found.replay[1]
+    assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
+    assert predicted.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
+    assert any("change of the draft length" in each for each in predicted.warnings) == (clients == 65)

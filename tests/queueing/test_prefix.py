@@ -30,8 +30,8 @@ ASK = {"draft": "eagle3", "alpha": 0.6, "gamma": "3", "input_len": 8000, "output
 
 @cache
 def scenario(model: str, kv_dtype: str = "bf16", engine: str = "vllm", draft: str = "eagle3") -> Scenario:
-    asked = TrafficQuery(model, "h200", 8, 8, request_rate=1, draft=draft, kv_dtype=kv_dtype, engine=engine)
-    return resolve(asked.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
+    query = TrafficQuery(model, "h200", 8, 8, request_rate=1, draft=draft, kv_dtype=kv_dtype, engine=engine)
+    return resolve(query.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ SHARED = {
 @pytest.mark.parametrize("gamma", [0, 3])
 def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     more, rate = SHARED[name]
-    asked = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"request_rate": rate})
-    assert asked.reuse is not None
-    steps = step_times(scenario("llama-3.1-8b"), asked.lengths, asked.limits, [gamma], reuse=asked.reuse)[0]
-    told = serve(steps, asked.load(asked.loads), asked.limits, 0.05)
-    requests = draw(asked.reuse, 12_000, rate, 1.0, 1)
-    met = replay(steps, asked.lengths, asked.limits, requests, spread=0.05)
+    query = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"request_rate": rate})
+    assert query.reuse is not None
+    steps = step_times(scenario("llama-3.1-8b"), query.lengths, query.limits, [gamma], reuse=query.reuse)[0]
+    predicted = serve(steps, query.load(query.loads), query.limits, 0.05)
+    requests = draw(query.reuse, 12_000, rate, 1.0, 1)
+    met = replay(steps, query.lengths, query.limits, requests, spread=0.05)
     assert steps.cached is not None
-    assert met.hit_rate == pytest.approx(float(steps.cached.found(told.share)[0]), abs=0.03)
-    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
-    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
+    assert met.hit_rate == pytest.approx(float(steps.cached.found(predicted.share)[0]), abs=0.03)
+    assert predicted.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
+    assert predicted.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
 
 
 def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
@@ -199,22 +199,22 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     rows = [row | {"context_tokens": 1000, "alpha": 0.8}, row | {"context_tokens": 16000, "alpha": 0.2}]
     where = tmp_path / "rows.json"
     where.write_text(json.dumps({"schema_version": 1, "source": "a file", "rows": rows}))
-    asked = ASK | {"alpha": None, "acceptance": str(where), "gamma": "2", "turns": 2, "turn_input_len": 9}
-    question = TrafficQuery("llama-3.1-8b", "h100", **asked)
+    arguments = ASK | {"alpha": None, "acceptance": str(where), "gamma": "2", "turns": 2, "turn_input_len": 9}
+    question = TrafficQuery("llama-3.1-8b", "h100", **arguments)
     prompts = np.geomspace(250, 64_000, KNOTS + 1)[::4]
     found = gains_along(question, scenario("llama-3.1-8b"), 2, prompts)
     alphas = np.array([0.8, 0.8, 0.5, 0.2, 0.2])
     np.testing.assert_allclose(found, 1 + alphas + alphas**2, rtol=0.03)
     assert gains_along(replace(question, acceptance=None), scenario("llama-3.1-8b"), 2, prompts) is None
-    asked |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "replay": True, "num_prompts": 4000}
-    answer = pm.traffic("llama-3.1-8b", "h100", **asked)
-    told, met = answer.rows[1], answer.replay[1]
-    assert told.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.03)
+    arguments |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "replay": True, "num_prompts": 4000}
+    answer = pm.traffic("llama-3.1-8b", "h100", **arguments)
+    predicted, met = answer.rows[1], answer.replay[1]
+    assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.03)
     assert met.tpot_s.p90 > 1.15 * met.tpot_s.p50
 
 
 def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
-    asked = {
+    question = {
         "draft": "mtp",
         "kv_dtype": "fp8",
         "alpha": 0.7,
@@ -224,8 +224,8 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
         "request_rate": "1,10",
         "prefix_len": "7k",
     }
-    light, heavy = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).prefix
-    rows = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).rows
+    light, heavy = pm.traffic("qwen3.5-35b-a3b", "h200", **question).prefix
+    rows = pm.traffic("qwen3.5-35b-a3b", "h200", **question).rows
     assert (light.gamma, light.block, light.dropped_tokens) == (3, 2144, 2144)
     assert (light.hit_rate_without, light.hit_rate) == pytest.approx((3 * 2096 / 8192, 2 * 2144 / 8192))
     assert light.net_s == pytest.approx(rows[0].e2e_s.mean - rows[2].e2e_s.mean)
@@ -235,7 +235,7 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert (light.pays, heavy.pays, heavy.net_s) == (True, False, None)
     best = heavy.changes[0]
     assert (best.change, best.pays) == ("disable_eagle_block_drop", True)
-    kept = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, disable_eagle_block_drop=True)
+    kept = pm.traffic("qwen3.5-35b-a3b", "h200", **question, disable_eagle_block_drop=True)
     assert kept.verdicts[1].gamma
     assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
 
@@ -243,16 +243,16 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("more", [{"prefix_len": 400, "prefix_hits": 0.0}, {"model": "devstral-2-123b"}])
 def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:
-    asked = ASK | {"model": "llama-3.1-8b", "hardware": "l40s", "turns": 5, "turn_input_len": 9} | more
-    told = pm.traffic(
-        **asked | {"think_time": 60, "gamma": "auto", "request_rate": None, "max_concurrency": 4}
+    question = ASK | {"model": "llama-3.1-8b", "hardware": "l40s", "turns": 5, "turn_input_len": 9} | more
+    predicted = pm.traffic(
+        **question | {"think_time": 60, "gamma": "auto", "request_rate": None, "max_concurrency": 4}
     )
-    assert told.rows[0].running_mean >= 0
+    assert predicted.rows[0].running_mean >= 0
 
 
 def test_clients_that_think_see_all_others_that_do_not() -> None:
     """Eight, of which two are there on average: one that is there sees 1.7 others, not one."""
-    asked = {
+    question = {
         "input_len": 235,
         "output_len": 194,
         "output_std": 97,
@@ -264,12 +264,14 @@ def test_clients_that_think_see_all_others_that_do_not() -> None:
         "alpha": 0.85,
         "gamma": 5,
     }
-    told = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, acceptance_std=0, replay=True, num_prompts=2000)
-    assert told.rows[1].tpot_s.mean == pytest.approx(told.replay[1].tpot_s.mean, rel=0.08)
+    predicted = pm.traffic(
+        "qwen3.5-35b-a3b", "h200", **question, acceptance_std=0, replay=True, num_prompts=2000
+    )
+    assert predicted.rows[1].tpot_s.mean == pytest.approx(predicted.replay[1].tpot_s.mean, rel=0.08)
 
 
 def test_more_clients_that_think_are_served_no_less() -> None:
-    asked = {
+    question = {
         "input_len": 41,
         "input_std": 20,
         "output_len": 363,
@@ -283,21 +285,27 @@ def test_more_clients_that_think_are_served_no_less() -> None:
         "draft": "medusa",
     }
     rows = pm.traffic(
-        "qwen3-1.7b", "l4", **asked, alpha=0.99, max_concurrency=tuple(2**n for n in range(9))
+        "qwen3-1.7b", "l4", **question, alpha=0.99, max_concurrency=tuple(2**n for n in range(9))
     ).rows
     assert (np.diff([row.requests_per_s for row in rows[1::2]]) >= 0).all()
 
 
 def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
     """A context is not evicted by others that hardly come."""
-    asked = ASK | {"input_len": 1784, "output_len": 1666, "gamma": 0, "request_rate": 0.02, "think_time": 60}
-    told = pm.traffic("qwen3-1.7b", "rtx-5080", **asked, turns=20, turn_input_len=10)
-    assert told.replay is not None
-    assert told.replay[0].prefix_hit_rate > told.rows[0].prefix_hit_rate + 0.2
+    question = ASK | {
+        "input_len": 1784,
+        "output_len": 1666,
+        "gamma": 0,
+        "request_rate": 0.02,
+        "think_time": 60,
+    }
+    predicted = pm.traffic("qwen3-1.7b", "rtx-5080", **question, turns=20, turn_input_len=10)
+    assert predicted.replay is not None
+    assert predicted.replay[0].prefix_hit_rate > predicted.rows[0].prefix_hit_rate + 0.2
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "predicted"),
     [
         ({"rollout": 9, "turns": 2, "turn_input_len": 9, "request_rate": None}, "turns: must be left out"),
         ({"prefix_len": 9000}, "prefix_len: must be at most input_len 8000"),
@@ -306,8 +314,8 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
         ({"turns": 500, "turn_input_len": 500}, "500 turns"),
     ],
 )
-def test_what_is_refused(more, told) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_is_refused(more, predicted) -> None:
+    with pytest.raises(InputError, match=predicted):
         pm.traffic("llama-3.1-8b", "h100", **ASK | more)
 
 
@@ -322,12 +330,12 @@ def test_what_is_refused(more, told) -> None:
     st.floats(0.0, 0.4),
 )
 def test_more_hits_never_harm_and_a_draft_never_finds_more(model, load, prompt, part, output, std) -> None:
-    asked = {"model": model, "hardware": "h200", "draft": "eagle3", "alpha": 0.6, "gamma": "2"} | load
-    asked |= {"input_len": prompt, "output_len": output, "input_std": std * prompt}
-    before = pm.traffic(**asked).rows
-    assert pm.traffic(**asked, prefix_len=prompt, prefix_hits=0).rows == before, "today's answer"
+    question = {"model": model, "hardware": "h200", "draft": "eagle3", "alpha": 0.6, "gamma": "2"} | load
+    question |= {"input_len": prompt, "output_len": output, "input_std": std * prompt}
+    before = pm.traffic(**question).rows
+    assert pm.traffic(**question, prefix_len=prompt, prefix_hits=0).rows == before, "today's answer"
     for share in (0.3, 0.9, 1.0):
-        rows = pm.traffic(**asked, prefix_len=max(int(part * prompt), 1), prefix_hits=share).rows
+        rows = pm.traffic(**question, prefix_len=max(int(part * prompt), 1), prefix_hits=share).rows
         assert 0.0 <= rows[1].prefix_hit_rate <= rows[0].prefix_hit_rate <= 1.0
         for row, fewer in zip(rows, before, strict=True):
             assert row.requests_per_s >= fewer.requests_per_s * (1 - 1e-6)

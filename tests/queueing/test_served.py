@@ -70,16 +70,18 @@ def test_more_load_is_never_served_better(steps, lengths, tokens, burstiness) ->
     limits = Limits(steps.seats, tokens)
     most, _ = capacity(steps, lengths, limits)
     clients = np.unique(np.round(np.geomspace(1, 1000, 20)))
-    told = serve(steps, Load(lengths, clients=clients), limits)
-    assert (np.diff(told.requests_per_s) >= -1e-9 * most).all()
-    assert (told.requests_per_s <= most * (1 + 1e-9)).all()
-    assert (np.diff(told.tpot.mean) >= -1e-9 * told.tpot.mean[:-1]).all()
+    predicted = serve(steps, Load(lengths, clients=clients), limits)
+    assert (np.diff(predicted.requests_per_s) >= -1e-9 * most).all()
+    assert (predicted.requests_per_s <= most * (1 + 1e-9)).all()
+    assert (np.diff(predicted.tpot.mean) >= -1e-9 * predicted.tpot.mean[:-1]).all()
     np.testing.assert_allclose(
-        (told.ttft.mean + told.tpot.mean * lengths.decoded) * told.requests_per_s, clients
+        (predicted.ttft.mean + predicted.tpot.mean * lengths.decoded) * predicted.requests_per_s, clients
     )
-    told = serve(steps, Load(lengths, rate=np.linspace(0.05, 1.2, 20) * most, burstiness=burstiness), limits)
-    assert (np.diff(told.tpot.mean) >= -2e-3 * told.tpot.mean[:-1]).all()
-    assert (told.running <= steps.seats * (1 + 1e-9)).all()
+    predicted = serve(
+        steps, Load(lengths, rate=np.linspace(0.05, 1.2, 20) * most, burstiness=burstiness), limits
+    )
+    assert (np.diff(predicted.tpot.mean) >= -2e-3 * predicted.tpot.mean[:-1]).all()
+    assert (predicted.running <= steps.seats * (1 + 1e-9)).all()
 
 
 def test_a_server_that_may_fill_up_is_as_slow_as_when_it_has() -> None:
@@ -87,9 +89,9 @@ def test_a_server_that_may_fill_up_is_as_slow_as_when_it_has() -> None:
     passes = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.4, 1.8, 2.1]) * 6e-3
     steps = StepTimes(0, 1.0, passes, np.full(8, 1e-5), 8, 0.1)
     lengths, most = Lengths(100.0, 11.0), capacity(steps, Lengths(100.0, 11.0), Limits())[0]
-    told = serve(steps, Load(lengths, rate=np.linspace(0.6, 1.0, 20) * most), Limits())
-    assert told.metastable.any()
-    assert (np.diff(told.tpot.mean) >= -1e-12).all()
+    predicted = serve(steps, Load(lengths, rate=np.linspace(0.6, 1.0, 20) * most), Limits())
+    assert predicted.metastable.any()
+    assert (np.diff(predicted.tpot.mean) >= -1e-12).all()
 
 
 def test_prompts_of_one_pass_share_its_fixed_time() -> None:
@@ -97,8 +99,8 @@ def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     reading = Reading(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
     ending = np.array([1e-9, 0.7, 5.0])
     left, decoding, passes = np.full(3, 400.0), np.ones(3), np.ones(3)
-    told = prompt_s_of(reading, left, decoding, ending, passes, 100.0)
-    np.testing.assert_allclose(told, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
+    predicted = prompt_s_of(reading, left, decoding, ending, passes, 100.0)
+    np.testing.assert_allclose(predicted, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
     long = prompt_s_of(reading, left, decoding, ending, 3.0 * passes, 1000.0)
     busy = 1 - np.exp(-3.0 * 0.7)  # three passes where one prompt is alone; 2.5 where the next one follows
     np.testing.assert_allclose(long, [0.3, 0.1 * max(busy / 0.7, 2.5), 0.25])
@@ -110,10 +112,10 @@ def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> Non
     """
     batch = np.arange(1.0, 33.0)
     steps = StepTimes(0, 1.0, np.where(batch > 8, 0.02, 0.01), np.full(32, 0.05), 32, 0.01)
-    told = serve(steps, Load(Lengths(1000.0, 801.0), clients=np.array([8.0, 9.0, 10.0])), Limits())
-    assert (np.diff(told.requests_per_s) >= 0).all()
-    assert (np.diff(told.ttft.mean) > -0.5 * told.ttft.mean[0]).all()
-    assert (told.ttft.mean > 0.025).all(), "half of its own prompt"
+    predicted = serve(steps, Load(Lengths(1000.0, 801.0), clients=np.array([8.0, 9.0, 10.0])), Limits())
+    assert (np.diff(predicted.requests_per_s) >= 0).all()
+    assert (np.diff(predicted.ttft.mean) > -0.5 * predicted.ttft.mean[0]).all()
+    assert (predicted.ttft.mean > 0.025).all(), "half of its own prompt"
 
 
 def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> None:

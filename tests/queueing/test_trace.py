@@ -91,7 +91,7 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "predicted"),
     [
         ("t.csv", "arrival_s,input_tokens,output_tokens\n", "one request or more"),
         ("t.csv", "arrival_s,input_tokens\n1,2\n", "output_length or output_tokens"),
@@ -127,8 +127,8 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
         ),
     ],
 )
-def test_what_is_refused(tmp_path, name, text, told):
+def test_what_is_refused(tmp_path, name, text, predicted):
     where = tmp_path / name
     where.write_text(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=predicted):
         read_trace(where)

@@ -118,9 +118,11 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
 
 def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None:
     point = {"model": "qwen3-32b", "hardware": "h100", "batch": 8, "context": 8192, "tp": 2}
-    any_task, told = (whatif(**point, draft="eagle3", gamma=3, **task) for task in ({}, {"task": "chat"}))
-    assert told.acceptance.tokens_per_iteration == any_task.acceptance.tokens_per_iteration
-    widths = [high / low for low, high in (any_task.speedup_interval, told.speedup_interval)]
+    any_task, with_task = (
+        whatif(**point, draft="eagle3", gamma=3, **task) for task in ({}, {"task": "chat"})
+    )
+    assert with_task.acceptance.tokens_per_iteration == any_task.acceptance.tokens_per_iteration
+    widths = [high / low for low, high in (any_task.speedup_interval, with_task.speedup_interval)]
     assert widths[0] > widths[1]
     assert "code text" in whatif(**point, draft="eagle3", task="code").acceptance.source
     assert whatif(**point, draft="dflash").verdict == "unknown_acceptance"

@@ -37,7 +37,7 @@ def test_a_measured_context_is_the_row_itself_and_between_two_alpha_is_linear_in
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("question", "says"),
     [
         ((*SUBJECT, 3999.0), "measured at 4000 to 100000 tokens, given 3999"),
         ((*SUBJECT, 128_000.0), "measured at 4000 to 100000 tokens"),
@@ -48,9 +48,9 @@ def test_a_measured_context_is_the_row_itself_and_between_two_alpha_is_linear_in
         (("llama-3.1-8b", "llama-3.2-1b", "full", None, 8000.0), "draft llama-3.2-1b, full;"),
     ],
 )
-def test_no_nearest_neighbour_and_no_extrapolation(asked, says):
+def test_no_nearest_neighbour_and_no_extrapolation(question, says):
     with pytest.raises(InputError) as refusal:
-        find_acceptance(*asked)
+        find_acceptance(*question)
     assert says in str(refusal.value)
     assert "--acceptance FILE" in str(refusal.value)
     assert "\n" not in str(refusal.value)

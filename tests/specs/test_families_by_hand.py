@@ -23,7 +23,7 @@ MIMO_V2, MINIMAX_M3 = (FAMILIES[name].readers[1] for name in ("mimo_v2", "minima
 
 
 @pytest.mark.parametrize(
-    ("reader", "said", "dense"),
+    ("reader", "config", "dense"),
     [
         (MIMO_V2, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
         (MIMO_V2, {"moe_layer_freq": [1] * 6}, 0),
@@ -41,8 +41,8 @@ MIMO_V2, MINIMAX_M3 = (FAMILIES[name].readers[1] for name in ("mimo_v2", "minima
         (experts.llama4, {"moe_layers": [1, 2], "interleave_moe_layer_step": 1}, 4),
     ],
 )
-def test_dense_layers_of_six(reader: Any, said: dict[str, Any], dense: int | None) -> None:
-    keys = Keys(SIZES | said, "file")
+def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | None) -> None:
+    keys = Keys(SIZES | config, "file")
     if dense is None:
         with pytest.raises(InputError, match="moe_layer_freq: must be a list of 6 zeros"):
             reader(keys, 6)
@@ -53,7 +53,7 @@ def test_dense_layers_of_six(reader: Any, said: dict[str, Any], dense: int | Non
 
 
 @pytest.mark.parametrize(
-    ("rules", "said", "biases"),
+    ("rules", "config", "biases"),
     [
         # biases: of q, k and v, of o, of the MLP
         (("attention_bias", "mlp_bias"), {}, (0, 0, 0)),
@@ -70,8 +70,8 @@ def test_dense_layers_of_six(reader: Any, said: dict[str, Any], dense: int | Non
         (("unbiased",), {"mlp_bias": True}, "mlp_bias: must be false"),
     ],
 )
-def test_which_biases_count(rules: Any, said: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
-    keys, family = Keys({"model_type": "x"} | said, "file"), Family("x", rules=rules)
+def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
+    keys, family = Keys({"model_type": "x"} | config, "file"), Family("x", rules=rules)
     if isinstance(biases, str):
         with pytest.raises(InputError, match=biases):
             _biases(keys, family)

@@ -166,7 +166,7 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"PK\3\4", "it does not begin with GGUF"),
         (b"GGUF" + struct.pack("<I", 50331648), "given version 50331648"),
@@ -185,11 +185,11 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
         (gguf({"general.architecture": "../x", "general.name": "/etc/passwd"}, {}), "x.block_count: must be"),
     ],
 )
-def test_a_hostile_header_is_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+def test_a_hostile_header_is_refused_in_one_line(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "x.gguf").write_bytes(data)
     with pytest.raises(InputError, match=r"x\.gguf: ") as refused:
         load_model(str(tmp_path / "x.gguf"))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_damaged_header_is_read_or_refused_never_a_bug(tmp_path: Path) -> None:

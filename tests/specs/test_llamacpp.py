@@ -13,7 +13,7 @@ from perfmodel.validate.studies.sources import judged
 
 
 @pytest.mark.parametrize(
-    ("hardware", "asked", "name"),
+    ("hardware", "question", "name"),
     [
         ("m1-max", {}, "apple-m1-max-64gb.llamacpp"),
         ("rtx-3090", {}, "a100-sxm-80gb.vllm"),
@@ -24,8 +24,10 @@ from perfmodel.validate.studies.sources import judged
         ("h200", {"engine": "llamacpp"}, "h800-sxm-80gb.llamacpp"),
     ],
 )
-def test_the_nearest_device_of_the_maker_answers(hardware: str, asked: dict[str, object], name: str) -> None:
-    assert calibration_of(load_gpu(hardware), **asked).name == name  # type: ignore[arg-type]
+def test_the_nearest_device_of_the_maker_answers(
+    hardware: str, question: dict[str, object], name: str
+) -> None:
+    assert calibration_of(load_gpu(hardware), **question).name == name  # type: ignore[arg-type]
 
 
 def test_builds_sort_and_nothing_else_names_one() -> None:
@@ -43,8 +45,8 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     assert weights("llama-3.1-8b", engine="llamacpp") == "q4_k_m"
     assert weights("gpt-oss-20b", engine="llamacpp") == "mxfp4_moe"
     assert weights("llama-3.1-8b") == "bf16"
-    said = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp").warnings
-    assert any(warning.startswith("no weights were given: q4_k_m") for warning in said)
+    notes = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp").warnings
+    assert any(warning.startswith("no weights were given: q4_k_m") for warning in notes)
     named = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, weights="q8_0")
     assert named.query.engine == "llamacpp"
     assert not any("weights" in warning for warning in named.warnings)
@@ -85,14 +87,14 @@ def test_published_runs_are_off_by_what_the_page_says() -> None:
 def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     """gpt-oss-120b: 4 of 128 experts a token in each of 36 layers, 3 matrices of 2880 x 2880 at 4.25 bits."""
     layer = 128 * 3 * 2880**2 * 4.25 / 8
-    asked = ("gpt-oss-120b", "rtx-pro-6000", 1, 4096, 0)
-    every = whatif(*asked, engine="llamacpp")
-    halves = [whatif(*asked, engine="llamacpp", cpu_moe=18, host_bandwidth=rate) for rate in (50, 100)]
+    question = ("gpt-oss-120b", "rtx-pro-6000", 1, 4096, 0)
+    every = whatif(*question, engine="llamacpp")
+    halves = [whatif(*question, engine="llamacpp", cpu_moe=18, host_bandwidth=rate) for rate in (50, 100)]
     assert every.memory.weight_bytes - halves[0].memory.weight_bytes == pytest.approx(18 * layer, rel=0.01)
     read = 18 * layer * 4 / 128
     assert halves[0].ar_tpot_s - halves[1].ar_tpot_s == pytest.approx(read / 100e9, rel=0.01)
     assert every.ar_tpot_s < halves[1].ar_tpot_s
-    assert [any("on the host" in said for said in a.warnings) for a in (every, *halves)] == [
+    assert [any("on the host" in note for note in a.warnings) for a in (every, *halves)] == [
         False,
         True,
         True,
@@ -103,41 +105,41 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
         ({"cpu_moe": 3, "engine": "vllm", "host_bandwidth": 50}, "llamacpp, which has cpu_moe"),
     ):
         with pytest.raises(InputError, match=says):
-            whatif(*asked, **({"engine": "llamacpp"} | more))  # type: ignore[arg-type]
+            whatif(*question, **({"engine": "llamacpp"} | more))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"0 for llama-3\.1-8b"):
         whatif("llama-3.1-8b", "3090", 1, 4096, 0, engine="llamacpp", cpu_moe=1, host_bandwidth=50)
 
 
 def test_layers_on_the_host_take_its_memory_and_its_time() -> None:
     """Half of Llama-3.1-8B's 32 layers and output: half of the weights and cache at 50 GB/s."""
-    asked = ("llama-3.1-8b", "rtx-3060", 1, 4096, 0)
+    question = ("llama-3.1-8b", "rtx-3060", 1, 4096, 0)
     more = {"engine": "llamacpp", "weights": "q4_0"}
-    whole = whatif(*asked, **more)  # type: ignore[arg-type]
-    half = whatif(*asked, **more, gpu_layers=16, host_bandwidth=50)  # type: ignore[arg-type]
+    whole = whatif(*question, **more)  # type: ignore[arg-type]
+    half = whatif(*question, **more, gpu_layers=16, host_bandwidth=50)  # type: ignore[arg-type]
     share = 1 - 16 / 33
     for name in ("weight_bytes", "kv_bytes"):
         assert getattr(half.memory, name) == pytest.approx(getattr(whole.memory, name) * (1 - share))
     step = whole.target_step
     read = (step.param_load_s + step.kv_load_s + step.activation_s) * 360e9
     assert half.ar_tpot_s == pytest.approx(whole.ar_tpot_s * (1 - share) + share * read / 50e9, rel=0.02)
-    alone = whatif(*asked, **more, gpu_layers=99, host_bandwidth=50)  # type: ignore[arg-type]
+    alone = whatif(*question, **more, gpu_layers=99, host_bandwidth=50)  # type: ignore[arg-type]
     assert alone.ar_tpot_s == whole.ar_tpot_s
 
 
 def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
     """Two RTX 5060 Ti with Qwen3.8-27B took 45.2 ms in turn and 27.0 ms by tensors (sudoingX/qwen38-mtp)."""
-    asked = {"engine": "llamacpp", "weights": "ud-q4_k_xl"}
+    question = {"engine": "llamacpp", "weights": "ud-q4_k_xl"}
     one, turn, split = (
-        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, **asked, **more)  # type: ignore[arg-type]
+        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, **question, **more)  # type: ignore[arg-type]
         for more in ({}, {"layer_split": 2}, {"tp": 2})
     )
     assert (one.memory.fits, turn.memory.fits) == (False, True)
     assert one.ar_tpot_s == turn.ar_tpot_s == pytest.approx(45.2e-3, rel=0.1)
     assert split.ar_tpot_s == pytest.approx(27.0e-3, rel=0.1)
-    long = whatif("qwen3.8-27b", "rtx-5060-ti", 1, 129981, 0, tp=2, **asked)  # type: ignore[arg-type]
+    long = whatif("qwen3.8-27b", "rtx-5060-ti", 1, 129981, 0, tp=2, **question)  # type: ignore[arg-type]
     assert long.ar_tpot_s == pytest.approx(42.2e-3, rel=0.1)
     with pytest.raises(InputError, match="tp: must be 1 with layer_split"):
-        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **asked)
+        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **question)
 
 
 def test_two_cards_of_24_gib_hold_a_model_of_70b() -> None:

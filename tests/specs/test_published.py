@@ -113,9 +113,9 @@ def test_the_readme_row_in_seconds() -> None:
     """Llama-3.1-8B, 8 x A100, B=64, S=32000, gamma=2 (Table 3c): 2.45 x 21.03 - 19.08 - 30.86 = 1.58 ms of
     overhead.
     """
-    asked = ("a100-sxm-80gb", "llama-3.1-8b", 64, 32000)
+    row = ("a100-sxm-80gb", "llama-3.1-8b", 64, 32000)
     points = published_points("magicdec")
-    (point,) = (p for p in points if (p.hardware, p.target, p.batch, p.context) == asked)
+    (point,) = (p for p in points if (p.hardware, p.target, p.batch, p.context) == row)
     assert (point.tp, point.draft, point.draft_kv, point.gamma) == (8, "self", "streamingllm:512", 2)
     times = (point.draft_s, point.verify_s, point.target_s, point.ar_tpot_s, point.overhead_s)
     assert times == pytest.approx((9.54e-3, 30.86e-3, 26.99e-3, 26.99e-3, 1.5835e-3))

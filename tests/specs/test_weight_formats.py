@@ -183,8 +183,8 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     assert own.within(("bf16", "fp8")).name == "nvfp4-wo,attention=fp8,o=nvfp4-wo*2+bf16*1"
     assert own.within(("bf16", "fp8", "fp4")) == own
     assert weight_format("bf16,experts=mxfp4").within(("bf16", "fp8", "fp4")).name == "bf16,experts=mxfp4-a8"
-    asked = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
-    assert resolve(asked).precision.weights.name == "fp8-block-wo"
+    query = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
+    assert resolve(query).precision.weights.name == "fp8-block-wo"
     with pytest.raises(InputError, match="--weights: a100-sxm-80gb has no published fp8 peak"):
         resolve(Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, weights="fp8-block"))
 

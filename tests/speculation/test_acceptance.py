@@ -157,11 +157,11 @@ def test_positions_end_where_they_were_measured():
     one = Acceptance.from_positions([0.9, 0.8, 0.5], "my run")
     assert one.max_gamma == 3
     assert one.tokens_per_iteration(3) == pytest.approx(2.98)
-    for asked in (lambda: one.survival(4), lambda: one.tokens_per_iteration(np.array([1, 4]))):
+    for call in (lambda: one.survival(4), lambda: one.tokens_per_iteration(np.array([1, 4]))):
         with pytest.raises(
             InputError, match=r"gamma: must be at most 3, the positions that were measured \(my run\)"
         ):
-            asked()
+            call()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity
-from tests.speculation.asked import scenario
+from tests.speculation.scenarios import scenario
 
 DRAFTS = [
     {"draft_kv": "full"},

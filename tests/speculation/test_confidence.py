@@ -75,16 +75,16 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
 
     pairs = {(n, at): slowness(n, at) for n, at in product((1, 2, 3), range(len(ends)))}
     (n, at), best = min(pairs.items(), key=lambda pair: pair[1])
-    asked = s, np.array(batches, float), np.array(contexts, float)
+    arguments = s, np.array(batches, float), np.array(contexts, float)
     for constant, always in ((2, pairs[2, 0]), (0, 1.0)):
-        gain, tokens, least = best_stop(*asked, constant)
+        gain, tokens, least = best_stop(*arguments, constant)
         assert (gain, tokens) == (pytest.approx(always / best, rel=1e-9), n)
         assert least == pytest.approx(np.mean(ends[max(at - 1, 0) : at + 1]), abs=1e-3)
         assert least > 0
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"confidence": BINS, "alpha": 0.5}, "one of alpha, positions, histogram and confidence"),
         ({"confidence": [BINS[0], {"share": 1, "positions": [0.5]}]}, "as many positions in every bin"),
@@ -92,6 +92,6 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
         ({"confidence": [BINS[0], {"share": 0, "positions": UNSURE}]}, "share"),
     ],
 )
-def test_bins_that_mean_nothing(tmp_path, entry: dict, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_bins_that_mean_nothing(tmp_path, entry: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         rows(tmp_path, **entry)

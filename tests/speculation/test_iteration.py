@@ -16,7 +16,7 @@ from perfmodel.speculation import (
     predict,
     speedups,
 )
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 NUMBERS = (
     *(f.name for f in fields(Prediction)),
@@ -31,7 +31,9 @@ NUMBERS = (
 
 
 # refits move no test here
-scenario = partial(asked.scenario, tp=8, draft_kv="streamingllm:512", calibration="a100-sxm-80gb.literature")
+scenario = partial(
+    scenarios.scenario, tp=8, draft_kv="streamingllm:512", calibration="a100-sxm-80gb.literature"
+)
 
 
 SCENARIOS = {
@@ -42,7 +44,9 @@ SCENARIOS = {
     "paged": scenario(kv_page=16),
     "sliding moe": scenario(model="gpt-oss-20b", draft_kv="snapkv:1024"),
     "reread": scenario(kv_reread=2.5),
-    "correlated moe": asked.with_constants(scenario(model="qwen3-30b-a3b", tp=4), routing_independence=0.5),
+    "correlated moe": scenarios.with_constants(
+        scenario(model="qwen3-30b-a3b", tp=4), routing_independence=0.5
+    ),
 }
 
 

@@ -24,9 +24,9 @@ from perfmodel.speculation.lengths import (
     last_where,
     without_waves,
 )
-from tests.speculation import asked
+from tests.speculation import scenarios
 
-scenario = partial(asked.scenario, draft_kv="streamingllm:512")
+scenario = partial(scenarios.scenario, draft_kv="streamingllm:512")
 
 QUESTIONS = [
     scenario(calibration="ideal"),

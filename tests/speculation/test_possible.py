@@ -80,9 +80,9 @@ def impossible(scenario: Scenario) -> dict[str, int]:
 def check(every: int, start: int = 0) -> int:
     """Points looked at, of every so many questions; fails with the first that break a bound."""
     models = [(model, tp) for model, degrees in MODELS.items() for tp in degrees]
-    asked = islice(product(calibrations(), models, DRAFTS, FORMATS), start, None, every)
+    cases = islice(product(calibrations(), models, DRAFTS, FORMATS), start, None, every)
     points, wrong = 0, {}
-    for (device, calibration), (model, tp), (draft, method), (weights, kv) in asked:
+    for (device, calibration), (model, tp), (draft, method), (weights, kv) in cases:
         query = Query(
             model,
             device,

@@ -17,7 +17,7 @@ from perfmodel.specs import GPUSpec, ModelSpec, files, load_gpu
 from perfmodel.speculation import Acceptance, Scenario, Workload, inflection_context, predict
 from tests.costs.counting import BF16
 from tests.costs.machines import IDEAL
-from tests.speculation.asked import scenario
+from tests.speculation.scenarios import scenario
 
 HAIR = 1e-9
 many = settings(max_examples=50, deadline=None)
@@ -58,7 +58,7 @@ def dense(model: ModelSpec, gpu: GPUSpec, budget: int, alpha: float = 0.8) -> Sc
     return Scenario(model, Machine(gpu, IDEAL), BF16, draft, Acceptance.from_alpha(alpha), core_ops=True)
 
 
-asked = partial(scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal")
+sparse_scenario = partial(scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal")
 
 
 def ridge(gpu: GPUSpec) -> float:
@@ -185,5 +185,5 @@ FAR = [2.0**30, 2.0**36]
     ],
 )
 def test_a_counterexample(figure: str, flags: dict, at: tuple, expected: list[float], within: float) -> None:
-    found = getattr(predict(asked(**flags), Workload.of(*at)), figure)
+    found = getattr(predict(sparse_scenario(**flags), Workload.of(*at)), figure)
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)

@@ -9,14 +9,14 @@ import pytest
 from perfmodel.costs import forward
 from perfmodel.kv.full import Full
 from perfmodel.speculation import with_calibration, with_values
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 BANDWIDTH = 2.039e12
 KEY = 8 * 128 * 2
 """Bytes of a token's keys in a layer of Llama-3.1-8B: 8 KV heads of 128 in bf16. The values are as many."""
 
 
-scenario = partial(asked.scenario, calibration="ideal")
+scenario = partial(scenarios.scenario, calibration="ideal")
 
 
 def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
@@ -80,10 +80,10 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
 )
 def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) -> None:
     """One pass a token, one for all of them, or none: tokens x time of each are passes x time of one."""
-    asked = scenario(draft=draft, draft_kv="full")
+    drafting = scenario(draft=draft, draft_kv="full")
     gammas = np.array([1, 2, 4])
-    each = np.broadcast_to(np.asarray(asked.draft_token_s(8.0, 4000.0, gammas)), gammas.shape)
+    each = np.broadcast_to(np.asarray(drafting.draft_token_s(8.0, 4000.0, gammas)), gammas.shape)
     drafted = gammas.astype(float)
-    one = np.asarray(asked.draft_pass_s(8.0, 4000.0, asked.draft.query(drafted)))
-    assert each * gammas == pytest.approx(one * asked.draft.passes(drafted), rel=1e-12)
+    one = np.asarray(drafting.draft_pass_s(8.0, 4000.0, drafting.draft.query(drafted)))
+    assert each * gammas == pytest.approx(one * drafting.draft.passes(drafted), rel=1e-12)
     assert np.all(each == 0.0) == (draft == "ngram")

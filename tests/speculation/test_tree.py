@@ -13,7 +13,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import as_given, choose, iteration_s, levels_within, speedup, surface
-from tests.speculation import asked
+from tests.speculation import scenarios
 
 SEQUOIA = (
     0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199, 0.0045, 0.0075, 0.0045,
@@ -32,7 +32,7 @@ GOLDEN = {
 }
 
 
-scenario = partial(asked.scenario, hardware="h100-sxm-80gb", alpha=0.7, draft="llama-3.2-1b")
+scenario = partial(scenarios.scenario, hardware="h100-sxm-80gb", alpha=0.7, draft="llama-3.2-1b")
 
 
 @pytest.fixture(scope="module")

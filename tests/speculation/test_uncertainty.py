@@ -181,8 +181,8 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     """Errors of sources, of a device that no row is of, and of boxes by the share of the step that is
     messages, at right angles.
     """
-    asked = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
-    scenario = resolve(asked)
+    query = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
+    scenario = resolve(query)
     machine, step = scenario.machine, scenario.target_step(8.0, 4000.0)
     unseen = machine.calibration.error("target_s", "", machine.gpu)
     assert unseen is not None

@@ -65,9 +65,9 @@ def test_chance_inside_a_graph() -> None:
 def test_lossless_greedy(make_model, more) -> None:
     """In float64 the tokens are those of plain decoding on the CPU."""
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
-    asked = Request(3, 60, new, 2 if "tree" in more else 4, **more)
-    plain = make_decoder(make_model(), asked.plain()).generate(prompts, new)
-    assert make_decoder(make_model().to("cuda"), asked).generate(prompts, new).tokens == plain.tokens
+    request = Request(3, 60, new, 2 if "tree" in more else 4, **more)
+    plain = make_decoder(make_model(), request.plain()).generate(prompts, new)
+    assert make_decoder(make_model().to("cuda"), request).generate(prompts, new).tokens == plain.tokens
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     gamma = 2 if "tree" in more else 4
-    asked = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
+    request = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     found: list[Generation] = []
     for captured in (False, True):
-        made = make_decoder(model, asked)
+        made = make_decoder(model, request)
         state = made.start(prompts, new)
         if captured:
             graphs.capture(made, state)
@@ -93,8 +93,8 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     plain = make_decoder(model, Request(3, 60, new, attention="math", pointwise="torch")).generate(
         prompts, new
     )
-    told = difference(model, asked, prompts, plain, found[1])
-    assert told is None or told.margin < 8, told
+    largest = difference(model, request, prompts, plain, found[1])
+    assert largest is None or largest.margin < 8, largest
 
 
 def test_fp8_weights_and_cache_through_triton() -> None:
@@ -104,18 +104,18 @@ def test_fp8_weights_and_cache_through_triton() -> None:
         pytest.skip("compute capability below 8.9")
     x, weight = torch.randn(5, 256, device=device).bfloat16(), torch.randn(64, 256, device=device).bfloat16()
     codes, scale = fp8.by_row(weight, weight.abs().amax(1, keepdim=True))
-    ours = fp8.scaled_product(x, codes, scale[:, 0])
+    actual = fp8.scaled_product(x, codes, scale[:, 0])
     theirs = fp8.scaled_product(x.cpu(), codes.cpu(), scale[:, 0].cpu())
-    torch.testing.assert_close(ours.cpu(), theirs, rtol=2e-2, atol=2e-1)
+    torch.testing.assert_close(actual.cpu(), theirs, rtol=2e-2, atol=2e-1)
     model = build(tiny_spec(hidden_size=128, head_dim=64), source, fp8=True)
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
-    asked = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
-    found = make_decoder(model, asked).generate(prompts, new)
-    plain = make_decoder(model, replace(asked.plain(), attention="math", pointwise="torch")).generate(
+    request = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
+    found = make_decoder(model, request).generate(prompts, new)
+    plain = make_decoder(model, replace(request.plain(), attention="math", pointwise="torch")).generate(
         prompts, new
     )
-    told = difference(model, asked, prompts, plain, found)
-    assert told is None or told.margin < 64, told
+    largest = difference(model, request, prompts, plain, found)
+    assert largest is None or largest.margin < 64, largest
 
 
 def test_fp8_experts_are_those_of_the_cpu() -> None:
@@ -129,8 +129,8 @@ def test_fp8_experts_are_those_of_the_cpu() -> None:
     given = codes.view(weights.shape), torch.tensor([0, 0, 1, 1, 1, 3, 3, 4, 4]), scale.view(5, 64)
     theirs = Pointwise().by_expert(rows.float(), *given)
     made = backends.pointwise("triton", device, torch.bfloat16)
-    ours = made.by_expert(rows.to(device), *(part.to(device) for part in given)).float().cpu()
-    assert (ours - theirs).norm() < 0.05 * theirs.norm()
+    actual = made.by_expert(rows.to(device), *(part.to(device) for part in given)).float().cpu()
+    assert (actual - theirs).norm() < 0.05 * theirs.norm()
 
 
 def test_a_whole_point(tmp_path) -> None:

@@ -20,7 +20,7 @@ elif "COVERED" in os.environ:
 
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     tree = [f"{ROOT}/perfmodel/*", f"{ROOT}/validate/*"]
-    told = {"context": f"{test.partition('::')[0]}|{test}", "messages": False}
-    cover = coverage.Coverage(os.environ["COVERED"], True, include=tree, **told)
+    options = {"context": f"{test.partition('::')[0]}|{test}", "messages": False}
+    cover = coverage.Coverage(os.environ["COVERED"], True, include=tree, **options)
     cover.start()
     Finalize(None, lambda: (cover.stop(), cover.save()), exitpriority=-100)

@@ -58,11 +58,11 @@ def test_the_limit_is_kept_or_not(folder, capsys) -> None:
     assert check(folder, "--max-error", f"{100 * most + 0.1:.1f}%") == 0
     assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
     assert check(folder, "--max-error", str(most - 0.001)) == 1
-    told = capsys.readouterr()
-    assert "--baseline FILE --write" not in told.err  # whoever states a limit knows what it is for
+    printed = capsys.readouterr()
+    assert "--baseline FILE --write" not in printed.err  # whoever states a limit knows what it is for
     worst = max(mape, key=lambda name: mape[name])
-    assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in told.err
-    assert "check: FAIL" in told.out
+    assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in printed.err
+    assert "check: FAIL" in printed.out
     assert check(folder) == 1  # 10 % where nothing is said
     assert (
         capsys.readouterr()
@@ -88,16 +88,16 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     before = {f.name: f.predicted for f in figures(folder)}
     by = [f.predicted / before[f.name] for f in figures(folder, broken) if f.part.endswith("target_s")]
     assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 1
-    said = capsys.readouterr()
-    told, lines = said.err, [line.split() for line in said.out.splitlines() if line]
+    printed = capsys.readouterr()
+    stderr, lines = printed.err, [line.split() for line in printed.out.splitlines() if line]
     assert ["machine/plan/figure", "rows", "mean", "error", "before", "bias", "worst", "calibration"] in lines
     (row,) = (line for line in lines if line[0] == "cpu-1/cpu-full/target_s")
     assert (row[1], row[3], row[-1]) == ("40", "11.3%", "xeon-amx-2core.micro")
-    assert said.out.endswith(f"; no limit, 1 point above {baseline} at most\n")
+    assert printed.out.endswith(f"; no limit, 1 point above {baseline} at most\n")
     mean = float(np.exp(np.mean(np.log(by)))) - 1
-    assert f"moved: cpu-1/cpu-full/target_s: predictions by {mean:+.1%} on average over 40 figures" in told
+    assert f"moved: cpu-1/cpu-full/target_s: predictions by {mean:+.1%} on average over 40 figures" in stderr
     assert 0.05 < abs(mean) < 0.12
-    assert ("grown: cpu-1/cpu-full/target_s: mean error 11.3% -> " in told) == (factor > 1)
+    assert ("grown: cpu-1/cpu-full/target_s: mean error 11.3% -> " in stderr) == (factor > 1)
     assert check(folder, "--baseline", str(baseline), "--calibration", broken, "--write") == 0
     assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 0
 

@@ -17,9 +17,9 @@ from tests.validate.tiny import write_documents, write_folder
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
     """In which words is pinned."""
     monkeypatch.setattr(Pair, "models", lambda *_: pytest.fail("loaded"))
-    asked = [c for c in pinned.refused() if c.startswith("validate acceptance")]
-    assert len(asked) > 20
-    for command in asked:
+    commands = [c for c in pinned.refused() if c.startswith("validate acceptance")]
+    assert len(commands) > 20
+    for command in commands:
         pinned.ask(command)
 
 
@@ -84,7 +84,7 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
     """
     big, small, documents = folders
     out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
-    asked = [
+    arguments = [
         "--checkpoint",
         big,
         "--prompts",
@@ -96,7 +96,7 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         "--gamma",
         "2",
     ]
-    asked += [
+    arguments += [
         "--draft",
         small if draft == "small" else draft,
         "--dtype",
@@ -107,8 +107,8 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         "20",
     ]
     if draft == "self":
-        asked += ["--draft-kv", "full", "--draft-kv", "streamingllm:16"]
-    assert run(["validate", "acceptance", *asked, "--threads", "1", "--out", str(out)]) == 0
+        arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16"]
+    assert run(["validate", "acceptance", *arguments, "--threads", "1", "--out", str(out)]) == 0
     table = json.loads(out.read_text())
     found = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
     methods = ["full", "streamingllm"] if draft == "self" else ["full"]

@@ -55,15 +55,15 @@ def test_every_draft_cache_is_shown(folder) -> None:
 def test_every_prompt_is_continued(folder, tmp_path) -> None:
     """Documents and texts of different lengths, one sequence each; the last tokens of what is too long."""
     (tmp_path / "some.jsonl").write_text('{"text": "' + "x" * 100 + 'the end of one"}\n[65, 66, 67]\n')
-    asked = ("--checkpoint", folder, "--draft", "ngram", "--prompts", str(tmp_path / "some.jsonl"))
-    text = output(*asked, "--prompt", "a third", "--batch", "3", batch=False)
+    arguments = ("--checkpoint", folder, "--draft", "ngram", "--prompts", str(tmp_path / "some.jsonl"))
+    text = output(*arguments, "--prompt", "a third", "--batch", "3", batch=False)
     assert "a third\n--- continuation 1 ---" in text
     assert "xxx" in text
     assert "the end of one\n--- continuation 2 ---" in text
     assert "ABC\n--- continuation 3 ---" in text
     assert "batch 3, context 80, " in text
     assert row(text, "ngram")
-    assert "batch 2, context 80, " in output(*asked, "--prompt", "a third"), "--batch takes the first"
+    assert "batch 2, context 80, " in output(*arguments, "--prompt", "a third"), "--batch takes the first"
 
 
 def test_token_trees(folder) -> None:
@@ -94,8 +94,8 @@ def test_a_tree_needs_a_model_and_its_own_acceptance(more: tuple[str, str], says
 
 
 def test_a_chain_drawn_as_a_tree_has_the_chains_prediction(folder) -> None:
-    asked = ("--checkpoint", folder, "--draft-kv", "full", "--hardware", "h100", "--dtype", "fp32")
-    rows = [row(output(*asked, *shape), "full") for shape in (["--gamma", "2"], ["--tree", "1x1"])]
+    arguments = ("--checkpoint", folder, "--draft-kv", "full", "--hardware", "h100", "--dtype", "fp32")
+    rows = [row(output(*arguments, *shape), "full") for shape in (["--gamma", "2"], ["--tree", "1x1"])]
     assert rows[0][8] == rows[1][8], "the same acceptance"
     assert rows[0][4] == rows[1][4]
 
@@ -104,9 +104,9 @@ def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
     """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at
     batch 2.
     """
-    asked: list[Any] = []
+    calls: list[Any] = []
     monkeypatch.setattr(
-        generated, "predicted_times", lambda *given: (asked.append(given), (1e-3, 1.0, 1.25))[1]
+        generated, "predicted_times", lambda *given: (calls.append(given), (1e-3, 1.0, 1.25))[1]
     )
     for drafted in (["--gamma", "4"], ["--tree", "3x2"]):
         text = output(
@@ -125,7 +125,7 @@ def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
         assert "tokens/s (predicted for h100-sxm-80gb: 2000.0), T_T " in text
         cells = row(text, "snapkv:40")
         assert cells[4] == "1.25"
-        (scenario, *sizes, tree), gained = asked.pop(), pytest.approx(float(cells[8]), abs=0.005)
+        (scenario, *sizes, tree), gained = calls.pop(), pytest.approx(float(cells[8]), abs=0.005)
         assert (scenario.precision.weights.name, scenario.draft.kv.budget) == ("bf16", 40)
         if tree is None:
             assert sizes == [2, 80, 4]

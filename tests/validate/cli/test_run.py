@@ -59,8 +59,8 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
     digest = code_version.commit()["source_sha256"]
     other = "/somewhere/else\n" + "a" * 40
-    for told in (None, other):
-        monkeypatch.setattr(code_version, "run", lambda *_, told=told: told)
+    for result in (None, other):
+        monkeypatch.setattr(code_version, "run", lambda *_, result=result: result)
         found = code_version.commit()
         assert found["commit"] == "unknown"
         assert found["commit_from"].startswith("perfmodel ")

@@ -37,9 +37,9 @@ def specification(**changes: Any) -> ModelSpec:
     return tiny_spec(**{"hidden_size": 48, "head_dim": 16, "intermediate_size": 72, **changes})
 
 
-def near(ours: Any, theirs: Any, tolerance: float = 0) -> None:
+def near(actual: Any, theirs: Any, tolerance: float = 0) -> None:
     """Of one tensor or of several."""
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(actual, theirs, rtol=tolerance, atol=tolerance)
 
 
 def attention() -> None:
@@ -136,11 +136,11 @@ def selection() -> None:
             filled = (-(-size // page)).clamp(max=count)
             chosen = Span((filled * page - (-size) % page).clamp(min=0), count * page)
             sees = (torch.rand(3, n, m, generator=generator) < 0.5) | torch.eye(n, m, dtype=torch.bool)
-            asked = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
-            near(fused.over_pages(*asked), plain.over_pages(*asked), tolerance)
+            arguments = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
+            near(fused.over_pages(*arguments), plain.over_pages(*arguments), tolerance)
             chosen = Span(size.clamp(max=7 * count), 7 * count)
-            asked = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
-            near(fused.over_tokens(*asked), plain.over_tokens(*asked), tolerance)
+            arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
+            near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
     chooser: Any = backends.selection(choose("triton", CPU, torch.float32))
     best = chooser._best
@@ -218,8 +218,8 @@ def decoding() -> None:
     ):
         found = []
         for attention, pointwise in (("sdpa", "torch"), ("triton", "triton")):
-            asked = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
-            found.append(make_decoder(model, asked).generate([[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]], 4).tokens)
+            request = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
+            found.append(make_decoder(model, request).generate([[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]], 4).tokens)
         assert found[0] == found[1], more
 
 

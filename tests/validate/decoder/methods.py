@@ -27,5 +27,5 @@ def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> 
     fresh = make_decoder(model, Request(len(state.tokens), 128, 1)).target
     fresh.prefill(state.tokens, cache.lengths, 0)
     for row, length in enumerate(cache.lengths.tolist()):
-        ours, theirs = (each.kv[:, :, row, :, :length] for each in (cache, fresh.cache))
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+        actual, theirs = (each.kv[:, :, row, :, :length] for each in (cache, fresh.cache))
+        torch.testing.assert_close(actual, theirs, rtol=1e-9, atol=1e-9)

@@ -54,8 +54,8 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompts) -> None:
     """Whatever was accepted (here by a script), in ragged batches, from a prompt of one token on."""
-    asked = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
-    made = make_decoder(deep, asked, head)
+    request = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
+    made = make_decoder(deep, request, head)
     state = made.start(prompts, NEW)
     for _ in range(6):
         made.propose(state)  # nothing is committed by a proposal
@@ -138,9 +138,9 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
     (tmp_path / "config.json").write_text(json.dumps(config))
     loaded = load_head(str(tmp_path), "checkpoint", deep)
     assert torch.equal(loaded.to_target, head.to_target)
-    ours, theirs = dict(head.named_parameters()), dict(loaded.named_parameters())
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    built, theirs = dict(head.named_parameters()), dict(loaded.named_parameters())
+    assert built.keys() == theirs.keys()
+    assert all(torch.equal(built[name], theirs[name]) for name in built)
     tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     for offsets in (None, [21] * 40, [22] * 40, [-1] * 40, [1] + [0] * 39, [0] * 39):
         tensors |= {} if offsets is None else {"d2t": torch.tensor(offsets)}

@@ -115,18 +115,18 @@ def test_logits_prefill_and_step_by_step(family, tmp_path) -> None:
     model = load(str(tmp_path), "checkpoint", torch.device("cpu"), torch.float32)
     tokens = torch.randint(99, (2, 40), generator=torch.Generator().manual_seed(0))
     wanted = reference(tokens).logits
-    ours = make_decoder(model, Request(2, 40, 8)).target
+    runner = make_decoder(model, Request(2, 40, 8)).target
     if not model.spec.num_sliding_layers:  # else no pass may be longer than the window
-        torch.testing.assert_close(model.logits(ours.extend(tokens)), wanted, rtol=1e-4, atol=1e-4)
-        ours.cache.set_lengths(torch.zeros(2, dtype=torch.int64), 0, exact=True)
-    last, _ = ours.prefill(tokens[:, :23], torch.tensor([23, 23]), 0, chunk=7)
+        torch.testing.assert_close(model.logits(runner.extend(tokens)), wanted, rtol=1e-4, atol=1e-4)
+        runner.cache.set_lengths(torch.zeros(2, dtype=torch.int64), 0, exact=True)
+    last, _ = runner.prefill(tokens[:, :23], torch.tensor([23, 23]), 0, chunk=7)
     torch.testing.assert_close(model.logits(last), wanted[:, 22], rtol=1e-4, atol=1e-4)
     for step in range(23, 40, 2):
-        logits = model.logits(ours.extend(tokens[:, step : step + 2]))
+        logits = model.logits(runner.extend(tokens[:, step : step + 2]))
         torch.testing.assert_close(logits, wanted[:, step : step + 2], rtol=1e-4, atol=1e-4)
-        ours.cache.advance(torch.tensor([2, 2]), 2)
+        runner.cache.advance(torch.tensor([2, 2]), 2)
         if step % 4 == 3:
-            ours.cache.tighten()
+            runner.cache.tighten()
 
 
 @pytest.mark.parametrize(

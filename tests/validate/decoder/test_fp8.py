@@ -49,9 +49,9 @@ def test_a_weight_by_hand() -> None:
     assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], (
         "it saturates"
     )
-    asked = Mock()
-    to_fp8(asked)
-    asked.clamp.assert_called_once_with(-448.0, 448.0)  # what this torch does by itself, older ones do not
+    mocked = Mock()
+    to_fp8(mocked)
+    mocked.clamp.assert_called_once_with(-448.0, 448.0)  # what this torch does by itself, older ones do not
     assert linear.bias is not None
     linear.bias.data = torch.tensor([10.0, 20.0])
     ones = linear(torch.ones(1, 3))
@@ -87,16 +87,16 @@ def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
     """A scale for each output of each expert, none for the router; as many bytes as the engine counts."""
     weights = RandomWeights(0, CPU, torch.float64, 0.3)
     made, wide = (build(tiny_spec(moe=MOE), weights, fp8=fp8) for fp8 in (True, False))
-    ours, theirs = made.layers[1].mlp, wide.layers[1].mlp
-    assert (ours.gate_up.dtype, ours.down.dtype, ours.router.dtype) == (FP8, FP8, torch.float64)
+    actual, theirs = made.layers[1].mlp, wide.layers[1].mlp
+    assert (actual.gate_up.dtype, actual.down.dtype, actual.router.dtype) == (FP8, FP8, torch.float64)
     for name in ("gate_up", "down"):
         whole = getattr(theirs, name)
         codes, scale = by_row(whole[3], whole[3].abs().amax(1, keepdim=True))
-        assert torch.equal(getattr(ours, name)[3].float(), codes.float())
-        assert torch.equal(ours.scales[name][3], scale[:, 0])
+        assert torch.equal(getattr(actual, name)[3].float(), codes.float())
+        assert torch.equal(actual.scales[name][3], scale[:, 0])
     again = build(tiny_spec(moe=MOE), weights)
     quantise(again)
-    assert torch.equal(again.layers[1].mlp.down.float(), ours.down.float())
+    assert torch.equal(again.layers[1].mlp.down.float(), actual.down.float())
     scales = sum(p.numel() for name, p in made.named_parameters() if "scale" in name)
     counted = shard(made.spec, 1, Precision(weight_format("fp8"), kv_format("fp8"))).stored_weight_bytes
     assert weight_bytes(made, torch.bfloat16) == counted + 2 * scales
@@ -105,9 +105,9 @@ def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
 
 
 def tokens(
-    model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object
+    model: Model, prompts: list[list[int]], small: Model | None = None, **settings: object
 ) -> list[list[int]]:
-    request = Request(len(prompts), 70, NEW, **asked)  # type: ignore[arg-type]
+    request = Request(len(prompts), 70, NEW, **settings)  # type: ignore[arg-type]
     return make_decoder(model, request, small).generate(prompts, NEW).tokens
 
 
@@ -130,8 +130,8 @@ def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch)
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise
         assert backends.pointwise("auto", cuda, bf16, fp8=True).fp8
         assert backends.choose("auto", cuda, bf16).name == "triton"
-    for asked in (backends.choose, backends.pointwise):
-        refused(r"a CUDA device of compute capability 8\.9 or later", asked, "triton", cuda, bf16, fp8=True)
+    for choice in (backends.choose, backends.pointwise):
+        refused(r"a CUDA device of compute capability 8\.9 or later", choice, "triton", cuda, bf16, fp8=True)
     refused("need bf16 activations and a CUDA device", check_runs, cuda, bf16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
     check_runs(cuda, bf16)

@@ -96,10 +96,10 @@ def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts
     gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()
     tree = branching("3x2x1") if "tree" in kind else None
-    asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
+    request = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
     if kind == "fp8":
-        target, asked = make_model(fp8=True), replace(asked, kv_dtype="fp8")
-    one, two = eager_and_replayed(target, draft, asked, prompts)
+        target, request = make_model(fp8=True), replace(request, kv_dtype="fp8")
+    one, two = eager_and_replayed(target, draft, request, prompts)
     assert one == two
 
 
@@ -113,7 +113,7 @@ def whole(made: Any, state: State, replayed: bool) -> Callable[[], object]:
 def eager_and_replayed(
     target: Model,
     draft: Model | None,
-    asked: Request,
+    request: Request,
     prompts: list[list[int]],
     ready: Callable[..., Any] = whole,
 ) -> tuple[Generation, ...]:
@@ -122,7 +122,7 @@ def eager_and_replayed(
     """
     results = []
     for replayed in (False, True):
-        made = make_decoder(target, asked, draft)
+        made = make_decoder(target, request, draft)
         state = made.start(prompts, 50, seed=3)
         made.iterate(state)
         graphs.fix_bounds(made)
@@ -149,38 +149,38 @@ def test_captured_parts_equal_eager_ones(monkeypatch, target, small, prompts) ->
 
         return run
 
-    asked = Request(4, 140, 50, 3, "model")
-    one, two = eager_and_replayed(target, small, asked, [prompt * 2 for prompt in prompts], by_parts)
+    request = Request(4, 140, 50, 3, "model")
+    one, two = eager_and_replayed(target, small, request, [prompt * 2 for prompt in prompts], by_parts)
     assert one == two
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What `capture.captured` did on a device, and which stream became current when."""
-    told: list[object] = []
+    happened: list[object] = []
 
     class FakeGraph:
-        register_generator_state = staticmethod(told.append)
+        register_generator_state = staticmethod(happened.append)
 
         def reset(self) -> None:
-            told.append("graph dropped")
+            happened.append("graph dropped")
 
         def replay(self) -> None:
-            told.append("replayed")
+            happened.append("replayed")
 
     @contextmanager
     def fake_graph(graph: FakeGraph) -> Iterator[None]:
         """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there
         once more.
         """
-        told.append("capture")
+        happened.append("capture")
         yield
-        told.append("own")
+        happened.append("own")
 
     for name, value in (("CUDAGraph", FakeGraph), ("graph", fake_graph), ("current_stream", lambda: "own")):
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(torch.cuda, "set_stream", told.append)
-    return told
+    monkeypatch.setattr(torch.cuda, "set_stream", happened.append)
+    return happened
 
 
 def test_a_graph_is_told_what_draws(events) -> None:

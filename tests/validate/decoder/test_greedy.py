@@ -24,8 +24,10 @@ EVERY = [*METHODS, "quantized,bits=8,group=4"]
 def run(
     model: Model, prompts: list[list[int]], draft: Model | None = None, new: int = NEW, **request: object
 ) -> Generation:
-    asked = Request(len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request)
-    return make_decoder(model, asked, draft).generate(prompts, new)
+    made_request = Request(
+        len(prompts), max(map(len, prompts)), new, draft="model" if draft else "self", **request
+    )
+    return make_decoder(model, made_request, draft).generate(prompts, new)
 
 
 def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
@@ -175,10 +177,12 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
         (None, TREE | {"draft_kv": METHODS[1]})
     ]
     cases += [(small, {"gamma": 3}), (small, TREE)]
-    for draft, asked in cases:
-        out = run(model, long_enough, draft, new=30, kv_dtype=kv_dtype, **asked)
-        assert out.tokens == plain.tokens, asked
-        assert asked != cases[0][1] or not any(out.histogram[:-1]), "a draft that is the target is accepted"
+    for draft, settings in cases:
+        out = run(model, long_enough, draft, new=30, kv_dtype=kv_dtype, **settings)
+        assert out.tokens == plain.tokens, settings
+        assert settings != cases[0][1] or not any(out.histogram[:-1]), (
+            "a draft that is the target is accepted"
+        )
     assert window is None or any(len(prompt) > window for prompt in long_enough)
 
 
@@ -209,8 +213,8 @@ def test_prefill_in_chunks(target, prompts, monkeypatch) -> None:
 @pytest.mark.parametrize("kind", ["self", "model"])
 @torch.inference_mode()
 def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) -> None:
-    asked = Request(4, 70, 40, gamma, kind, "streamingllm:24")
-    made = make_decoder(target, asked, small if kind == "model" else None)
+    request = Request(4, 70, 40, gamma, kind, "streamingllm:24")
+    made = make_decoder(target, request, small if kind == "model" else None)
     state = made.start(prompts, 40)
     for _ in range(12):
         made.iterate(state)

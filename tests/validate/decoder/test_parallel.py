@@ -69,8 +69,8 @@ def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     if draft_tp:
         part = for_draft(shard, draft_tp) if shard.size > 1 else shard
         draft = build(tiny_spec(**EVEN, num_hidden_layers=1), weights, part)
-    asked = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
-    return make_decoder(model, asked, draft).generate(PROMPTS, 40, seed=1).tokens
+    request = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
+    return make_decoder(model, request, draft).generate(PROMPTS, 40, seed=1).tokens
 
 
 def test_two_processes_give_the_tokens_of_one() -> None:
@@ -78,8 +78,8 @@ def test_two_processes_give_the_tokens_of_one() -> None:
     first, second = map(json.loads, ranks.run("-c", code))
     assert first == second, "both ranks must take the same decisions"
     alone = [run(case, RankShard()) for case in CASES]
-    for case, ours, theirs in zip(CASES, first, alone, strict=True):
-        assert ours == theirs, case
+    for case, actual, theirs in zip(CASES, first, alone, strict=True):
+        assert actual == theirs, case
 
 
 def test_kv_heads_are_split_or_replicated_and_sizes_must_fit() -> None:

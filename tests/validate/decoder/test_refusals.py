@@ -173,7 +173,7 @@ TREE = {"tree": branching("2x2")}
 
 
 @pytest.mark.parametrize(
-    ("says", "asked"),
+    ("says", "changes"),
     [
         *(("--draft", {"draft": draft}) for draft in ("other", "self:3", "ngram:0", "ngram:x", "model")),
         ("KV cache: must fit in the .* GB free on cpu", {"batch": 100000, "context": 10**6}),
@@ -190,9 +190,9 @@ TREE = {"tree": branching("2x2")}
         ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
     ],
 )
-def test_what_no_decoder_can_be_made_for(target, says, asked) -> None:
-    asked = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2} | asked
-    refused(says, lambda: make_decoder(target, Request(**asked)))
+def test_what_no_decoder_can_be_made_for(target, says, changes) -> None:
+    changes = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2} | changes
+    refused(says, lambda: make_decoder(target, Request(**changes)))
 
 
 def test_models_that_do_not_go_together_or_see_too_little(target, make_model) -> None:

@@ -64,8 +64,8 @@ def decoded(
     """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what
     counted.
     """
-    asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
-    made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
+    request = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
+    made = make_decoder(models[0], request, models[1] if kind == "model" else None)
     counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
@@ -213,8 +213,8 @@ def test_script_has_the_stated_frequencies() -> None:
 
 def test_scripted_acceptance_drives_the_loop(target, prompts) -> None:
     """Counts follow the script and not the models or an EOS, and sequences end at the limit all the same."""
-    asked = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
-    out = make_decoder(target, asked).generate(prompts, 40)
+    request = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
+    out = make_decoder(target, request).generate(prompts, 40)
     assert out.histogram[2] == sum(out.histogram)
     assert out.tokens_per_iteration == 3
     assert [len(row) for row in out.tokens] == [40] * 4

@@ -175,12 +175,12 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
     assert backends.pointwise("torch", device, dtype).name == "torch"
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
     assert backends.choose("auto", device, dtype).name == attention.replace("triton", "sdpa")
-    for asked in (backends.choose, backends.pointwise):
-        refused("triton needs the package triton, a CUDA device", asked, "triton", device, dtype)
+    for choice in (backends.choose, backends.pointwise):
+        refused("triton needs the package triton, a CUDA device", choice, "triton", device, dtype)
 
 
 @pytest.mark.parametrize(
-    ("cuda", "asked", "found"),
+    ("cuda", "device", "found"),
     [
         (False, "auto", "cpu"),
         (False, "cpu", "cpu"),
@@ -190,36 +190,36 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
         (False, "cuda", None),
     ],
 )
-def test_the_place_of_a_pair(monkeypatch, cuda, asked, found) -> None:
+def test_the_place_of_a_pair(monkeypatch, cuda, device, found) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    pair = Pair("tinyllama-1.1b", device=asked)
+    pair = Pair("tinyllama-1.1b", device=device)
     assert pair.tp == 1
     with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto or cpu where"):
         assert str(pair.place()) == found
-        assert pair.precision() == ("bf16" if cuda and asked != "cpu" else "fp32")
+        assert pair.precision() == ("bf16" if cuda and device != "cpu" else "fp32")
 
 
 @pytest.mark.parametrize(
-    ("target", "asked", "threads"),
+    ("target", "chosen", "threads"),
     [(CHECKPOINT, None, [1]), (CHECKPOINT, 3, [3]), ("llama-68m", None, []), ("llama-68m", 2, [2])],
 )
-def test_a_small_target_has_one_thread_unless_asked(monkeypatch, target, asked, threads) -> None:
+def test_a_small_target_has_one_thread_unless_asked(monkeypatch, target, chosen, threads) -> None:
     found: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", found.append)
-    Pair(str(target)).set_threads(asked)
+    Pair(str(target)).set_threads(chosen)
     assert found == threads
 
 
 def test_free_memory(monkeypatch, tmp_path) -> None:
     """What is available without swapping, else the free pages; what needs all of it fits."""
-    told = tmp_path / "meminfo"
-    monkeypatch.setattr(memory, "Path", lambda _: told)
+    meminfo = tmp_path / "meminfo"
+    monkeypatch.setattr(memory, "Path", lambda _: meminfo)
     monkeypatch.setattr(memory.os, "sysconf", {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}.__getitem__)
     assert memory._free_bytes(CPU) == 12288
-    told.write_text("MemTotal: 99 kB\n")
+    meminfo.write_text("MemTotal: 99 kB\n")
     assert memory._free_bytes(CPU) == 12288
-    told.write_text("MemTotal: 99 kB\nMemAvailable: 5000000 kB\n")
+    meminfo.write_text("MemTotal: 99 kB\nMemAvailable: 5000000 kB\n")
     assert memory._free_bytes(CPU) == 5_120_000_000
     memory.check_fits("it", 5_120_000_000, CPU)
     says = r"^it: must fit in the 5.1 GB free on cpu, needs 5.6 GB: sleep$"

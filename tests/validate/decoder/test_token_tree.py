@@ -20,7 +20,9 @@ TREES = {
 }
 
 
-def asked(prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", **more: object) -> Request:
+def request_for(
+    prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", **more: object
+) -> Request:
     return Request(len(prompts), 70, NEW, depths(tree)[-1], kind, tree=tree, **more)
 
 
@@ -51,7 +53,7 @@ ACCEPTED = {
 )
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shape, number) -> None:
-    request = asked(prompts, TREES[shape], kind, draft_kv=METHODS[number])
+    request = request_for(prompts, TREES[shape], kind, draft_kv=METHODS[number])
     out = make_decoder(target, request, small if kind == "model" else None).generate(prompts, NEW)
     assert out.tokens == plain.tokens
     assert len(out.histogram) == depths(TREES[shape])[-1] + 1
@@ -65,9 +67,9 @@ def test_a_tree_over_a_rolling_cache(target, shape) -> None:
         target.spec.vocab_size, (150,), generator=torch.Generator().manual_seed(1)
     ).tolist()
     prompts = [prompt[:120], prompt[:90], prompt]
-    asked = Request(3, 150, NEW, depths(TREES[shape])[-1], draft_kv=PUBLISHED, tree=TREES[shape])
-    made = make_decoder(target, asked)
-    plain = make_decoder(target, asked.plain()).generate(prompts, NEW)
+    request = Request(3, 150, NEW, depths(TREES[shape])[-1], draft_kv=PUBLISHED, tree=TREES[shape])
+    made = make_decoder(target, request)
+    plain = make_decoder(target, request.plain()).generate(prompts, NEW)
     assert made.generate(prompts, NEW).tokens == plain.tokens
     (own,) = made.caches[1:]
     assert int(own.lengths.min()) > 128 - NEW
@@ -82,7 +84,7 @@ def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) 
     draft = small if kind == "model" else None
     for gamma in (1, 4):
         chain = Request(len(prompts), 70, NEW, gamma, kind, "snapkv:24,window=8", sampling)
-        tree = asked(
+        tree = request_for(
             prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling
         )
         assert make_decoder(target, tree, draft).generate(prompts, NEW, 5) == (
@@ -96,7 +98,7 @@ def test_the_accepted_path_is_moved_together(target, small, prompts, kind) -> No
     """Target and draft caches are those of a fresh prefill, whatever nodes were accepted, and however
     often.
     """
-    made = make_decoder(target, asked(prompts, SEQUOIA, kind), small if kind == "model" else None)
+    made = make_decoder(target, request_for(prompts, SEQUOIA, kind), small if kind == "model" else None)
     counter = watched(made)
     state = made.start(prompts, NEW)
     for _ in range(9):

@@ -102,14 +102,14 @@ class Engine:
         if path != "/v1/completions":
             yield HEAD + pages[path].encode() if path in pages else NOT_FOUND
             return
-        asked = json.loads(body)
-        self.requests.append(asked)
+        request = json.loads(body)
+        self.requests.append(request)
         self.keys += re.findall(r"(?im)^authorization: (.*?)\r?$", head.decode())
         yield HEAD
         done = 0
-        while done < asked["max_tokens"]:
+        while done < request["max_tokens"]:
             time.sleep(self.step_s * self.merge)
-            done = min(done + sum(self.iteration() for _ in range(self.merge)), asked["max_tokens"])
+            done = min(done + sum(self.iteration() for _ in range(self.merge)), request["max_tokens"])
             usage = {"usage": {"completion_tokens": done}}
             yield event({"choices": [{"text": "x"}]} | (usage if self.counts else {}))
         yield event({"choices": []} | usage) + event(b"[DONE]")

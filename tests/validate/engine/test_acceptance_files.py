@@ -106,9 +106,9 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed
     assume(not counted.one_length)  # 4 and 5 tokens, a tenth of them 4: that is 5 as far as one can tell
     found = counted.rates("x", lengths=(short, long))
     reached = 1.0
-    for rate, said in zip(rates, found["positions"], strict=True):
+    for rate, found_rate in zip(rates, found["positions"], strict=True):
         left = drafts * reached * min(share, 1 - share)
-        assert said == pytest.approx(rate, abs=5 / max(left, 1) ** 0.5)
+        assert found_rate == pytest.approx(rate, abs=5 / max(left, 1) ** 0.5)
         reached *= rate
 
 
@@ -163,8 +163,8 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
         ("sglang", DEEP, "nested so deeply"),
         ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
         *(
-            ("sglang", f'{{"accept_length": {given}}}', rf"given \[{said}")
-            for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))
+            ("sglang", f'{{"accept_length": {given}}}', rf"given \[{shown}")
+            for given, shown in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))
         ),
         ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
         ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
@@ -265,15 +265,15 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> Non
     path.write_text(page(10, 10, [5]))
     assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
     assert import_file(path, None, AcceptanceSubject("t", "d", "full", (1,), 4096, gamma_given=False)).rows
-    asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
-    assert run(asked) == 2
+    flags = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
+    assert run(flags) == 2
     assert "--context: must be given" in capsys.readouterr().err, "no length is stated, and none invented"
-    asked += ["--context", "1k"]
-    assert run([*asked, "--gamma", "2"]) == 2
+    flags += ["--context", "1k"]
+    assert run([*flags, "--gamma", "2"]) == 2
     assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(
         capsys.readouterr().err.split()
     )
-    assert run(asked) == 0, "the default is no statement"
+    assert run(flags) == 0, "the default is no statement"
     refused("--gamma: must be from 1 to 4096, given 4097", import_file, path, None, subject(4097))
     path.write_text('{"accept_length": 2.0}\n')
     refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))

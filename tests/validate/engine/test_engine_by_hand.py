@@ -86,18 +86,20 @@ def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnsw
 
 
 @pytest.mark.parametrize(
-    ("said", "tokens", "grown"),
+    ("events", "tokens", "grown"),
     [
         ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
         ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
     ],
 )
-def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, tokens, grown) -> None:
+def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tokens, grown) -> None:
     """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its
     first.
     """
-    one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
-    two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
+    one = answer(6, (1.0, 1 if events[0] else None), (2.5, events[0]), (4.0, events[1]))
+    two = answer(
+        8, (2.0, 2 if events[0] else None), (3.0, events[2]), (4.0, 4 if events[0] else None), (6.0, 1)
+    )
     found = stretch_of([one, two], LOAD)
     assert (found.chunks, found.seconds) == (4, 2.0)
     assert found.gaps == (1.5, 1.0, 1.0)
@@ -114,21 +116,21 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, token
 
 
 def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
-    asked: list[int] = []
+    lengths: list[int] = []
 
     def answers(
         server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any
     ) -> list[StreamedAnswer]:
-        asked.append(load.tokens)
-        return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 3.0)]
+        lengths.append(load.tokens)
+        return [answer(None, *((s + i / 2, None) for i in range(3 * len(lengths)))) for s in (0.0, 3.0)]
 
     monkeypatch.setattr(driver, "_answers", answers)
     monkeypatch.setattr(driver, "counters", lambda server: None)
     assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
-    assert asked == [16, 50, 100]
-    asked.clear()
+    assert lengths == [16, 50, 100]
+    lengths.clear()
     driver._stretch(driver.Server("u"), "m", 320, LOAD, None)
-    assert asked == [50, 100, 200]
+    assert lengths == [50, 100, 200]
 
 
 @pytest.mark.parametrize(
@@ -171,12 +173,12 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("said", STARTS)
-def test_a_server_is_started_with_its_draft(said) -> None:
-    engine, method, draft = said
+@pytest.mark.parametrize("case", STARTS)
+def test_a_server_is_started_with_its_draft(case) -> None:
+    engine, method, draft = case
     plan = replace(PLAN, engine=engine, method=method, draft=draft)
     plain, two = ([x for x in commands(replace(plan, tp=tp)) if x.endswith("server=$!")] for tp in (1, 2))
-    assert plain[-2].endswith(f" {STARTS[said]} --port 8101 & server=$!")
+    assert plain[-2].endswith(f" {STARTS[case]} --port 8101 & server=$!")
     assert plain[-1].endswith("--port 8102 & server=$!")
     assert engine != "vllm" or "0.64, 0.512, 0.4096, 0.3277, 0.2621, 0.2097]" in plain[-1]
     parallel = {"vllm": " --tensor-parallel-size ", "sglang": " --tp ", "llama.cpp": "llama-server "}[engine]

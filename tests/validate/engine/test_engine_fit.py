@@ -177,20 +177,22 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     record = tmp_path / "engine.json"
     record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
     assert len(read_engine_record(record).points) == 18
-    said = served(QUERY, sources_of([str(record)]), [], None, "sglang", None)
-    assert (said.engine, said.engine_version) == ("sglang", "9.9"), "what is said stands before the record"
+    source = served(QUERY, sources_of([str(record)]), [], None, "sglang", None)
+    assert (source.engine, source.engine_version) == ("sglang", "9.9"), (
+        "what is said stands before the record"
+    )
     ask = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", BASE]
     assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
+    source = capsys.readouterr().out
     (path,) = (tmp_path / "local-1").glob("*.yaml")
     assert path.name == "h100-sxm-80gb.vllm-9.9.yaml", "engine and version as the record says"
-    assert f"--calibration {path}" in said
-    head, *rows = said.splitlines()
+    assert f"--calibration {path}" in source
+    head, *rows = source.splitlines()
     assert head.split() == ["step", "measured", "predicted", "error", "held", "out", "error"]
     so_far = EngineRows(fitted.rows.timings, fitted.rows.scenario).predict(load_calibration(BASE))
     assert f"{so_far[0] * 1e3:.2f}ms" in rows[0]
     off = log_rms(so_far, fitted.rows.measured)
-    assert f"error of {BASE}, which answered so far (rms): steps {off:.1%} over 18" in said
+    assert f"error of {BASE}, which answered so far (rms): steps {off:.1%} over 18" in source
     again = load_calibration(str(path))
     for name in again.fit.parameters:
         assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)

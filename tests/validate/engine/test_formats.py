@@ -18,7 +18,7 @@ FILES = Path(__file__).parent / "files"
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "steps"),
+    ("name", "given", "steps"),
     [
         # batch, context, K, tokens per iteration, seconds: by hand from the files
         ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
@@ -50,10 +50,10 @@ FILES = Path(__file__).parent / "files"
         ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
     ],
 )
-def test_what_a_file_times(name, said, steps) -> None:
+def test_what_a_file_times(name, given, steps) -> None:
     found = [
         (t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds)
-        for t in read(FILES / name, GivenFacts(**said))
+        for t in read(FILES / name, GivenFacts(**given))
     ]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
@@ -194,7 +194,7 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said", "step"),
+    ("name", "change", "given", "step"),
     [
         # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
         ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
@@ -224,8 +224,8 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
             1, 0.02, 100, 50, 1.0 / 1.5)),
     ],
 )  # fmt: skip
-def test_a_run_by_hand(name, change, said, step) -> None:
-    (t,) = FORMATS[name].read("x", RUNS[name] | change, GivenFacts(**said))
+def test_a_run_by_hand(name, change, given, step) -> None:
+    (t,) = FORMATS[name].read("x", RUNS[name] | change, GivenFacts(**given))
     found = (
         t.batch,
         t.context,
@@ -333,7 +333,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "accepted", "gamma", "found"),
+    ("given", "accepted", "gamma", "found"),
     [
         ({}, 1.0, None, (0, 1.0)),
         ({"gamma": 3}, 4.0, None, (3, 4.0)),
@@ -346,11 +346,11 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
         ({"gamma": 3}, None, None, "accepted: must be stated"),
     ],
 )
-def test_draft_length_and_tokens_per_iteration(said, accepted, gamma, found) -> None:
+def test_draft_length_and_tokens_per_iteration(given, accepted, gamma, found) -> None:
     if isinstance(found, tuple):
-        assert speculation("x", GivenFacts(**said), accepted, gamma) == found
+        assert speculation("x", GivenFacts(**given), accepted, gamma) == found
     else:
-        refused(found, speculation, "x", GivenFacts(**said), accepted, gamma)
+        refused(found, speculation, "x", GivenFacts(**given), accepted, gamma)
 
 
 def test_figures_at_their_limits() -> None:

@@ -82,7 +82,7 @@ def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
 
 
 def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
-    asked = [
+    arguments = [
         "validate",
         "engine",
         "--plan",
@@ -93,15 +93,15 @@ def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
         "--draft",
         "eagle3",
     ]
-    assert run(asked) == 2
+    assert run(arguments) == 2
     assert capsys.readouterr().err == "error: --draft-path: must say where the engine finds the eagle3 head\n"
-    assert run([*asked, "--draft-path", "mine/head"]) == 0
+    assert run([*arguments, "--draft-path", "mine/head"]) == 0
     assert '"model": "mine/head"' in capsys.readouterr().out
 
 
 def test_the_plan_of_trtllm_forces_whole_tokens(capsys) -> None:
     """0.8 + 0.64 + 0.512 of three drafted tokens are 2; the other client is ours."""
-    asked = [
+    arguments = [
         "validate",
         "engine",
         "--plan",
@@ -112,10 +112,10 @@ def test_the_plan_of_trtllm_forces_whole_tokens(capsys) -> None:
         "--engine",
         "trtllm",
     ]
-    assert run([*asked, "--draft", "mtp", "-g", "3"]) == 0
+    assert run([*arguments, "--draft", "mtp", "-g", "3"]) == 0
     plan = capsys.readouterr().out
     assert "env TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS=2 trtllm-serve deepseek-ai/DeepSeek-R1" in plan
     assert "'speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 3}' > K3.yaml" in plan
     assert plan.count("--url http://127.0.0.1:810") == 2
-    assert run([*asked, "--draft", "eagle3", "--draft-path", "head"]) == 2
+    assert run([*arguments, "--draft", "eagle3", "--draft-path", "head"]) == 2
     assert "--draft: must be mtp for a plan of trtllm" in capsys.readouterr().err

@@ -34,7 +34,7 @@ def timings() -> list[Timing]:
 
 
 @pytest.mark.parametrize(
-    ("base", "seen", "asked", "mean", "worst"),
+    ("base", "seen", "point", "mean", "worst"),
     [
         ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
         (
@@ -49,11 +49,11 @@ def timings() -> list[Timing]:
         ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
     ],
 )
-def test_some_rows_tell_the_others(base, seen, asked, mean, worst) -> None:
+def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
     made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
-    wanted = [t for t in rows if asked(t)]
+    wanted = [t for t in rows if point(t)]
     seconds = rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
     errors = np.abs(seconds / [t.seconds for t in wanted] - 1)
     assert errors.mean() < mean
@@ -72,7 +72,7 @@ def files(gammas: str, batches: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "asked", "iteration", "speedup", "width", "inside"),
+    ("seen", "point", "iteration", "speedup", "width", "inside"),
     [
         # mean errors, as docs/engine.md prints them, the half-width stated of iterations and the share inside
         (files("025", "148"), files("3", "148"), 0.054, 0.063, 0.159, 1.0),
@@ -81,11 +81,11 @@ def files(gammas: str, batches: str) -> list[str]:
     ],
     ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
 )
-def test_what_no_fit_has_seen(seen, asked, iteration, speedup, width, inside) -> None:
+def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) -> None:
     made = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
     assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
     baseline = [t for t in read_sources(sources_of(files("0", "148"))) if t.batch in {4, 1, 8}]
-    wanted = read_sources(sources_of(asked))
+    wanted = read_sources(sources_of(point))
     rows = rows_of([*wanted, *baseline], replace(SERVED, draft=DRAFT), made.calibration)
     seconds = rows.predict(made.calibration)
     errors = (seconds / rows.measured - 1)[: len(wanted)]

@@ -31,10 +31,10 @@ def test_a_length_holds_where_no_other_is_faster(tmp_path, capsys, batch) -> Non
     (tmp_path / "now.txt").write_text(page(batch))
     status = run(["validate", "engine", "--watch", str(tmp_path / "now.txt"), *ASK])
     out = " ".join(capsys.readouterr().out.split())
-    asked = {"batch": batch, "context": 1538, "draft": "eagle3", "acceptance": str(tmp_path / "rows.json")}
+    question = {"batch": batch, "context": 1538, "draft": "eagle3", "acceptance": str(tmp_path / "rows.json")}
     imported = ["validate", "acceptance", "--import", str(tmp_path / "now.txt"), "--target", "llama-3.1-8b"]
-    assert run([*imported, "--draft", "eagle3", "--gamma", "3", "--out", asked["acceptance"]]) == 0
-    speed = [whatif("llama-3.1-8b", "h100", gamma=k, **asked).speedup or 0.0 for k in range(4)]
+    assert run([*imported, "--draft", "eagle3", "--gamma", "3", "--out", question["acceptance"]]) == 0
+    speed = [whatif("llama-3.1-8b", "h100", gamma=k, **question).speedup or 0.0 for k in range(4)]
     holds = speed[3] * (1 + TOLERANCE) >= max(speed)
     assert status == (0 if holds else 1)
     assert (

@@ -62,12 +62,12 @@ def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
     text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
     monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
     monkeypatch.setattr(environment, "Path", lambda _: tmp_path)
-    told = {
+    expected = {
         "kind": "cpu",
         "name": "Some CPU",
         "isa": [name for name in environment.ISA if name in flags.split()],
     }
-    assert environment._cpu() == told | {"bf16": bf16, "last_level_cache_bytes": None}
+    assert environment._cpu() == expected | {"bf16": bf16, "last_level_cache_bytes": None}
     for number, size in enumerate(("48K", "2M", "1024K", "odd")):
         (tmp_path / f"index{number}").mkdir()
         (tmp_path / f"index{number}/size").write_text(f"{size}\n")
@@ -136,8 +136,8 @@ def test_the_largest_difference_is_told(target) -> None:
 
     def found(*others: list[int]) -> tuple[int, int, float] | None:
         plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
-        told = difference(target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other)
-        return told and (told.sequence, told.position, told.margin)
+        largest = difference(target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other)
+        return largest and (largest.sequence, largest.position, largest.margin)
 
     assert found([1, 2, 3]) is None
     assert found([1, 2, 3], [1, 2], [9, 2, 3]) == (1, 2, float("inf"))
@@ -152,7 +152,7 @@ def test_what_is_observed_of_documents() -> None:
     once.
     """
 
-    def asked(**more: Any) -> AcceptanceSetting:
+    def setting(**more: Any) -> AcceptanceSetting:
         known = {
             "pair": Pair("llama-68m"),
             "draft_kv": (),
@@ -165,26 +165,26 @@ def test_what_is_observed_of_documents() -> None:
 
     texts = [[number] * number for number in (6, 5, 7, 9)]
     spec, most = load_model("llama-68m"), load_model("llama-68m").max_position_embeddings
-    assert _prompts(asked(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
-    assert _prompts(asked(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
-    assert _prompts(asked(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
-    assert len(_prompts(asked(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
-    assert _prompts(asked(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
+    assert _prompts(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
+    assert _prompts(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
+    assert _prompts(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
+    assert len(_prompts(setting(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
+    assert _prompts(setting(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
     for context, says in (
         (most - 4, f"at most {most - 5} with 5 new"),
         (2, "above half of the 5"),
         (12, "of 10 tokens"),
     ):
-        refused(says, _prompts, asked(texts=texts), spec, context)
-    assert tuple(_methods(asked())) == METHODS
+        refused(says, _prompts, setting(texts=texts), spec, context)
+    assert tuple(_methods(setting())) == METHODS
     for draft in ("tinyllama-1.1b", "ngram"):
-        assert tuple(_methods(asked(pair=Pair("llama-68m", draft=draft)))) == ("full",)
+        assert tuple(_methods(setting(pair=Pair("llama-68m", draft=draft)))) == ("full",)
     twice = ("topk:8", "topk:9")
-    assert tuple(_methods(asked(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
+    assert tuple(_methods(setting(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
     for wrong in ({"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}):
-        refused("must be", _methods, asked(**wrong))
+        refused("must be", _methods, setting(**wrong))
     source = _source(
-        asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
+        setting(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
     )
     assert source.endswith(
         "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, "

@@ -32,8 +32,8 @@ def test_a_record_says_everything(record) -> None:
     assert data.environment.device.kind == "cpu"
     assert data.plan.shapes["tiny"].num_hidden_layers == 2
     assert (data.protocol.timer, data.protocol.samples, data.protocol.iterations) == ("perf_counter", 7, 1)
-    said = json.loads(record.path.read_text(encoding="utf-8"))["protocol"]
-    assert [said[key] for key in ("acceptance", "interleaved", "warmup")] == ["scripted", True, 1]
+    protocol = json.loads(record.path.read_text(encoding="utf-8"))["protocol"]
+    assert [protocol[key] for key in ("acceptance", "interleaved", "warmup")] == ["scripted", True, 1]
     assert len(record.rows) == 4
     assert not record.failures()
 

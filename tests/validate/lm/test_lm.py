@@ -44,14 +44,14 @@ def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:
     bits.
     """
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float32)
-    told = json.loads((CHECKPOINT / "recipe.json").read_text())["held_out"][0]
-    rows = torch.tensor(data.held_out_prompts(4, told["context"]))
+    held_out = json.loads((CHECKPOINT / "recipe.json").read_text())["held_out"][0]
+    rows = torch.tensor(data.held_out_prompts(4, held_out["context"]))
     positions = torch.arange(rows.shape[1]).expand(len(rows), -1)
     with torch.no_grad():
         logits = model.logits(model(rows, positions, causal))[:, :-1]
     bits = float(F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())) / math.log(2)
     assert bits < 2.2
-    assert bits == pytest.approx(told["bits_per_byte"], abs=0.5)
+    assert bits == pytest.approx(held_out["bits_per_byte"], abs=0.5)
 
 
 def test_every_draft_cache_has_observed_acceptance() -> None:

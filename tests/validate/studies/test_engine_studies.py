@@ -91,10 +91,10 @@ def test_both_files_come_out_as_shipped() -> None:
     folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
     stated, text = texts_of(replace(steps, values=digits), ratios, folds, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
-    ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
-    assert [place for place, _ in ours] == [place for place, _ in theirs]
+    new, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
+    assert [place for place, _ in new] == [place for place, _ in theirs]
     for (place, one), (_, other) in zip(
-        ours, theirs, strict=True
+        new, theirs, strict=True
     ):  # the shipped errors are of unrounded constants
         assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), (
             place

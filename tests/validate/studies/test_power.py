@@ -47,12 +47,12 @@ def test_a_limit_slows_saves_and_shortens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "limit_w", "said"),
+    ("device", "limit_w", "message"),
     [
         ("l40s", 400, "power of l40s-48gb was not measured; known: rtx-5090-32gb"),
         ("5090", 399, "from 400 to 600 W, as measured for rtx-5090-32gb, given '399'"),
     ],
 )
-def test_a_limit_that_was_not_measured_is_refused(device: str, limit_w: float, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_limit_that_was_not_measured_is_refused(device: str, limit_w: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         whatif(**{**DRAFTED, "hardware": device}, power_limit=limit_w)

@@ -24,9 +24,10 @@ def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() 
 
 
 def test_kernels_of_its_own_make_a_device_surer_and_a_new_architecture_less_sure() -> None:
-    asked = {"model": "qwen3-8b", "batch": 1, "context": 1000, "gamma": 0}
+    question = {"model": "qwen3-8b", "batch": 1, "context": 1000, "gamma": 0}
     widths = [
-        np.divide(*whatif(hardware=gpu, **asked).ar_tpot_interval) for gpu in ("h100", "gh200-96gb", "b200")
+        np.divide(*whatif(hardware=gpu, **question).ar_tpot_interval)
+        for gpu in ("h100", "gh200-96gb", "b200")
     ]
     assert widths[0] > max(widths[1:])
     assert (kernels_of(load_gpu("h100"), "h100-sxm-80gb"), kernels_of(load_gpu("h800"), "h100-sxm-80gb")) == (

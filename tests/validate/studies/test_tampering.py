@@ -36,7 +36,7 @@ def shipped(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) 
         yield folder
 
 
-def told(recorded: dict[str, Any], shipped: Path) -> list[str]:
+def changes_named(recorded: dict[str, Any], shipped: Path) -> list[str]:
     return gate.faults({"inputs": recorded["inputs"]}, {"inputs": inputs(shipped / "results")})
 
 
@@ -134,7 +134,7 @@ def test_a_change_is_named(
     assert changed != before
     path.write_text(changed, encoding="utf-8")
     try:
-        head, *lines = told(recorded, shipped)
+        head, *lines = changes_named(recorded, shipped)
     finally:
         if before is None:
             path.unlink()
@@ -157,7 +157,7 @@ def test_a_changed_unit_is_named(
     recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(FACTORS, "GiB", 1e9)
-    (_, line) = told(recorded, shipped)
+    (_, line) = changes_named(recorded, shipped)
     assert line == "  /units/GiB: 1073741824.0 -> 1000000000.0"
 
 
@@ -203,7 +203,7 @@ def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
     path.write_text("# a remark\n" + before, encoding="utf-8")
     own.mkdir()
     (own / "20261121T122043Z-94313695-x.json").write_text("{}")
-    assert told(recorded, shipped) == []
+    assert changes_named(recorded, shipped) == []
     path.write_text(before, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What the pictures of these tests are asked."""
+"""The questions of the tests of pictures."""
 
 from dataclasses import replace
 from pathlib import Path

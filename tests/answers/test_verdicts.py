@@ -14,7 +14,7 @@ from perfmodel.answers.question.placement import check_engine
 from perfmodel.errors import InputError
 from perfmodel.specs import MeasuredRange
 from perfmodel.speculation import memory_of
-from tests.speculation.asked import scenario as llama
+from tests.speculation.scenarios import scenario as llama
 
 scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)
 
@@ -47,7 +47,7 @@ def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:
     assert _climb(3.0, (1.0, 2.0)) == 2.0
 
 
-def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
+def warnings_of(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
     room = memory_of(s, batch, context, gamma, 0.9).single()
     question = Query(s.target.name, s.machine.gpu.name, 1, 1, gamma)
     return [note.partition(":")[0] for note in warnings(question, s, batch, context, gamma, room)]
@@ -56,23 +56,31 @@ def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
 def test_warnings_begin_at_their_limits() -> None:
     sparse, model = scenario(draft_kv="streamingllm:512"), scenario(model="llama-2-7b", draft="llama-3.2-1b")
     budget = "KV budget 512 is not below the context"
-    assert [budget in told(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))] == [
+    assert [
+        budget in warnings_of(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))
+    ] == [
         1,
         0,
         0,
     ]
     vocabulary = "llama-3.2-1b has 128256 vocabulary entries, llama-2-7b 32000"
-    assert [vocabulary in told(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
-    assert told(scenario(draft="llama-3.2-1b"), 1000, 1) == []
+    assert [vocabulary in warnings_of(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
+    assert warnings_of(scenario(draft="llama-3.2-1b"), 1000, 1) == []
     short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
     short = replace(short, acceptance=replace(short.acceptance, source="a head at short contexts"))
     notes = [
-        any("short prompts" in n for n in told(short, c, g)) for c, g in ((4096, 1), (4097, 1), (4097, 0))
+        any("short prompts" in n for n in warnings_of(short, c, g))
+        for c, g in ((4096, 1), (4097, 1), (4097, 0))
     ]
     assert notes == [False, True, False]
     some = scenario(tp=2, draft="llama-3.2-1b", draft_tp=1)
-    assert ["the draft runs on 1 of 2 devices" in told(some, 1000, gamma) for gamma in (0, 1)] == [0, 1]
-    assert "the draft runs on 1 of 2 devices" not in told(scenario(tp=2, draft="llama-3.2-1b"), 1000, 1)
+    assert ["the draft runs on 1 of 2 devices" in warnings_of(some, 1000, gamma) for gamma in (0, 1)] == [
+        0,
+        1,
+    ]
+    assert "the draft runs on 1 of 2 devices" not in warnings_of(
+        scenario(tp=2, draft="llama-3.2-1b"), 1000, 1
+    )
 
 
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
@@ -96,8 +104,8 @@ def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))
-        said = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
-        return [note.removeprefix(f"{c.name} was timed ") for note in said]
+        found = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
+        return [note.removeprefix(f"{c.name} was timed ") for note in found]
 
     assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
     assert notes(s, 1.0, 480.0, 7) == [
@@ -123,12 +131,12 @@ def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does
         scenario(model="qwen2.5-0.5b", tp=7)
     r1 = scenario(model="deepseek-r1", hardware="b200", tp=8)
     for tp, ep, fine in ((16, 1, True), (32, 1, False), (32, 2, True), (96, 4, False), (24, 1, False)):
-        asked = (r1.machine.calibration, r1.machine.gpu, r1.target, r1.precision, tp, ep, 1)
+        arguments = (r1.machine.calibration, r1.machine.gpu, r1.target, r1.precision, tp, ep, 1)
         if fine:
-            check_engine(*asked)
+            check_engine(*arguments)
         else:
             with pytest.raises(InputError, match=f"{tp // ep} devices would divide a block; use --ep {tp}"):
-                check_engine(*asked)
+                check_engine(*arguments)
 
 
 def test_units_begin_at_their_own_number() -> None:
@@ -153,7 +161,7 @@ def test_units_begin_at_their_own_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "name", "fine", "refused"),
+    ("arguments", "name", "fine", "refused"),
     [
         (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
         (pm.whatif, "kv_reread", 4, 4.01),
@@ -172,14 +180,14 @@ def test_units_begin_at_their_own_number() -> None:
         (pm.schedule, "max_batch", 4096, 4097),
     ],
 )
-def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
+def test_a_limit_is_itself_allowed(arguments, name, fine, refused) -> None:
     given = {
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
         pm.advise: {"context": 1000},
         pm.compare: {"context": 1000},
         pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
         pm.schedule: {"context": 1000},
-    }[asked] | {"model": "llama-3.1-8b", "hardware": "h100"}
-    asked.question(**given | {name: fine})
+    }[arguments] | {"model": "llama-3.1-8b", "hardware": "h100"}
+    arguments.question(**given | {name: fine})
     with pytest.raises(InputError, match=name):
-        asked.question(**given | {name: refused})
+        arguments.question(**given | {name: refused})
