@@ -88,6 +88,8 @@ class KVMethod:
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
+    evicts: ClassVar[bool] = False
+    """Whether a cache that only the draft uses holds no other tokens than those that are attended to."""
 
     budget: int | None
     """K: cached tokens that one draft step reads. None where the method reads a share or all of the context.
@@ -135,10 +137,11 @@ class KVMethod:
         return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory of a cache that only the draft uses, such as a separate model's: all tokens, unless the
-        method evicts.
+        """Memory of a cache that only the draft uses, such as a separate model's: all tokens, or those that
+        the method does not evict, and what it stores beside them.
         """
-        return context * layout.token_bytes + self.stored_bytes(context, layout)
+        kept = self.attended_tokens(context) if self.evicts else context
+        return kept * layout.token_bytes + self.stored_bytes(context, layout)
 
     def beyond_budget(self, context: Floats) -> Floats:
         """1 where there are more cached tokens than the budget, else 0."""

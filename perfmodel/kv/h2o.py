@@ -15,6 +15,8 @@ class H2O(KVMethod):
     example = "h2o:1024"
     aliases = ("heavyhitter",)
 
+    evicts = True
+
     budget: int
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
@@ -38,7 +40,3 @@ class H2O(KVMethod):
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The scores of the kept tokens, which are read in place."""
         return SCORE_BYTES * self.attended_tokens(context) * layout.num_kv_heads * self.beyond_budget(context)
-
-    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The kept tokens and their scores."""
-        return self.read_bytes(context, layout) + self.stored_bytes(context, layout)

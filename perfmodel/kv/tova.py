@@ -12,6 +12,8 @@ class TOVA(KVMethod):
     source = "Oren et al. 2024, arXiv 2401.06104"
     example = "tova:1024"
 
+    evicts = True
+
     budget: int
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
@@ -30,7 +32,3 @@ class TOVA(KVMethod):
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """One score per kept token; the tokens are read in place."""
         return SCORE_BYTES * self.attended_tokens(context) * self.beyond_budget(context)
-
-    def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The kept tokens and their scores."""
-        return self.read_bytes(context, layout) + self.stored_bytes(context, layout)
