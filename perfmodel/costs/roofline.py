@@ -372,6 +372,6 @@ def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
     multiprocessor, even with fewer pieces.
     """
     items = np.asarray(items, float)
-    left = items % slots
-    idle = np.where((items < slots) | (left == 0), 0.0, np.maximum(multiprocessors - left, 0.0))
+    waves, left = np.divmod(items, slots)
+    idle = np.where(waves * left == 0.0, 0.0, np.maximum(multiprocessors - left, 0.0))
     return 1.0 + idle / np.maximum(items, 1.0)

@@ -74,10 +74,6 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
     """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
     if power == np.inf:
         return np.maximum(a, b)
-    if power == 1:
-        return a + b
-    if power == 2:
-        return np.hypot(a, b)
     return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
 from perfmodel.specs.calibrations.constants import ABSENT, Constant, Declared, Knots, check_curves
 
 ONE = Constant(value=1.0, source="not part of this calibration")
@@ -213,5 +213,5 @@ class EngineConstants(Frozen):
         Constant,
         Declared("pass", "fixed", "s", "time per token of a draft pass, over all sequences"),
     ] = ABSENT
-    graph_tokens: tuple[int, int] | None = None
+    graph_tokens: tuple[Positive, Positive] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
+from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive, Text
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
@@ -89,7 +89,7 @@ class Engines(Frozen):
     unseen_context: Scatter
     unseen_width: Scatter
     date: datetime.date
-    graph_tokens: tuple[int, int] | None = None
+    graph_tokens: tuple[Positive, Positive] | None = None
     constants: Constants
     architectures: dict[str, Constants]
     engines: dict[str, Engine]
