@@ -29,10 +29,8 @@ from tests.attack.forks import FORK
 
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
-ALL = ("tests/test_by_hand.py", "tests/test_pinned.py")
-"""Tests of every folder of the engine: numbers worked by hand, and answers of all verbs that stay as they
-are.
-"""
+ALL = ("tests/test_by_hand.py", "tests/test_numbers.py", "tests/test_pinned.py")
+"""Tests of every folder of the engine: numbers worked by hand, and answers that stay as they are."""
 TOP = {
     "perfmodel": (
         "tests/test_parse.py",

@@ -1,0 +1,84 @@
+"""Questions about every kind of model, device, engine and draft: every number of an answer is as it was.
+
+A question is a name in numbers.json: model, device, and arguments of `Query`. ``python -m
+tests.test_numbers`` writes the numbers of all of them anew; the difference of the file shows what moved.
+"""
+
+import json
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.question import Query, resolve
+from perfmodel.speculation import (
+    Acceptance,
+    Workload,
+    context_lengths,
+    log_error,
+    memory_of,
+    predict,
+    step_log_error,
+)
+from perfmodel.speculation.confidence import best_stop, by_confidence
+from perfmodel.speculation.iteration import Passes
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_cost import choose
+
+KEPT = Path(__file__).with_name("numbers.json")
+ANSWERS = json.loads(KEPT.read_text(encoding="utf-8"))
+BATCHES, CONTEXTS = np.array([[1.0], [6.0], [90.0]]), np.array([150.0, 3000.0, 40000.0])
+LIKELY = Acceptance("drafts of two kinds", (0.8, 0.7), bins=((0.3, (0.9, 0.8)), (0.6, (0.6, 0.5))))
+CHILDREN = TreeAcceptance((0.6, 0.2, 0.1))
+
+
+def numbers(question: str) -> dict[str, list[float]]:
+    """The figures of one question, by what they are about."""
+    model, hardware, *options = question.split()
+    query = Query(model, hardware, 6, 3000, **dict(option.split("=", 1) for option in options))  # type: ignore[arg-type]
+    s, longest = resolve(query), query.max_gamma
+    passes = Passes(s, BATCHES, CONTEXTS, np.arange(longest + 1))
+    target, draft = passes.steps(s)
+    found = {
+        "target": target,
+        "draft": draft,
+        "once": [s.overhead_s(BATCHES, CONTEXTS), s.setup_s(BATCHES, CONTEXTS)],
+        "energy": Passes(s, 6.0, 3000.0, np.array([longest])).energy(s),
+        "memory": memory_of(s, BATCHES, CONTEXTS, longest, query.memory_fraction),
+        "prediction": predict(s, Workload.of(BATCHES, CONTEXTS, longest), longest),
+        "error": [
+            log_error(s, BATCHES, CONTEXTS, np.arange(longest + 1)),
+            step_log_error(s, target.at(), 1.0, 150.0),
+        ],
+        "lengths": context_lengths(s, 6.0, longest),
+    }
+    if s.draft.passes(2.0):
+        likely = replace(s, acceptance=LIKELY)
+        found["tree"] = choose(s, CHILDREN, 6.0, 3000.0, 12)
+        found["stop"] = list(best_stop(likely, BATCHES[:, 0], CONTEXTS, 1, fraction=1e6))
+        found["cut"] = by_confidence(likely, BATCHES[:, 0], 3000.0)
+    return {name: sums(value) for name, value in found.items()}
+
+
+def sums(value: object) -> list[float]:
+    """Of an array, weighted by the place of each number; of the parts of a class, a mapping or a list one
+    after the other.
+    """
+    parts = asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
+    parts = list(parts.values()) if isinstance(parts, dict) else parts
+    if isinstance(parts, list):
+        return [number for part in parts for number in sums(part)]
+    flat = np.nan_to_num(np.ravel(np.asarray(parts, float)), posinf=0.0)  # None is no number
+    return [float(f"{flat @ np.arange(1.0, flat.size + 1):.11g}")]
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_every_number_is_as_it_was(question: str) -> None:
+    kept = {name: pytest.approx(values, rel=1e-9) for name, values in ANSWERS[question].items()}
+    assert numbers(question) == kept
+
+
+if __name__ == "__main__":
+    lines = (f'"{question}": {json.dumps(numbers(question))}' for question in ANSWERS)
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
