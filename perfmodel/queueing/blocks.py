@@ -111,7 +111,7 @@ class BlockCache:
 
     def trim(self, room: float) -> None:
         """Evicts whole blocks until the idle ones fit."""
-        while self.idle_tokens > max(room, 0.0):
+        while self.idle and self.idle_tokens > room:
             node, tokens = next(iter(self.idle.items()))
             blocks = -int((room - self.idle_tokens) // self.law.block) * self.law.block
             gone = min(tokens, blocks)

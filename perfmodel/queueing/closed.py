@@ -28,7 +28,7 @@ from perfmodel.queueing.latency import (
     per_token,
 )
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.moments import Moments, mixed, sometimes
+from perfmodel.queueing.moments import Moments, mixed, shares_of, sometimes
 from perfmodel.queueing.occupancy import TINY, Occupancy, capacity, occupancy, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 
@@ -91,7 +91,7 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
     parts = [
         answer(steps, load, limits, spread, given[at : at + BLOCK]) for at in range(0, given.size, BLOCK)
     ]
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    return _joined(parts)
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
@@ -200,9 +200,7 @@ def _share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
     left = np.maximum(clients[:, None] + 1.0 - steps.batches, TINY) / steps.batches
     ratio = left * (np.maximum(share, TINY) / np.maximum(1.0 - share, TINY))[:, None]
     logs = np.cumsum(np.log(ratio), 1)
-    weight = np.concatenate([np.zeros_like(logs[:, :1]), logs], 1)
-    weight = np.exp(weight - weight.max(1, keepdims=True))
-    return np.asarray(weight / weight.sum(1, keepdims=True))
+    return shares_of(np.concatenate([np.zeros_like(logs[:, :1]), logs], 1))
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
@@ -213,7 +211,7 @@ def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> t
     """
     if not (load.think_s and steps.seats):
         return clients, np.full(1, np.inf)
-    tried = np.geomspace(1.0, max(float(clients.max()), 1.0), FEWER_CLIENTS)
+    tried = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     most, _ = capacity(steps, load.lengths, limits)
     inside = np.minimum(tried, float(steps.seats))
     cycle = tried / _cycle_within(steps, load.lengths, limits, inside, most)[3]
@@ -231,7 +229,7 @@ def _cycle_within(
     By Little's law a client's cycle lasts clients / rate. If that is shorter than `_cycle`, decoding is
     shorter too, but at one draft length never shorter than with fewer clients.
     """
-    fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
+    fewer = np.geomspace(1.0, float(inside.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
     least = np.ones_like(tried)

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, whole_passes
-from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
+from perfmodel.queueing.moments import Moments, mixed, shares_of, sometimes, uniform
 from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
@@ -214,5 +214,4 @@ def beta_weights(a: float, b: float) -> tuple[Array, Array]:
     """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
-    weights = np.exp(density - density.max())
-    return np.sin(theta) ** 2, weights / weights.sum()
+    return np.sin(theta) ** 2, shares_of(density)

@@ -81,6 +81,12 @@ def mixed(weights: Array, part: Moments) -> Moments:
     return Moments(mean, variance, third, np.min(np.broadcast_to(part.least, off.shape), -1))
 
 
+def shares_of(logs: Array) -> Array:
+    """Shares in proportion to numbers of which the logarithms are given, along the last axis."""
+    parts = np.exp(logs - logs.max(-1, keepdims=True))
+    return np.asarray(parts / parts.sum(-1, keepdims=True))
+
+
 def uniform(width: Floats) -> Moments:
     """The uniform distribution from 0 to `width`."""
     return Moments(np.asarray(width) / 2.0, np.square(width) / 12.0, np.zeros_like(np.asarray(width, float)))

@@ -97,7 +97,7 @@ def occupancy(
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * steps.iterations(lengths) * pass_s / steps.batches
     # at the batch that leaves as fast as requests come: alone, a prompt may take as long as a dozen there
-    at = np.where((load <= 1).any(1), np.argmax(load <= 1, 1), load.shape[1] - 1)[:, None]
+    at = np.argmax(load <= 1, 1)[:, None]
     there = np.take_along_axis(prompts, at, 1), np.take_along_axis(pass_s, at, 1)
     index = _bunching(steps, lengths, kept, *there, steps.prompt_s[at], burstiness)
     share, _ = _stationary(load, index)

@@ -165,7 +165,7 @@ class Reuse:
         first, turns = self.first, self.turns
         nodes = max(NODES // turns, 2)
         spread = (np.arange(nodes) * 2.0 + 1.0 - nodes) / np.sqrt((nodes**2 - 1.0) / 3.0)
-        begins = first.input_mean + first.input_std * (spread if first.input_std else np.zeros(1))
+        begins = first.input_mean + first.input_std * spread
         turn = np.repeat(np.arange(turns), begins.size)
         prompt = np.tile(begins, turns) + turn * (first.output_mean + self.turn_tokens)
         # the last token of an answer has passed through no layer

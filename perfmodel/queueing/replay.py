@@ -93,7 +93,7 @@ def arrivals(
 def _lengths(draw: np.random.Generator, mean: float, std: float, count: int) -> NDArray[np.int64]:
     half = min(np.sqrt(3.0) * std, mean - 1.0)
     tokens = np.floor(draw.uniform(mean - half, mean + half, count) + draw.uniform(0.0, 1.0, count))
-    return np.maximum(tokens, 1).astype(np.int64)
+    return tokens.astype(np.int64)
 
 
 def replay(

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.moments import shares_of
 from perfmodel.queueing.steps import StepTimes
 
 LEAST_DECODING = 0.02
@@ -79,8 +80,7 @@ def values(leave: Array, rate: float) -> tuple[Array, Array]:
     """
     n = np.arange(1.0, leave.size + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])
-    share = np.exp(logs - logs.max())
-    share = share[1:] / share.sum()
+    share = shares_of(logs)[1:]
     mean = float(share @ n)
     worth, later = np.empty(leave.size), 0.0
     for i in range(leave.size - 1, -1, -1):
