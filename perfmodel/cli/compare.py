@@ -52,9 +52,9 @@ def _print(answers: Sequence[Comparison]) -> None:
                 if each is not None
             ]
             say(f"With {found.draft_devices} x {found.draft_hardware} in addition:", "bold")
-            table(("", "tokens/s", "TPOT", "batch", "gamma"), ways)
+            table(("layout", "tokens/s", "TPOT", "batch", "gamma"), ways)
             if found.while_verifying is None:
-                say("Drafting during verification needs --hit, which was not given.")
+                say("Drafting during verification needs --hit and room for one sequence.")
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 
