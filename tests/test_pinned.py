@@ -6,6 +6,7 @@ from tests import pinned
 from tests.attack import verbs
 
 ANSWERS = pinned.read()
+SUMS = pinned.sums()
 DRAWING = ("plot", "explore", "validate", "mcp")
 """Verbs that draw or measure."""
 
@@ -18,6 +19,11 @@ def test_an_answer_is_what_it_was(command: str) -> None:
     if changes:
         lines = "\n  ".join(changes)
         pytest.fail(f"{command}\n  {lines}\nif that is meant: {pinned.REWRITE}", pytrace=False)
+
+
+@pytest.mark.parametrize("command", SUMS, ids=str)
+def test_the_words_and_the_numbers_of_an_answer_are_what_they_were(command: str) -> None:
+    assert pinned.summed(command) == pytest.approx(SUMS[command], abs=3e-6), pinned.REWRITE
 
 
 def test_a_change_is_reported_with_its_place_and_size() -> None:

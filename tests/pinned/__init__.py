@@ -13,7 +13,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,16 @@ REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
+SUMS = FOLDER / "sums.json"
+"""Command -> `summed`, of more commands than there is room for answers. To add one, give it an empty list and
+rewrite.
+"""
+PARTS = 6
+"""Number of sums of an answer."""
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
+ZERO = 1e-12
+"""A smaller number counts as this one, because it may be a remainder of rounding."""
 WIDTH = 110
 """Of a line."""
 NUMBER = re.compile(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -76,31 +85,6 @@ def _of(path: Path) -> dict[str, str]:
     return {command: answer.strip("\n") for command, answer in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def ask(command: str) -> str:
-    """The answer of a command: the text that it prints, or its JSON with numbers of `DIGITS` digits, then the
-    files that it wrote.
-    """
-    out = io.StringIO()
-    columns = {"COLUMNS": str(WIDTH)}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.chdir(folder),
-        mock.patch.dict(os.environ, columns),
-        mock.patch.object(output, "WIDTH", WIDTH),
-    ):
-        for name, text in FILES.items():
-            Path(name).write_text(text, encoding="utf-8")
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            status = cli.run(shlex.split(command))
-        answer = tidy(out.getvalue())
-        for path in sorted(Path().iterdir()):
-            if path.name not in FILES:
-                answer += f"\n{path.name}:\n{tidy(VERSIONED.sub('', path.read_text(encoding='utf-8')))}"
-    if status != (2 if answer.startswith("error: ") else 0):
-        answer += f"\nexit status {status}"
-    return answer
-
-
 def tidy(text: str) -> str:
     """The text that a command printed or wrote without empty and drawn lines, its JSON and its long numbers
     rounded."""
@@ -130,6 +114,43 @@ def _json(value: Any, indent: str = "") -> str:
     if "\n" not in line and len(indent) + len(line) < WIDTH:
         return ends[0] + line + ends[1]
     return f"{ends[0]}\n{inner}" + f",\n{inner}".join(parts) + ends[1]
+
+
+def ask(command: str, shown: Callable[[str], str] = tidy) -> str:
+    """The answer of a command as it is `shown`, then the files that it wrote."""
+    out = io.StringIO()
+    columns = {"COLUMNS": str(WIDTH)}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, columns),
+        mock.patch.object(output, "WIDTH", WIDTH),
+    ):
+        for name, text in FILES.items():
+            Path(name).write_text(text, encoding="utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = cli.run(shlex.split(command))
+        answer = shown(out.getvalue())
+        for path in sorted(Path().iterdir()):
+            if path.name not in FILES:
+                answer += f"\n{path.name}:\n{shown(VERSIONED.sub('', path.read_text(encoding='utf-8')))}"
+    if status != (2 if answer.startswith("error: ") else 0):
+        answer += f"\nexit status {status}"
+    return answer
+
+
+def summed(command: str) -> list[float]:
+    """A checksum of the words of an answer, and `PARTS` sums of the logarithms of its numbers, unrounded: of
+    the first and every `PARTS`-th after it, of the second and every `PARTS`-th after it, and so on.
+    """
+    parts = NUMBER.split(" ".join(ask(command, str).split()))
+    logs = [math.log(max(float(number.replace(",", "")), ZERO)) for number in parts[1::2]]
+    return [zlib.crc32("".join(parts[::2]).encode()), *(round(sum(logs[i::PARTS]), 6) for i in range(PARTS))]
+
+
+def sums() -> dict[str, list[float]]:
+    """Those of the file."""
+    return dict[str, list[float]](json.loads(SUMS.read_text(encoding="utf-8")))
 
 
 def changes(before: str, now: str) -> list[str]:
@@ -181,7 +202,11 @@ def _moved(was: str, now: str) -> list[str] | None:
 
 
 def write(more: list[str]) -> list[str]:
-    """Rewrite the answers that moved and add more commands; the commands whose answers are new."""
+    """Rewrite all sums and the answers that moved, and add more commands; the commands whose answers are
+    new.
+    """
+    lines = (f"{json.dumps(command)}: {json.dumps(summed(command))}" for command in sums())
+    SUMS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     before = read()
     now = {command: ask(command) for command in dict.fromkeys([*before, *more])}
     kept = {c: a if c not in before or changes(before[c], a) else before[c] for c, a in now.items()}
