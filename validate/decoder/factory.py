@@ -12,6 +12,7 @@ from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import check_vocabulary
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.decoder.sampling import Script
@@ -82,10 +83,7 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     runner, own, sampling = target, draft_model is not None or rolls, request.sampling
     if own:
         runner = _runner(draft_model or target.model, request, rolls)
-        target_spec, draft_spec = target.model.spec, runner.model.spec
-        if target_spec.vocab_size != draft_spec.vocab_size:
-            tokens = f"the {target_spec.vocab_size} tokens of {target_spec.name}"
-            raise InputError(f"--draft: {draft_spec.name} must have {tokens}, given {draft_spec.vocab_size}")
+        check_vocabulary(target.model.spec, runner.model.spec)
     view = _view(request.draft_kv, runner, request)
     if request.tree is None:
         return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)

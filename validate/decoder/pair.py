@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.specs import ModelSpec, load_model, weight_format
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
@@ -97,8 +97,16 @@ class Pair:
         weights = self.draft_weights or _default_weights(self.draft_model)
         if self.is_head(target.spec):
             return target, load_head(self.draft_model, weights, target)
+        check_vocabulary(target.spec, load_model(self.draft_model, "--draft"))
         part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         return target, load(self.draft_model, weights, device, dtype, part, "--draft", fp8)
+
+
+def check_vocabulary(target: ModelSpec, draft: ModelSpec) -> None:
+    """Raises InputError for a draft model with another vocabulary size than its target."""
+    if target.vocab_size != draft.vocab_size:
+        tokens = f"the {target.vocab_size} tokens of {target.name}"
+        raise InputError(f"--draft: {draft.name} must have {tokens}, given {draft.vocab_size}")
 
 
 def _default_weights(name: str) -> str:
