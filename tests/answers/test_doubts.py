@@ -79,6 +79,8 @@ def test_constants_of_another_device(verb: str) -> None:
 def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     question = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
     assert "KV budget 2: " in doubts_of("whatif", **question)
+    perfect = [doubts_of("whatif", **question | {"alpha": alpha, "gamma": 3}) for alpha in (1.0, 0.999)]
+    assert ["the speedup is an upper bound" in line for line in perfect] == [True, False]
     assert "KV budget" not in doubts_of("whatif", **question | {"gamma": 0, "alpha": None})
 
 

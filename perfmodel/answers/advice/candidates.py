@@ -134,7 +134,7 @@ class AdviseQuery(CommonOptions):
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
     power_limit: arg.PowerLimit = argument(default=None)
-    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=POSITIVE, default=None)
+    price: arg.Price = argument(default=None)
 
     def check(self) -> None:
         super().check()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.declaration import POSITIVE, SHARE, argument, flag, question
+from perfmodel.answers.declaration import SHARE, argument, flag, question
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.answers.readers import (
@@ -256,7 +256,7 @@ class TrafficQuery(CommonOptions):
         "Number of random requests for --replay.", "N", limits=(1, 1_000_000), default=2000
     )
     seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
-    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=POSITIVE, default=None)
+    price: arg.Price = argument(default=None)
 
     def check(self) -> None:
         for name in ("input_len", "output_len"):

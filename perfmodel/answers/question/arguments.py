@@ -6,7 +6,7 @@ from typing import (
     Annotated,
 )
 
-from perfmodel.answers.declaration import SHARE, Argument
+from perfmodel.answers.declaration import SHARE, TINY, Argument
 from perfmodel.answers.readers import (
     Length,
     MaybeReal,
@@ -191,6 +191,9 @@ PowerLimit = Annotated[
         without=("layer_split", "cpu_moe", "gpu_layers"),
         why="whose power was not measured",
     ),
+]
+Price = Annotated[
+    MaybeReal, Argument("Price per device and hour.", "DOLLARS", limits=(TINY, 100_000), default="none")
 ]
 MaxGamma = Annotated[
     Whole,

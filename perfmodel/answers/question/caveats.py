@@ -47,6 +47,7 @@ def doubts(
         *(by_name(question.model) if question.weights is None else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
+        *(perfect(scenario, gamma) if gamma else ()),
         *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
         *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),
         *of_constants(question.calibration, scenario.machine.calibration),
@@ -79,6 +80,12 @@ def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
     for name, most in {m.name: m.max_position_embeddings for m in models}.items():
         if context + gamma + 1 > most:
             yield f"context {context:.0f} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
+
+
+def perfect(scenario: Scenario, gamma: int) -> Iterator[str]:
+    """A warning about an acceptance of 1."""
+    if float(scenario.acceptance.tokens_per_iteration(gamma)) == gamma + 1:
+        yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:

@@ -12,6 +12,7 @@ from perfmodel.specs import (
     GPUSpec,
     ModelSpec,
     Precision,
+    engine_attention,
     engine_of,
     serving_engines,
 )
@@ -46,6 +47,20 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
     if model.moe and model.moe.num_experts % ep:
         raise refuse("--ep", None, f"a divisor of the {model.moe.num_experts} experts of {model.name}", ep)
     check_tensor_parallel(model, tp // dp)
+
+
+def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
+    """Refuse (InputError) a format of routed experts, as the user named it, for a model that has none."""
+    if "experts=" in (weights or "") and not model.moe:
+        raise refuse(flag, None, f"one without experts= for {model.name}, which has no experts", weights)
+
+
+def check_backend(name: str | None, calibration: Calibration, model: ModelSpec) -> None:
+    """Refuse (InputError) an attention backend that reads only a latent cache, for a model without one."""
+    engine = engine_attention().get(calibration.stack)
+    backend = engine.backends.get(name or "") if engine else None
+    if backend and backend.latent_only and not model.mla:
+        raise refuse("--attention-backend", None, f"one for {model.name}, which has no latent cache", name)
 
 
 def check_engine(

@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.engine_support import usual_draft
-from perfmodel.answers.question.placement import SERVING, check_engine, check_groups, check_head
+from perfmodel.answers.question.placement import (
+    SERVING,
+    check_backend,
+    check_engine,
+    check_groups,
+    check_head,
+    check_parts,
+)
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
@@ -100,6 +107,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     ep, dp = query.ep, query.dp
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
+    check_backend(query.attention_backend, found.calibration, target)
     if tp > 1 and query.layer_split > 1:
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if acceptance is None:
@@ -120,7 +128,11 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
-    for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
+    for flag, given, weights, model in (
+        ("--weights", query.weights, precision.weights, target),
+        ("--draft-weights", query.draft_weights, draft.precision.weights, draft.model),
+    ):
+        check_parts(flag, given, model)
         gpu.check_peaks(weights.computes, query.hardware, flag)
     if query.power_limit is not None:
         check_power_limit(gpu, query.power_limit)

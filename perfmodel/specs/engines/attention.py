@@ -20,13 +20,14 @@ class Backend(Frozen):
     """One attention backend.
 
     one, several: pieces of the cache of a sequence and KV head, for one query token and for several; None: as
-    many as fill the device. latent_rereads: whether each query token reads a latent cache again. word: of the
-    engine's own --attention-backend; None if it has none.
+    many as fill the device. latent_rereads: whether each query token reads a latent cache again. latent_only:
+    whether it reads no other cache. word: of the engine's own --attention-backend; None if it has none.
     """
 
     one: Pieces | None = None
     several: Pieces | None = None
     latent_rereads: bool = False
+    latent_only: bool = False
     word: str | None = None
     source: Text
 
