@@ -2,9 +2,10 @@
 
 import json as json_module
 
+from perfmodel.answers.advice.draft_lengths import Range
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
-from perfmodel.answers.text import draft_in_words, ratio_text
+from perfmodel.answers.text import NONE, draft_in_words, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
@@ -22,12 +23,13 @@ def _print(a: Schedule) -> None:
             f"{r.low}-{r.high}",
             str(r.tokens) if r.tokens else "off",
             ratio_text(r.speedup),
+            _interval(r),
         )
         for t in tables
         for r in t.ranges
     ]
     if a.does_not_fit is None:
-        table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
+        table(("contexts", "batch sizes", "draft tokens", "speedup", "90 % interval"), rows)
     else:
         say(f"Does not fit in memory: {a.does_not_fit}.", "red")
     for t in tables:
@@ -59,6 +61,13 @@ def _print(a: Schedule) -> None:
         say(f"the draft runs in: {a.runs_in}", "dim")
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
+
+
+def _interval(r: Range) -> str:
+    """The interval of a range; where drafting is off, with the draft length that it belongs to."""
+    if r.interval is None:
+        return NONE
+    return f"{'' if r.tokens else f'draft {r.draft}: '}{r.interval[0]:.2f} to {r.interval[1]:.2f}"
 
 
 app = verb(schedule, _print, example=f"{LLAMA} --context 8k --draft ngram --rate 0.4x3")

@@ -112,7 +112,7 @@ def test_what_vllm_or_sglang_does_not_serve_is_said(
     changes: dict, served: dict, fine: bool, note: str
 ) -> None:
     """vLLM has an int8 cache, per token and head."""
-    table = LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, (1.0,))
+    table = LengthTable((Range(1, 8, 2, 1.5, 2, 1.5),), 1, 1, 1.5, 2, 1.4, (1.0,))
     out = export(table, scenario(**changes).draft, ServedTarget(**{"model_id": "x"} | served), "some/head")
     assert (out.vllm is not None) == fine
     assert any(note in each for each in out.notes)
@@ -122,7 +122,7 @@ def test_what_vllm_or_sglang_does_not_serve_is_said(
 @pytest.mark.parametrize(("tokens", "fine"), [(2, True), (3, True), (4, False), (5, False), (6, True)])
 def test_vllm_runs_mtp_layers_in_whole_rounds(tokens: int, fine: bool) -> None:
     """vLLM 0.32 refuses more tokens than there are layers but for a multiple of them."""
-    table = LengthTable((Range(1, 8, tokens, 1.5),), 1, 1, 1.5, tokens, 1.4, (1.0,))
+    table = LengthTable((Range(1, 8, tokens, 1.5, tokens, 1.5),), 1, 1, 1.5, tokens, 1.4, (1.0,))
     out = export(table, scenario(draft="mtp:modules=1").draft, ServedTarget("x", mtp_layers=3))
     assert (out.vllm is not None) == fine == ("--max-gamma 3" not in " ".join(out.notes))
 
@@ -131,7 +131,13 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
     s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")
     table = LengthTable(
-        (Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, 1.0
+        (Range(1, 8, 4, 1.5, 4, 1.5), Range(9, 10, 2, 1.5, 2, 1.5), Range(11, 126, 1, 1.5, 1, 1.5)),
+        1,
+        1,
+        1.5,
+        2,
+        1.4,
+        1.0,
     )
     out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
     assert out.vllm_line.startswith(
@@ -182,6 +188,7 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
     assert table.tables[0].instead is None
     (only,) = one.tables[0].ranges
     assert (only.low, only.high, only.tokens) == (1, 256, table.tables[0].best_constant)
+    assert only.interval[0] < only.speedup == only.draft_speedup < only.interval[1]
     gain = f"{table.tables[0].gain - 1:.1%} over a constant {only.tokens}, "
     assert gain in one.tables[0].instead
     assert (

@@ -65,7 +65,7 @@ def emitted() -> dict[str, Export]:
             **changes,
         }
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
-        rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
+        rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = ServedTarget("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
         own = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None

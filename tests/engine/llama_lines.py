@@ -38,7 +38,7 @@ def emitted() -> dict[str, Export]:
         model = {"model": "llama-3.1-8b", "hardware": "rtx-3090", "engine": "llamacpp", "weights": "q4_k_m"}
         query = Query(**{**model, "batch": 1, "context": 4096, "alpha": 0.7, **changes})  # type: ignore[arg-type]
         scenario = resolve(query)
-        rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
+        rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))
         served = ServedTarget.of(query, "org/Target", scenario)
         found[name] = export(table, scenario.draft, served, "org/draft")

@@ -19,7 +19,7 @@ import numpy as np
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Ints
 from perfmodel.queueing.policies.table import walk
-from perfmodel.speculation import Acceptance, Scenario, speedups
+from perfmodel.speculation import Acceptance, Interval, Scenario, speedups
 
 MAX_BATCH, MAX_BATCHES = 4096, 256
 """The largest batch that a question may name, and the largest that is searched by default."""
@@ -32,12 +32,25 @@ CONTEXTS_PER_RANGE = 5
 class Range:
     """Batch sizes `low` to `high`, both included, draft `tokens` tokens. `speedup` is the expected one in
     this range.
+
+    draft: `tokens`, or the best length from 1 on where `tokens` is 0; draft_speedup: its expected speedup in
+    this range. interval: 90 % interval around draft_speedup, with the error at the middle batch; None if the
+    error is unknown.
     """
 
     low: int
     high: int
     tokens: int
     speedup: float
+    draft: int
+    draft_speedup: float
+    interval: Interval | None = None
+
+    @classmethod
+    def of(cls, low: int, high: int, tokens: int, by_length: Sequence[float]) -> "Range":
+        """A range without its interval. by_length[K]: the expected speedup of every K in this range."""
+        draft = tokens or int(np.argmax([0.0, *by_length[1:]]))
+        return cls(low, high, tokens, by_length[tokens], draft, by_length[draft])
 
 
 @dataclass(frozen=True)
@@ -59,10 +72,8 @@ class LengthTable:
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
         """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
-        speedup = by_constant[tokens]
-        return cls(
-            (Range(batch, batch, tokens, speedup),), context, context, speedup, tokens, speedup, by_constant
-        )
+        only, speedup = Range.of(batch, batch, tokens, by_constant), by_constant[tokens]
+        return cls((only,), context, context, speedup, tokens, speedup, by_constant)
 
     @property
     def max_tokens(self) -> int:
@@ -71,7 +82,7 @@ class LengthTable:
 
     def single(self) -> "LengthTable":
         """The table with the best single length instead of ranges."""
-        everywhere = Range(1, self.ranges[-1].high, self.best_constant, self.constant_speedup)
+        everywhere = Range.of(1, self.ranges[-1].high, self.best_constant, self.by_constant)
         return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
 
     def tokens(self, batch: int) -> int:
@@ -153,8 +164,8 @@ def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: i
     for first, last, k in runs(chosen):
         batches = slice(first - 1, last)
         share = weights[batches].sum()
-        gained = share / cost[batches, k].sum() if share > 0 else 1.0 / slowness[batches, k].mean()
-        ranges.append(Range(first, last, k, float(gained)))
+        gained = share / cost[batches].sum(0) if share > 0 else 1.0 / slowness[batches].mean(0)
+        ranges.append(Range.of(first, last, k, gained.tolist()))
     constants = 1.0 / cost.sum(0)
     best = int(np.argmax(constants))
     expected = float(1.0 / np.take_along_axis(cost, chosen[:, None], 1).sum())

@@ -7,9 +7,10 @@ The engines' own parsers accepted every kind of line (tests/engine/lines.json, m
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -136,9 +137,15 @@ class Export:
     llamacpp_line: str | None = None
 
 
-def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
+def export(
+    table: LengthTable,
+    draft: Draft,
+    served: ServedTarget,
+    draft_path: str | None = None,
+    withheld: Mapping[str, str] = MappingProxyType({}),
+) -> Export:
     """Command lines of the engines for one table. draft_path: where the engine finds the head or draft
-    model.
+    model. withheld: engine that gets no line for its drafts -> the reason.
     """
     notes: list[str] = []
     if served.file is not None:
@@ -157,8 +164,11 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     if off:
         notes.append("no draft of known acceptance gains in any range: leave it off")
     else:
-        vllm = _vllm(each, draft, served, draft_path, notes) if dealt else None
-        flags, adaptive = _sglang(table, draft, served, draft_path, notes)
+        if dealt and "vllm" not in withheld:
+            vllm = _vllm(each, draft, served, draft_path, notes)
+        if "sglang" not in withheld:
+            flags, adaptive = _sglang(table, draft, served, draft_path, notes)
+        notes += [f"no line for {serving_engines()[name].title}: {why}" for name, why in withheld.items()]
     vllm_line = sglang_line = None
     if (off and dealt) or vllm is not None:
         words = ["vllm", "serve", served.model_id, *_arguments("vLLM", each, served, notes)]

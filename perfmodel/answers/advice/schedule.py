@@ -14,6 +14,7 @@ from perfmodel.answers.advice.draft_lengths import (
     MAX_BATCH,
     MAX_BATCHES,
     LengthTable,
+    Range,
     length_tables,
 )
 from perfmodel.answers.advice.engine_lines import (
@@ -51,7 +52,7 @@ from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import LLAMACPP, engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.speculation import Scenario, Workload, memory_of, predict
+from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
 MAX_CONTEXTS = 1000
@@ -194,7 +195,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
         acceptance_source=scenario.acceptance.source,
         tables=tuple(
             ScheduleTable(
-                **{f.name: getattr(table, f.name) for f in fields(table)},
+                **{f.name: getattr(table, f.name) for f in fields(table)}
+                | {"ranges": tuple(_with_interval(r, scenario, table.context_high) for r in table.ranges)},
                 export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
                 instead=instead,
                 sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
@@ -221,12 +223,9 @@ def schedule(question: ScheduleQuery) -> Schedule:
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
     """The command lines. The engine of the question has none where a known defect slows its drafts."""
-    made = export(table, scenario.draft, served, draft_path)
     engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
-    if defect is None or not table.max_tokens:
-        return made
-    notes = (*made.notes, f"no line for {serving_engines()[str(engine)].title}: {defect_warning(defect)}")
-    return replace(made, **{str(engine): None, f"{engine}_line": None}, notes=notes)
+    withheld = {} if defect is None else {str(engine): defect_warning(defect)}
+    return export(table, scenario.draft, served, draft_path, withheld)
 
 
 def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
@@ -241,6 +240,13 @@ def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
     tokens = (batches * (gamma + 1)).tolist()
     rates = [float(f"{1.0 / s:.4g}") for s in np.asarray(seconds).tolist()]
     return {"sample_batch_tokens": tokens, "sample_steps_per_sec": rates, "max_batch_tokens": tokens[-1]}
+
+
+def _with_interval(r: Range, scenario: Scenario, context: int) -> Range:
+    """The range with the interval of its speedup."""
+    batch = float(round(math.sqrt(r.low * r.high)))
+    interval = speedup_interval(scenario, batch, float(context), r.draft, r.draft_speedup)
+    return replace(r, interval=interval)
 
 
 def _doublings(table: LengthTable) -> NDArray[np.int64]:
