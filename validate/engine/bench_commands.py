@@ -14,6 +14,8 @@ on it.
 GAMMAS = (2, 7)
 """Draft lengths in addition to 0. The fit covers the lengths between them."""
 FIRST_PORT = 8100
+INSTALLED = """python3 -c 'from importlib.metadata import version; print(version("{}"))'"""
+"""Shell command that prints the version of an engine, which its client does not write."""
 NEEDS_PANDAS = "# vllm bench serve reads such a file with pandas: pip install 'vllm[bench]'"
 OWN = ("ngram", "mtp")
 """Methods without an additional model."""
@@ -88,7 +90,10 @@ def commands(request: BenchRequest) -> list[str]:
         "llama.cpp": ["K0.jsonl", records],
     }
     words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
-    return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
+    fit = shlex.join(words)
+    if request.engine in CLIENT_ROUNDS:
+        fit += f' --version "$({INSTALLED.format(request.engine)})"'
+    return [*lines, f"{fit} --from {' '.join(files[request.engine])}"]
 
 
 def _repeats(request: BenchRequest) -> bool:

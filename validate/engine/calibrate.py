@@ -34,6 +34,8 @@ question's.
 """
 OUT_OF_LINE = 0.3
 """Held-out log error above which a row is reported as one that does not fit the others."""
+CONTRADICTING = 0.2
+"""Held-out log error (rms) above which the rows should be measured again; usual ones are `USUAL`."""
 USUAL, WEIGHT = {"target_s": 0.06, "speedup": 0.072}, 4
 """Log errors of other users' engines at draft lengths and batches without rows, and the number of groups for
 which they count (docs/log.md).
@@ -248,6 +250,8 @@ def lines(made: EngineCalibration) -> list[str]:
     if made.answered is not None and before is not None:
         table.append(f"error of {made.answered.name}, which answered so far (rms): {_off(made, before)}")
     table.append(f"held-out error (rms): {_off(made, made.fitted.held_out)}")
+    if log_rms(made.fitted.held_out, made.rows.measured) > CONTRADICTING:
+        table.append("the rows contradict each other: measure again on a quiet machine")
     return table
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from perfmodel.specs import load_calibration, load_model
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads
+from perfmodel.validate.engine.bench_commands import INSTALLED, BenchRequest, commands, loads
 from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
@@ -207,7 +207,8 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     ):
         *_, bench, _, last = commands(replace(PLAN, engine=engine))
         assert bench.endswith(saved)
-        assert last.endswith(f"--engine {engine} --from {files}")
+        version = f' --version "$({INSTALLED.format(engine)})"' if engine == "sglang" else ""
+        assert last.endswith(f"--engine {engine}{version} --from {files}")
     (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
     assert (
         first

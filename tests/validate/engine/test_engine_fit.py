@@ -130,6 +130,7 @@ def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
     found = made(spoilt)
     errors = np.abs(found.rows.predict(found.calibration) / [t.seconds for t in rows] - 1)
     assert np.median(errors) < 0.02
+    assert lines(found)[-1] == "the rows contradict each other: measure again on a quiet machine"
 
 
 def test_bare_passes_are_fitted_as_passes() -> None:
@@ -157,6 +158,7 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     assert found.aside == (disturbed,)
     assert any(line.startswith("set aside: slow.json") and "30%" in line for line in lines(found))
     assert len(found.rows.timings) == len(rows)
+    assert lines(found)[-1].startswith("held-out error")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,10 @@ def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
         (tools / name).chmod(0o755)
     folder = tmp_path / "runs"
     folder.mkdir()
-    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    installed = tools / "vllm-9.9.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: vllm\nVersion: 9.9\n")
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(tools)}
     done = subprocess.run(
         ["bash", "-c", plan], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
     )
@@ -75,6 +78,7 @@ def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
     assert {path.name for path in folder.iterdir()} == {f"K{k}-{s}-{c}.json" for k, s, c in runs}
     assert len([line for line in done.stdout.splitlines() if line.startswith("B=")]) == len(runs)
     (calibration,) = results.rglob("*.yaml")
+    assert calibration.name == "h100-sxm-80gb.vllm-9.9.yaml"
     assert f"calibration: {calibration}" in done.stdout
     for port in (8100, 8101, 8102):  # nothing is left running
         with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=1):
