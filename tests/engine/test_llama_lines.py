@@ -47,15 +47,9 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
         assert (batches.tolist(), contexts.tolist(), constant) == ([1, 2, 3], [1, 2, 4, 8, 16], 2)
         return gain, 5, 0.4
 
-<<<<<<< HEAD
-    table = LengthTable((Range(1, 3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
+    table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
     query, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
     line = llama_server(table, resolve(query).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
-=======
-    table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
-    asked, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
-    line = llama_server(table, resolve(asked).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
->>>>>>> 99714652 (schedule: an interval for every range, also where drafting is off)
     assert line.endswith(words)
     assert re.search(note, " ".join(notes))
 
