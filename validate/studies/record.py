@@ -50,7 +50,6 @@ end.
 
 CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
 """Draft lengths of baselines that always draft the same number of tokens."""
-MAX_GAMMA = 8
 
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
 """Sets of MagicDec with speculative rows."""
@@ -199,7 +198,7 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         assert p.alpha is not None
         acceptance = Acceptance.from_alpha(p.alpha)
         scenario = replace(scenario_of(p, _gamma_calibration(p, mode)), acceptance=acceptance)
-        best = predict(scenario, Workload.of(p.batch, p.context, p.gamma), MAX_GAMMA)
+        best = predict(scenario, Workload.of(p.batch, p.context, p.gamma))
         off.append(float(best.speedup) / p.speedup - 1.0)
         regrets.append(float(best.speedup_at_gamma_optimal) / float(best.speedup) - 1.0)
         at = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
