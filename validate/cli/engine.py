@@ -221,7 +221,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     served = served_gamma(server)
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {url} counts", q.gamma)
-    length = served if served is not None else q.gamma or 0
+    length = served or q.gamma or 0
     points = loads(q.batches, q.prompts, q.new_tokens)
     subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size

@@ -159,6 +159,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
         ("vllm", '{"a":' + DEEP, "nested so deeply"),
         *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
         ("sglang", '{"meta_info": 3}', "must hold accept_length"),
+        ("sglang", '[{"accept_length": 2}, {"spec_verify_ct": 1}]', "must hold accept_length"),
         ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
         ("sglang", DEEP, "nested so deeply"),
         ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
@@ -194,10 +195,12 @@ def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
     refused(says, import_file, tmp_path / "metrics.txt", "vllm", one)
 
 
-@pytest.mark.parametrize("rates", ["0.5.5", "1.5, 0.2", ", ,", "."])
-def test_a_log_line_of_vllm_states_rates(rates) -> None:
+@pytest.mark.parametrize(
+    ("accepted", "rates"), [("10", "0.5.5"), ("10", "1.5, 0.2"), ("10", ", ,"), ("10", "."), (HUGE, "0.5")]
+)
+def test_a_log_line_of_vllm_states_rates(accepted, rates) -> None:
     line = (
-        "SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance "
+        f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: 20 tokens, Per-position acceptance "
         f"rate: {rates}, Avg"
     )
     refused("SpecDecoding metrics", vllm_figures.read_counters, "x.txt", line)
@@ -205,17 +208,15 @@ def test_a_log_line_of_vllm_states_rates(rates) -> None:
 
 def test_log_lines_are_added_by_their_drafts() -> None:
     """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right,
-    are 4.
+    are 4; 3 of 3 at one position are 3.
     """
     line = (
         "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance "
         "rate: {}, Avg x\n"
     )
-    text = (
-        line.format(9, 15, "0.8, 0.6, 0.4") + line.format(6, 10, "0.8, 0.4") + line.format(0, 8, "0.0, 0.0")
-    )
-    found = vllm_figures.read_counters("x", text)
-    assert (found.drafts, found.accepted, found.draft_tokens) == (14.0, pytest.approx((8.0, 5.0, 2.0)), 33.0)
+    lines = ((9, 15, "0.8, 0.6, 0.4"), (6, 10, "0.8, 0.4"), (0, 8, "0.0, 0.0"), (3, 3, "1.0"))
+    found = vllm_figures.read_counters("x", "".join(line.format(*each) for each in lines))
+    assert (found.drafts, found.accepted, found.draft_tokens) == (17.0, pytest.approx((11.0, 5.0, 2.0)), 36.0)
 
 
 def test_a_schedule_at_its_ends() -> None:
@@ -331,10 +332,11 @@ def test_a_log_is_taken_apart_by_context(tmp_path) -> None:
     )
     running = "Running: {} reqs, Waiting: 0 reqs, GPU KV cache usage: {}%, Prefix\n"
     text = "GPU KV cache size: 80,000 tokens\n"
-    text += "".join(running.format(*each) + speculating for each in ((4, 10.0), (4, 40.0)))
-    assert held("vllm.txt", text, tmp_path) == [(2000, (2000, 2000)), (8000, (8000, 8000))]
+    text += "".join(running.format(*each) + speculating for each in ((4, 10.0), (4, 40.0), (1, 1.0)))
+    found = held("vllm.txt", text, tmp_path)
+    assert found == [(800, (800, 800)), (2000, (2000, 2000)), (8000, (8000, 8000))]
     whole = import_file(tmp_path / "vllm.txt", None, subject(3)).rows
-    assert [row.histogram for row in whole] == [pytest.approx((60, 60, 20, 60))], (
+    assert [row.histogram for row in whole] == [pytest.approx((90, 90, 30, 90))], (
         "all of it at a given context"
     )
 

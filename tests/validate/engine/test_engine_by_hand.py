@@ -134,19 +134,21 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "chunks", "total"),
+    ("before", "event", "chunks", "total"),
     [
-        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
-        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
-        ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
-        ({"choices": {"text": "x"}}, [None], 2),
-        ({"choices": [{"text": ""}]}, [], 2),
+        (2, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
+        (2, {"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
+        (2, {"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
+        (2, {"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+        (2, {"choices": {"text": "x"}}, [None], 2),
+        (2, {"choices": [{"text": ""}]}, [], 2),
+        (None, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, [1], 1),
+        (None, {"choices": [{"text": ""}], "usage": {"completion_tokens": 0}}, [], 0),
     ],
 )
-def test_an_event_of_a_stream(event, chunks, total) -> None:
-    """Beside two tokens that were there before, of four that were asked for."""
-    held = StreamedAnswer([], 2)
+def test_an_event_of_a_stream(before, event, chunks, total) -> None:
+    """Of four tokens that were asked for, some of which may have come before."""
+    held = StreamedAnswer([], before)
     held.add(event, 1.0, 4)
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
 

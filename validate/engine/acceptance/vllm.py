@@ -200,7 +200,7 @@ def _line(where: str, found: re.Match[str]) -> Counters:
     gained, drafted, *rates = floats(
         [found["accepted"], found["drafted"], *filter(None, found["rates"].replace(" ", "").split(","))]
     )
-    if not rates or not all(map(is_count, [gained, drafted])) or not all(0 <= rate <= 1 for rate in rates):
+    if not all(map(is_count, [gained, drafted, *rates])) or max(rates) > 1:
         raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
     count = gained / sum(rates) if sum(rates) else drafted / len(rates)
     return Counters(count, tuple(count * rate for rate in rates), drafted)
