@@ -24,6 +24,8 @@ from perfmodel import cli
 from perfmodel.cli import output
 
 FOLDER = Path(__file__).parent
+ENGINES = FOLDER.parent / "validate/engine/files"
+"""Files of serving engines."""
 REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
@@ -59,7 +61,8 @@ FILES = {
     "letters.jsonl": '[1]\n[1, "a"]',
     "short.jsonl": "[1, 2, 3]\n[4]",
     "empty.jsonl": "\n",
-    "x.json": (FOLDER.parent / "validate/engine/files/vllm-forward.json").read_text(encoding="utf-8"),
+    **{path.name: path.read_text(encoding="utf-8") for path in ENGINES.iterdir()},
+    "x.json": (ENGINES / "vllm-forward.json").read_text(encoding="utf-8"),
     "mix.yaml": (
         "classes:\n"
         "  chat: {share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {ttft: 500, tpot: 20}}\n"

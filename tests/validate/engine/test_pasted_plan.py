@@ -103,23 +103,8 @@ def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
     assert '"model": "mine/head"' in capsys.readouterr().out
 
 
-def test_the_plan_of_trtllm_forces_whole_tokens(capsys) -> None:
-    """0.8 + 0.64 + 0.512 of three drafted tokens are 2; the other client is ours."""
-    arguments = [
-        "validate",
-        "engine",
-        "--plan",
-        "--model",
-        "deepseek-r1",
-        "--hardware",
-        "b200",
-        "--engine",
-        "trtllm",
-    ]
-    assert run([*arguments, "--draft", "mtp", "-g", "3"]) == 0
-    plan = capsys.readouterr().out
-    assert "env TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS=2 trtllm-serve deepseek-ai/DeepSeek-R1" in plan
-    assert "'speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 3}' > K3.yaml" in plan
-    assert plan.count("--url http://127.0.0.1:810") == 2
-    assert run([*arguments, "--draft", "eagle3", "--draft-path", "head"]) == 2
+def test_a_plan_of_trtllm_has_no_other_draft_than_mtp(capsys) -> None:
+    """Its plan with mtp is pinned (tests/pinned/validate.txt)."""
+    words = "validate engine --plan --model deepseek-r1 --hardware b200 --engine trtllm --draft eagle3"
+    assert run([*words.split(), "--draft-path", "head"]) == 2
     assert "--draft: must be mtp for a plan of trtllm" in capsys.readouterr().err
