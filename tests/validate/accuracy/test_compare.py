@@ -22,16 +22,20 @@ from perfmodel.validate.accuracy.compare import (
     partitions,
     worst,
 )
-from perfmodel.validate.accuracy.report import error_table, inflections
+from perfmodel.validate.accuracy.report import below_bounds, error_table, inflections
 from perfmodel.validate.cli import app
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
 def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
-    assert not CELL.below_bound
+    at, below = replace(CELL, measured=1.5), replace(CELL, measured=1.4, binding=False)
+    assert not at.below_bound
+    assert below_bounds([at, below]) == [
+        "3a-01: T_T 1.4e+03 ms is below its bound, 1.5e+03 ms (its working set fits the last-level cache)"
+    ]
     assert replace(CELL, measured=1.4).below_bound
-    assert not replace(CELL, measured=1.4, binding=False).below_bound
+    assert not below.below_bound
     assert not replace(CELL, measured=1.4, lower=None).below_bound
 
 

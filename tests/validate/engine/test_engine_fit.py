@@ -5,6 +5,7 @@ out.
 import itertools
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from perfmodel.validate.engine.calibrate import (
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
     EngineRows,
+    _solve,
     check_enough,
     log_rms,
     rows_of,
@@ -97,6 +99,44 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
     assert stated["target_s"].log_rms == pytest.approx(expected, rel=0.01)
     expected = small_sample(((4 * 0.072**2 + 0.01 + 0.09 / 2) / 7) ** 0.5, 8)
     assert stated["speedup"].log_rms == pytest.approx(expected, rel=0.01)
+
+
+def test_a_fit_is_printed_row_by_row(fitted) -> None:
+    """With an earlier calibration, another base, a row set aside and one out of line (fit.txt)."""
+    slow = timing(1.0, 1024.0, 0, seconds=0.02, prefill_share=0.3, where="slow.json")
+    base, held_out = load_calibration(BASE), fitted.rows.measured * np.linspace(0.6, 1.2, 18)
+    fit = replace(fitted.fitted, held_out=held_out, free=tuple(TRUTH), pinned=("pass_fixed_s", "x"))
+    others = {"calibration": with_values(base, TRUTH), "answered": base, "tried": {BASE: 0.1, "x": 0.25}}
+    made = replace(fitted, fitted=fit, aside=(slow,), **others)
+    assert lines(made) == Path(__file__).with_name("fit.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("far", [1.0, 1.3])
+def test_a_fit_has_the_least_loss(far: float) -> None:
+    """In units of 3 %, errors count by 8 (sqrt(1 + (e / 2)^2) - 1), about their squares; so do priors."""
+    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)], truth={})
+    rows[3] = structs.replace(rows[3], seconds=rows[3].seconds * far)
+    held, base = rows_of(rows, QUERY, load_calibration(BASE)), load_calibration(BASE)
+    free = {
+        name: sought(base, rows, held.scenario.target)[name] for name in ("token_s", "gemm_flops_fraction")
+    }
+    start, spread = (np.array([getattr(place, n) for place in free.values()]) for n in ("start", "spread"))
+    solved = _solve(held, base, free, {}, np.ones(len(rows), bool))
+
+    def loss(*shift: float) -> float:
+        values = np.array([*solved.values.values()]) + np.array(shift) * spread
+        off = np.log(held.predict(with_values(base, dict(zip(free, values.tolist(), strict=True)))))
+        off = (off - np.log(held.measured)) / 0.03
+        return float(np.sum(8 * np.sqrt(1 + (off / 2) ** 2)) + np.sum(((values - start) / spread) ** 2))
+
+    h = 1e-3
+    slopes = np.array([loss(h, 0) - loss(-h, 0), loss(0, h) - loss(0, -h)]) / (2 * h)
+    own = [loss(h, 0) + loss(-h, 0) - 2 * loss(0, 0), loss(0, h) + loss(0, -h) - 2 * loss(0, 0)]
+    both = (loss(h, h) + loss(-h, -h) - loss(h, -h) - loss(-h, h)) / 4
+    curvature = np.array([[own[0], both], [both, own[1]]]) / h**2
+    assert np.linalg.solve(curvature, slopes) == pytest.approx(0.0, abs=1e-3)
+    expected = np.linalg.inv(curvature / 2) * np.outer(spread, spread)
+    assert solved.covariance == pytest.approx(expected, rel=0.2)
 
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
@@ -189,12 +229,6 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     (path,) = (tmp_path / "local-1").glob("*.yaml")
     assert path.name == "h100-sxm-80gb.vllm-9.9.yaml", "engine and version as the record says"
     assert f"--calibration {path}" in source
-    head, *rows = source.splitlines()
-    assert head.split() == ["step", "measured", "predicted", "error", "held", "out", "error"]
-    so_far = EngineRows(fitted.rows.timings, fitted.rows.scenario).predict(load_calibration(BASE))
-    assert f"{so_far[0] * 1e3:.2f}ms" in rows[0]
-    off = log_rms(so_far, fitted.rows.measured)
-    assert f"error of {BASE}, which answered so far (rms): steps {off:.1%} over 18" in source
     again = load_calibration(str(path))
     for name in again.fit.parameters:
         assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)

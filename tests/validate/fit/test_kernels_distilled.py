@@ -138,6 +138,15 @@ def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> No
     assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
 
 
+def test_a_time_far_off_the_others_counts_less() -> None:
+    """A soft L1 loss from 0.1 on: d / sqrt(1 + (d / 0.1)^2) add up to 0 where it is least."""
+    seconds = np.array([1.0, 1.1, 0.95, 1.2, 5.0])
+    fitted = kernels.table_fit(lambda x: np.full(5, x[0]), seconds, [0.5], "")
+    off = np.log(fitted.values[0] / seconds)
+    assert np.sum(off / np.hypot(1.0, off / 0.1)) == pytest.approx(0.0, abs=1e-4)
+    assert fitted.median_error == pytest.approx(np.median(np.abs(off)))
+
+
 # Experts.
 
 

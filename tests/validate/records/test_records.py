@@ -21,6 +21,7 @@ from perfmodel.validate.records import (
     records,
     withdrawn,
 )
+from perfmodel.validate.records.code_version import run
 from perfmodel.validate.records.summary import steady_share
 from tests.validate.tiny import changed, refused
 
@@ -188,3 +189,7 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
         replace(record, data=near)
     )
     assert steady_share(changed(record, [])) == 0.0
+
+
+def test_a_program_that_fails_prints_nothing() -> None:
+    assert [run(*words) for words in (["echo", "a"], ["false"], ["no-such"])] == ["a", None, None]

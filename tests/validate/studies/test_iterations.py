@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query
+from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.studies.engines import recorded
+from perfmodel.validate.studies.engines import RATIO_FOLDS, recorded
+from perfmodel.validate.studies.held_out import refits
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations
 from perfmodel.validate.studies.parameters import Parameter
 
@@ -61,3 +63,15 @@ def test_every_row_is_read() -> None:
     assert {row.kind for row in rows.values()} == {"eagle", "model", "mtp", "dflash"}
     assert {row.engine for row in rows.values()} == {"vllm", "sglang", "trtllm"}
     assert min(row.ratio for row in rows.values()) > 1
+
+
+def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float]) -> None:
+    """Of all rows, with the standard errors that ship, and without the rows of each engine."""
+    record, places, rows = recorded(), engines().places(), Iterations(decoding)
+    whole, slopes = rows.fit(record["iteration"], rounds=1)
+    assert whole.values == pytest.approx(record["iteration"], rel=1e-3)
+    known = [places[p.place].stderr / places[p.place].value for p in rows.parameters]
+    assert np.sqrt(np.diag(whole.covariance)) == pytest.approx(known, rel=2e-3)
+    fold, of_engines = RATIO_FOLDS["transferred"], record["ratio_folds"]["transferred"]
+    left = refits(rows, fold.key, whole.values, slopes)
+    assert left == {name: pytest.approx(of, rel=1e-3) for name, of in of_engines.items()}

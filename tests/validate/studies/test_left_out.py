@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from perfmodel.validate.studies.left_out import (
     FREE,
     LATER,
     Step,
-    Variances,
     _refit,
     alike,
     left_out,
@@ -49,17 +49,30 @@ def test_a_source_of_a_device_of_its_own_is_predicted_without_what_it_taught() -
     assert np.all(left < np.array([a.off for a in H20]) - 0.1)
 
 
-def test_a_row_that_is_far_off_hardly_moves_a_constant() -> None:
-    """By the same weight of all rows this one moves it by 0.7."""
-    steps, board = [Step.of_run(a, {}) for a in H20], "h20-sxm-96gb.gemm_factor"
-    far = [replace(steps[0], off=steps[0].off + 3.0), *steps[1:]]
-    assert _refit(far, [board])[board] == pytest.approx(_refit(steps, [board])[board], abs=0.1)
-
-
-def test_rows_of_a_source_and_of_a_server_err_together() -> None:
-    one, same_server, other = (Step.of_run(a, {}) for a in (H20[0], H20[0], H20[-1]))
-    covariance = Variances(0.04, 0.02, 0.01).covariance([one, same_server, other])
-    assert covariance[0] == pytest.approx([0.07, 0.06, 0.04])
+def test_constants_are_refitted_by_generalised_least_squares() -> None:
+    """Errors near 0 weigh (4 + 1) / 4; one far off, of a server of its own, hardly weighs at all."""
+    time, factor = "vllm.pass_fixed_s", "gddr.gemm_factor"
+    slopes = np.array([[1.0, 0.0], [0.5, 0.2], [0.0, 0.7], [0.3, 0.3]])
+    expected, spread = np.array([neutral(FREE[p]) for p in (time, factor)]), np.array([2.0, 0.7])
+    off = np.array([1e-3, -2e-3, 3e-3, 100.0]) - slopes @ expected
+    steps: list[Any] = [
+        SimpleNamespace(
+            source=source,
+            server=server,
+            places=[place for place, slope in zip((time, factor), own, strict=True) if slope],
+            off=error,
+            moved=lambda by, own=own: float(own @ [by[time], by[factor]]),
+        )
+        for source, server, own, error in zip("aabc", "sstu", slopes, off.tolist(), strict=True)
+    ]
+    covariance = np.diag([0.0015 + 0.0236 + 0.0142] * 3)
+    covariance[0, 1] = covariance[1, 0] = 0.0015 + 0.0236
+    weights = 1.25 * np.linalg.inv(covariance)
+    near, left = slopes[:3], np.array([1e-3, -2e-3, 3e-3])
+    precision = near.T @ weights @ near + np.diag(spread**-2)
+    found = _refit(steps, [time, factor])
+    by_hand = expected - np.linalg.solve(precision, near.T @ weights @ left)
+    assert [found[time], found[factor]] == pytest.approx(by_hand, abs=2e-3)
 
 
 def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> None:

@@ -23,15 +23,28 @@ def test_deviations_and_levels_are_recovered() -> None:
     assert found.residuals["all"] == pytest.approx(0.05, rel=0.4)  # Student's t of normal errors: narrower
 
 
-def test_a_source_left_out_is_predicted_without_its_rows() -> None:
+def test_the_likelihood_and_left_out_rows_are_those_of_the_whole_covariance() -> None:
+    """Of a normal distribution whose rows share the variance of their levels."""
     off, sources, devices = drawn(2)
-    levels = {"source": sources, "device": devices}
-    left, deviation = MixedEffects(off, levels, ["all"] * len(off)).left_out(sources)
-    assert np.mean(np.abs(left) <= 1.645 * deviation) == pytest.approx(0.9, abs=0.06)
-    moved = off + np.where(np.array(sources) == "s7", 0.4, 0.0)  # its own rows do not move what is said of it
+    found = MixedEffects(off, {"source": sources, "device": devices}, ["a", "b"] * 180)
+    same = [np.equal.outer(names, names) for names in map(np.array, (sources, devices))]
+
+    def covariances(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        shared, noise = np.tensordot(np.exp(2 * logs[:2]), same, 1), np.tile(np.exp(2 * logs[2:]), 180)
+        return shared, noise, shared + np.diag(noise / found._weights)
+
+    at = np.log([0.15, 0.3, 0.06, 0.04])
+    whole, unexpected = covariances(at)[2], (at - np.log(0.1)) / 1.2
+    volume = np.linalg.slogdet(whole)[1]
+    loss = 0.5 * (off @ np.linalg.solve(whole, off) + volume + unexpected @ unexpected)
+    assert found._loss(at)[0] == pytest.approx(loss, rel=1e-9)
+    shared, noise, whole = covariances(found._logs)
     mine = np.array(sources) == "s7"
-    again = MixedEffects(moved, levels, ["all"] * len(off)).left_out(sources)[0]
-    assert again[mine] - left[mine] == pytest.approx(0.4, abs=0.02)
+    others = np.linalg.solve(whole[~mine][:, ~mine], shared[~mine][:, mine]).T
+    left, deviation = found.left_out(sources)
+    assert left[mine] == pytest.approx(off[mine] - others @ off[~mine])
+    spread = np.diag(shared[mine][:, mine] - others @ shared[~mine][:, mine]) + noise[mine]
+    assert deviation[mine] == pytest.approx(spread**0.5)
 
 
 def test_slopes_of_the_likelihood_are_those_of_finite_differences() -> None:

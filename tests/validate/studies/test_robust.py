@@ -1,12 +1,9 @@
-"""The fit: errors taken apart by hand, slopes against differences, and constants that are found again."""
-
-from typing import Any
+"""The fit: errors taken apart by hand, and slopes against differences."""
 
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.robust import FittedRows, Parts, Spread, parts_of, solve
+from perfmodel.validate.studies.robust import Parts, Spread, parts_of
 
 HARD = Spread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
@@ -44,31 +41,3 @@ def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differen
     sizes = softer.matrix @ np.array([0.05, -0.3, 0.1])
     difference = (softer.residuals(sizes + 1e-7) - softer.residuals(sizes - 1e-7)) / 2e-7
     np.testing.assert_allclose(softer.slopes(sizes), difference, rtol=1e-5)
-
-
-TIMES, START = Parameter("all.times", 1.0, 10.0), Parameter("all.start", 1.0, 10.0)
-X = np.array([0.0, 1.0, 3.0, 10.0])
-
-
-class Lines(FittedRows[int]):
-    """Rows on the line 2 + 5 x."""
-
-    rows, parameters = (0, 1, 2, 3), (TIMES, START)
-
-    def off(self, values: Any) -> Any:
-        return np.log((values["all.start"] + values["all.times"] * X) / (2.0 + 5.0 * X))
-
-    def parts(self, train: Any) -> Parts:
-        return parts_of(self.rows, self.rows, train, [Spread()] * 4)
-
-
-def test_constants_that_made_the_rows_are_found_and_weak_ones_stay_as_expected() -> None:
-    rows, every = Lines(), np.ones(4, dtype=bool)
-    estimate, slopes = rows.fit(rounds=12)
-    assert estimate.values == pytest.approx({"all.times": 5.0, "all.start": 2.0}, rel=1e-3)
-    np.testing.assert_allclose(slopes.sum(axis=1), 1.0, rtol=1e-3)  # both doubled double the time
-    again, _ = rows.fit(estimate.values, 1, every, slopes)
-    assert again.values == pytest.approx(estimate.values, rel=1e-3)
-    sure = [Parameter("all.times", 4.0, 1e-4), START]
-    found = solve(sure, rows.parts(every), estimate.values, rows.off(estimate.values), slopes).values
-    assert found["all.times"] == pytest.approx(4.0)
