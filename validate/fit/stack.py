@@ -85,7 +85,7 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
     if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
         raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
-    odd = folds % 2 == 1
+    odd = (folds % 2).astype(bool)
     by_even, by_odd = (
         points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd)
     )

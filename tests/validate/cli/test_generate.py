@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from perfmodel.errors import InputError
 from perfmodel.validate.cli import app as verbs, generated
+from perfmodel.validate.cli.generate import GenerateQuestion
 from perfmodel.validate.cli.generated import table
 from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.side_by_side import Run
@@ -132,6 +133,14 @@ def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
             assert scenario.acceptance.tokens_per_iteration(4) == gained
         else:
             assert (sizes, tree.widths, tree.tokens_per_iteration) == ([2, 80, 2], (1, 3, 6), gained)
+
+
+def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> None:
+    assert GenerateQuestion().request("self") == Request(2, 4096, 128, 4)
+    scripted = GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8).request("self")
+    assert scripted == Request(3, 80, 7, 1, script=(pytest.approx(0.2), pytest.approx(0.8)))
+    levels = GenerateQuestion(tree="2x1").request("model")
+    assert levels == Request(2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2))
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:

@@ -232,6 +232,8 @@ def test_a_schedule_at_its_ends() -> None:
         assert Counters(drafts, accepted, tokens).rates("x", lengths=(1, 3))["positions"] == pytest.approx(
             positions
         )
+    later, earlier = Counters(10, (6, 4), 20, 50), Counters(4, (2,), 8, 10)
+    assert later.since(earlier) == Counters(6, (4, 4), 12, 40)
     assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
     assert (
         Counters(100, (80, 60, 30), 200).draft_length_note((1, 2, 3))
@@ -402,7 +404,10 @@ TWO = (
             "Decode batch, #running-req: 3, accept len: 1.30, accept rate: 0.09,",
             1.975,
         ),  # too low to tell a length
-        ('{"predicted_n": 101, "draft_n": 161, "draft_n_accepted": 50}', 2.0),  # 3.22 of 3 may be
+        (
+            '{"prompt_n": 9, "predicted_n": 101, "draft_n": 161, "draft_n_accepted": 50}',
+            2.0,
+        ),  # 3.22 of 3 may be
         ('{"predicted_n": 2, "draft_n": 3, "draft_n_accepted": 0}', 1.0),
     ],
 )

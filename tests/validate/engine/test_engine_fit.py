@@ -219,9 +219,12 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     record = tmp_path / "engine.json"
     record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
     assert len(read_engine_record(record).points) == 18
-    source = served(QUERY, sources_of([str(record)]), [], None, "sglang", None)
-    assert (source.engine, source.engine_version) == ("sglang", "9.9"), (
-        "what is said stands before the record"
+    files = sources_of([str(record)])
+    source = served(QUERY, files, [], None, "sglang", None)
+    assert (source.engine, source.engine_version) == ("sglang", "9.9"), "a flag stands before the record"
+    refused(
+        "--draft: must be llama-3.2-1b, which .* was served",
+        *(served, QUERY, files, fitted.rows.timings, "other", None, None),
     )
     ask = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", BASE]
     assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.validate.harness.estimate import estimate, fitting
-from perfmodel.validate.records import Plan, load_plan, plan_names, spec_of
+from perfmodel.validate.records import RESULTS, Plan, latest, load_plan, plan_names, records, spec_of
 from perfmodel.validate.records.plan_points import GridBlock
 from tests.validate.tiny import BLOCK, TINY, refused, write
 
@@ -24,6 +24,12 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
     for point in plan.points():
         longest = point.context + (plan.protocol.iterations + 4) * (point.gamma + 1)
         assert longest < spec_of(point.target).max_position_embeddings
+
+
+def test_a_plan_ships_as_it_was_run_with_all_defaults() -> None:
+    record = latest(records(RESULTS, "cpu-1"), "measure")
+    ran = record.data.plan.model_dump()
+    assert load_plan("cpu-full").model_dump() == {k: v for k, v in ran.items() if k != "shapes"}
 
 
 ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "gpu-8b-fp8")
