@@ -13,8 +13,7 @@ import os
 import re
 import shlex
 import tempfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,16 +29,12 @@ REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
-SUMS = FOLDER / "sums.json"
-"""Command -> `summed`, of more commands than there is room for answers. To add one, give it an empty list and
-rewrite.
+NUMBERS = FOLDER / "numbers.json"
+"""Command -> the numbers of its answer in their order, of more commands than there is room for answers. To add
+one, give it an empty list and rewrite.
 """
-PARTS = 6
-"""Number of sums of an answer."""
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
-ZERO = 1e-12
-"""A smaller number counts as this one, because it may be a remainder of rounding."""
 WIDTH = 110
 """Of a line."""
 NUMBER = re.compile(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -119,8 +114,8 @@ def _json(value: Any, indent: str = "") -> str:
     return f"{ends[0]}\n{inner}" + f",\n{inner}".join(parts) + ends[1]
 
 
-def ask(command: str, shown: Callable[[str], str] = tidy) -> str:
-    """The answer of a command as it is `shown`, then the files that it wrote."""
+def ask(command: str) -> str:
+    """The answer of a command, then the files that it wrote."""
     out = io.StringIO()
     columns = {"COLUMNS": str(WIDTH)}
     with (
@@ -133,27 +128,34 @@ def ask(command: str, shown: Callable[[str], str] = tidy) -> str:
             Path(name).write_text(text, encoding="utf-8")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             status = cli.run(shlex.split(command))
-        answer = shown(out.getvalue())
+        answer = tidy(out.getvalue())
         for path in sorted(Path().iterdir()):
             if path.name not in FILES:
-                answer += f"\n{path.name}:\n{shown(VERSIONED.sub('', path.read_text(encoding='utf-8')))}"
+                answer += f"\n{path.name}:\n{tidy(VERSIONED.sub('', path.read_text(encoding='utf-8')))}"
     if status != (2 if answer.startswith("error: ") else 0):
         answer += f"\nexit status {status}"
     return answer
 
 
-def summed(command: str) -> list[float]:
-    """A checksum of the words of an answer, and `PARTS` sums of the logarithms of its numbers, unrounded: of
-    the first and every `PARTS`-th after it, of the second and every `PARTS`-th after it, and so on.
-    """
-    parts = NUMBER.split(" ".join(ask(command, str).split()))
-    logs = [math.log(max(float(number.replace(",", "")), ZERO)) for number in parts[1::2]]
-    return [zlib.crc32("".join(parts[::2]).encode()), *(round(sum(logs[i::PARTS]), 6) for i in range(PARTS))]
+def numbers_of(answer: str) -> list[float]:
+    """All numbers of an answer, in their order."""
+    return [float(_rounded(_value(number))) for number in NUMBER.findall(answer)]
 
 
-def sums() -> dict[str, list[float]]:
+def numbers() -> dict[str, list[float]]:
     """Those of the file."""
-    return dict[str, list[float]](json.loads(SUMS.read_text(encoding="utf-8")))
+    return dict[str, list[float]](json.loads(NUMBERS.read_text(encoding="utf-8")))
+
+
+def with_numbers(answer: str, before: list[float]) -> str:
+    """The answer with the numbers that it had, where they differ; as many as it has."""
+    left = iter(before)
+
+    def number(found: re.Match[str]) -> str:
+        old = next(left)
+        return found[0] if _same(old, _value(found[0])) else _rounded(old)
+
+    return NUMBER.sub(number, answer)
 
 
 def changes(before: str, now: str) -> list[str]:
@@ -193,23 +195,24 @@ def _moved(was: str, now: str) -> list[str] | None:
     old, new = NUMBER.split(" ".join(was.split())), NUMBER.split(" ".join(now.split()))
     if old[::2] != new[::2]:
         return None
-    pairs = [
-        (float(a.replace(",", "")), float(b.replace(",", "")))
-        for a, b in zip(old[1::2], new[1::2], strict=True)
-    ]
-    return [
-        f"{(b / a - 1) * 100:+.3g} %" if a else f"+{b:g}"
-        for a, b in pairs
-        if not math.isclose(a, b, rel_tol=TOLERANCE)
-    ]
+    pairs = [(_value(a), _value(b)) for a, b in zip(old[1::2], new[1::2], strict=True)]
+    return [f"{(b / a - 1) * 100:+.3g} %" if a else f"+{b:g}" for a, b in pairs if not _same(a, b)]
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=TOLERANCE)
 
 
 def write(more: list[str]) -> list[str]:
-    """Rewrite all sums and the answers that moved, and add more commands; the commands whose answers are
+    """Rewrite all numbers and the answers that moved, and add more commands; the commands whose answers are
     new.
     """
-    lines = (f"{json.dumps(command)}: {json.dumps(summed(command))}" for command in sums())
-    SUMS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    lines = (f"{json.dumps(command)}: {json.dumps(numbers_of(ask(command)))}" for command in numbers())
+    NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     before = read()
     now = {command: ask(command) for command in dict.fromkeys([*before, *more])}
     kept = {c: a if c not in before or changes(before[c], a) else before[c] for c, a in now.items()}
