@@ -30,8 +30,8 @@ REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
 NUMBERS = FOLDER / "numbers.json"
-"""Command -> the numbers of its answer in their order, of more commands than there is room for answers. To add
-one, give it an empty list and rewrite.
+"""Command -> the numbers of its answer in their order, of more commands than there is room for answers. To
+add one, give it an empty list and rewrite.
 """
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
