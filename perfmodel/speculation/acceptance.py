@@ -53,7 +53,7 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     for _ in range(_STEPS):
         powers = used * alpha[..., None] ** (order - 1)
         step = (1 + alpha * powers.sum(-1) - omega) / (powers @ order)
-        alpha = np.clip(alpha - step, 0.0, 1.0)
+        alpha = np.maximum(alpha - step, 0.0)
         if np.max(np.abs(step)) <= _ENOUGH:
             break
     return alpha[()]

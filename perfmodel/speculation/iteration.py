@@ -273,7 +273,7 @@ def predict(
         for name, values in zip(FIGURES, found, strict=True):
             figures[name][block] = values
     for name, values in figures.items():
-        if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        if not np.isfinite(values).all():
             files = (
                 f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             )

@@ -174,9 +174,17 @@ ENDS = {
     "dflash.layers": (1, 64),
     "dflash.features": (1, 64),
     "dflash.block": (2, 1025),
+    "dflash2.rank": (1, 65536),
+    "dflash2.kernel": (1, 64),
+    "dflash2.group": (1, 65536),
+    "domino.gru": (1, 65536),
+    "domino.emb": (1, 65536),
+    "domino.pool": (0, 1_048_576),
     "dspark.rank": (1, 65536),
     "medusa.heads": (1, 64),
     "mtp.modules": (1, 64),
+    "mtp_ngram.steps": (1, 64),
+    "peagle.layers": (1, 64),
 }
 
 
