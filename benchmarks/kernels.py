@@ -102,7 +102,7 @@ def cases() -> Iterator[Case]:
             "ROWS": rows,
             "PAD": tile_of(rows),
             "TILE": tile,
-            "NEW_TILE": min(MAX_NEW_TILE, tile_of(queries)),
+            "NEW_TILE": tile_of(queries, MAX_NEW_TILE),
             "WINDOW": False,
             "STATED": False,
             "PAGE": 0,

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Projected
@@ -73,14 +72,11 @@ class ViewRunner:
 
         def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
             k, v = self.scratch[:, index, :, :, :end]
-            q, _, _ = projected.rotate((k[:, :, used:], v[:, :, used:]), self.own_slots(index, slots))
+            places = cache.at(index, cache.slot(slots)) if self.own else None
+            q, _, _ = projected.rotate((k[:, :, used:], v[:, :, used:]), places)
             return q, k, v
 
         return self.runner.attended(tokens, positions, write, sees, self.view)
-
-    def own_slots(self, layer: int, slots: Tensor) -> Slots | None:
-        """The places of the new tokens in an own cache."""
-        return self.runner.cache.at(layer, self.runner.cache.slot(slots)) if self.own else None
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
         """Prepares for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
@@ -120,7 +116,7 @@ class ModelDrafter:
                 hidden = self.passes.next_step(step, draft_tokens[-1])
             logits = self.runner.model.logits(hidden)
             if self.sampling.greedy:
-                draft_tokens.append(logits.argmax(-1))
+                draft_tokens.append(logits.argmax(1))
             else:
                 draft_probs.append(self.sampling.probabilities(logits))
                 draft_tokens.append(draw(draft_probs[-1], state.generator))

@@ -75,9 +75,9 @@ class RoutedExperts(nn.Module):
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
         """x [batch, n, hidden] to the same shape. Nothing waits for the device."""
         rows = x.flatten(0, 1)
-        weights, experts = F.linear(rows, self.router).float().softmax(-1).topk(self.chosen, dim=-1)
+        weights, experts = F.linear(rows, self.router).float().softmax(1).topk(self.chosen, dim=1)
         if self.normalized:
-            weights = weights / weights.sum(-1, keepdim=True)
+            weights = weights / weights.sum(1, keepdim=True)
         experts, order = experts.flatten().sort(stable=True)
         first, second = (self.scales[name] if self.scales else None for name in ("gate_up", "down"))
         both = pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts, first)

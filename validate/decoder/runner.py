@@ -46,7 +46,7 @@ class Observed:
         window.
         """
         slot = positions - (lengths[:, None] - self.window)
-        slot = torch.where((slot >= 0) & (slot < self.window), slot, self.window)
+        slot = torch.where(slot < 0, self.window, slot).clamp(max=self.window)
         self.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)
 
 

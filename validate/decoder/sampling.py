@@ -67,10 +67,10 @@ def race(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """One token of each distribution [..., vocab], by the exponential race, which does not wait for the
+    """One token of each distribution [batch, vocab], by the exponential race, which does not wait for the
     device.
     """
-    return race(probs, generator).argmax(-1)
+    return race(probs, generator).argmax(1)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def accept_sampled(
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
     over = (p - q).clamp(min=0)
-    return AcceptedTokens(count, draw(torch.where(over.sum(-1, keepdim=True) > 0, over, p), generator))
+    return AcceptedTokens(count, draw(torch.where(over.sum(1, keepdim=True) > 0, over, p), generator))
 
 
 def _leading(stands: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Decoder:
         for passes in self.models:
             passes.prefill(longest, state.length, observed)
         logits, greedy = self.target.model.logits(hidden), self.sampling.greedy
-        first = logits.argmax(-1) if greedy else draw(self.sampling.probabilities(logits), state.generator)
+        first = logits.argmax(1) if greedy else draw(self.sampling.probabilities(logits), state.generator)
         state.append(first[:, None], torch.ones_like(state.length), self.eos)
         return state
 

@@ -71,7 +71,7 @@ class State:
         Finished sequences take nothing. Returns the added numbers, [batch]. Everything happens in place.
         """
         offset = torch.arange(emitted.shape[1], device=emitted.device)
-        ends = (emitted[..., None] == eos).any(-1) & (offset < count[:, None])
+        ends = (emitted[..., None] == eos).any(-1)
         until_eos = torch.where(ends.any(1), ends.long().argmax(1) + 1, emitted.shape[1] + 1)
         count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length).masked_fill(
             self.finished, 0

@@ -135,14 +135,14 @@ class TreeScript:
 
 def _proper(left: Tensor, token: Tensor) -> Tensor:
     """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
-    total = left.sum(-1, keepdim=True)
+    total = left.sum(1, keepdim=True)
     return torch.where(total > 0, left / total, torch.zeros_like(left).scatter(1, token, 1.0))
 
 
 def _remainder(rest: Tensor, left: Tensor) -> Tensor:
     """The part of `rest` [batch, vocab] that the refused draw from `left` did not cover, scaled to sum 1."""
     over = (rest - left).clamp(min=0)
-    total = over.sum(-1, keepdim=True)
+    total = over.sum(1, keepdim=True)
     return torch.where(total > 0, over / total, rest)
 
 

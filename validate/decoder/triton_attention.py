@@ -26,12 +26,15 @@ MAX_NEW_TILE = 32
 """Most new tokens of a tile. A tile as large as the cache's would take its shared memory."""
 MERGED = 16
 """Parts that `_combine` loads at a time."""
+COMBINE_WARPS = 2
+UNSEEN = tl.constexpr(-1.0e30)
+"""Score of what a row does not see: finite, so that the difference of two of them is a number."""
 
 
 @triton.jit
 def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyped-def]
     """One tile of the online softmax: q [rows, d], k and v [tile, d], seen [rows, tile]."""
-    scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1.0e30)
+    scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     higher = tl.maximum(top, tl.max(scores, axis=1))
     weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
     fade = tl.exp(top - higher)
@@ -93,7 +96,7 @@ def _split(  # type: ignore[no-untyped-def]
     rows, d = tl.arange(0, PAD), tl.arange(0, D)
     real, query = rows < ROWS, rows % QUERIES
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
-    top = tl.full((PAD,), -1.0e30, tl.float32)
+    top = tl.full((PAD,), UNSEEN, tl.float32)
     total = tl.zeros((PAD,), tl.float32)
     out = tl.zeros((PAD, D), tl.float32)
     if stretch < splits:
@@ -140,9 +143,9 @@ def _split(  # type: ignore[no-untyped-def]
                 at = sees_at + b * sees_b + query[:, None] * new + t[None, :]
                 seen = valid[None, :] & (tl.load(at, mask=valid[None, :] & real[:, None], other=0) != 0)
             top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
-    some = tl.where(total > 0, total, 1.0)
+    some = tl.maximum(total, 1.0)  # less than 1 is the sum of nothing: the highest score counts as 1
     place = (pair * (splits + 1) + stretch) * ROWS + rows
-    tl.store(lse_at + place, tl.where(total > 0, top + tl.log(some), -1.0e30), mask=real)
+    tl.store(lse_at + place, top + tl.log(some), mask=real)
     tl.store(out_at + place[:, None] * D + d, out / some[:, None], mask=real[:, None])
 
 
@@ -166,11 +169,11 @@ def _combine(  # type: ignore[no-untyped-def]
     pair, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, some = tl.arange(0, D), tl.arange(0, MERGED)
     first = pair * stretches * ROWS + row
-    top = tl.full((), -1.0e30, tl.float32)
+    top = tl.full((), UNSEEN, tl.float32)
     total, out = tl.full((), 0.0, tl.float32), tl.zeros((D,), tl.float32)
     for start in range(0, stretches, MERGED):
         at, there = first + (start + some) * ROWS, start + some < stretches
-        lse = tl.load(lse_at + at, mask=there, other=-1.0e30)
+        lse = tl.load(lse_at + at, mask=there, other=UNSEEN)
         part = tl.load(out_at + at[:, None] * D + d, mask=there[:, None], other=0.0)
         higher = tl.maximum(top, tl.max(lse, axis=0))
         weights, fade = tl.where(there, tl.exp(lse - higher), 0.0), tl.exp(top - higher)
@@ -240,14 +243,15 @@ class SplitKV(FoldedAttention):
         batch, heads, count, _ = rows.shape
         tuning = of_rows(self.choices, count)
         splits = self.splits or self._splits(tuning, batch * heads, n, span.bound, q.device)
-        partial = torch.empty(batch * heads, splits + 1, count, d, dtype=torch.float32, device=q.device)
-        lse = torch.empty(batch * heads, splits + 1, count, dtype=torch.float32, device=q.device)
+        pairs, stretches = batch * heads, splits + 1
+        partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
+        lse = torch.empty(pairs, stretches, count, dtype=torch.float32, device=q.device)
         tile, warps, stages = launch(count, d, tuning)
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         stated = lse if sees is None else sees.contiguous().view(torch.uint8)
         index = lse if index is None else index  # not looked at without pages
-        _split[(batch * heads, splits + 1)](
+        _split[(pairs, stretches)](
             rows,
             k,
             v,
@@ -274,7 +278,7 @@ class SplitKV(FoldedAttention):
             PAD=tile_of(count),
             D=d,
             TILE=tile,
-            NEW_TILE=min(MAX_NEW_TILE, tile_of(new_k.shape[2])),
+            NEW_TILE=tile_of(new_k.shape[2], MAX_NEW_TILE),
             WINDOW=span.first is not None,
             STATED=sees is not None,
             PAGE=page,
@@ -282,17 +286,17 @@ class SplitKV(FoldedAttention):
             num_stages=stages,
             enable_fp_fusion=True,
         )
-        _combine[(batch * heads, count)](
+        _combine[(pairs, count)](
             partial,
             lse,
             result,
-            splits + 1,
+            stretches,
             HEADS=heads,
             QUERIES=n,
             ROWS=count,
             D=d,
             MERGED=MERGED,
-            num_warps=2,
+            num_warps=COMBINE_WARPS,
             enable_fp_fusion=True,
         )
         return result
@@ -324,6 +328,6 @@ def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
     )
 
 
-def tile_of(count: int) -> int:
-    """The tile for `count` rows: a power of two, at least 16 (the minimum of a matrix instruction)."""
-    return max(16, triton.next_power_of_2(count))
+def tile_of(count: int, most: int = MAX_ROWS) -> int:
+    """The tile for `count` rows or tokens: a power of two, 16 or more (the least of a matrix instruction)."""
+    return min(most, max(16, triton.next_power_of_2(count)))

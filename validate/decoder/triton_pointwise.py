@@ -15,6 +15,8 @@ from perfmodel.validate.decoder.pointwise import Pointwise
 
 BLOCK = 1024
 """Values per program of `_silu_mul`."""
+WARPS, HEAD_WARPS = 4, 1
+"""Warps of a program for a row or a stretch of one, and for one head."""
 EXPERT_BLOCK = 32, 128
 """Outputs and inputs of an expert that a program multiplies at a time."""
 MAX_EXPERT_ROWS = 512
@@ -76,8 +78,9 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
     scale = tl.max(peak, axis=0) / 448.0
     tl.store(scale_at + row, scale)
     for start in range(0, K, BLOCK):
-        x = tl.load(x_at + row * K + start + d, mask=start + d < K, other=0.0).to(tl.float32)
-        tl.store(codes_at + row * K + start + d, _e4m3(x / scale).to(tl.float8e4nv), mask=start + d < K)
+        inside = start + d < K
+        x = tl.load(x_at + row * K + start + d, mask=inside, other=0.0).to(tl.float32)
+        tl.store(codes_at + row * K + start + d, _e4m3(x / scale).to(tl.float8e4nv), mask=inside)
 
 
 @triton.jit
@@ -179,9 +182,9 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
     """Program (layer and sequence, token, KV head): one key or value from its place to its slot."""
     row, j, h = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
     layer, b, d = row // BATCH, row % BATCH, tl.arange(0, BLOCK)
-    place, slot = tl.load(places_at + b * tokens + j), tl.load(slots_at + b * tokens + j)
-    x = tl.load(from_at + layer * from_l + b * from_b + h * from_h + place * from_s + d, mask=d < D)
-    tl.store(into_at + layer * into_l + b * into_b + h * into_h + slot * into_s + d, x, mask=d < D)
+    place, slot, inside = tl.load(places_at + b * tokens + j), tl.load(slots_at + b * tokens + j), d < D
+    x = tl.load(from_at + layer * from_l + b * from_b + h * from_h + place * from_s + d, mask=inside)
+    tl.store(into_at + layer * into_l + b * into_b + h * into_h + slot * into_s + d, x, mask=inside)
 
 
 @triton.jit
@@ -198,15 +201,19 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     """Program (row, stretch of outputs): a row times the matrix [M, K] of its expert."""
     row, m = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     weights = weight_at + tl.load(expert_at + row) * M * K + m[:, None].to(tl.int64) * K
-    total = tl.zeros((BLOCK_M,), tl.float32)
+    total, there = tl.zeros((BLOCK_M,), tl.float32), m < M
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
-        x = tl.load(x_at + row * K + k, mask=k < K, other=0.0).to(tl.float32)
-        part = tl.load(weights + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0).to(
-            tl.float32
-        )
-        total += tl.sum(part * x[None, :], axis=1)
-    tl.store(out_at + row * M + m, total.to(out_at.dtype.element_ty), mask=m < M)
+        inside = k < K
+        x = tl.load(x_at + row * K + k, mask=inside, other=0.0).to(tl.float32)
+        part = tl.load(weights + k[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+        total += tl.sum(part.to(tl.float32) * x[None, :], axis=1)
+    tl.store(out_at + row * M + m, total.to(out_at.dtype.element_ty), mask=there)
+
+
+def norm_warps(block: int) -> int:
+    """Warps of `_add_norm`: one for 512 values, at most 8."""
+    return min(8, max(1, block // 512))
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,7 +221,7 @@ def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
     codes = torch.empty(x.shape, dtype=FP8, device=x.device)
     scale = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
     _rows_to_fp8[(len(x),)](
-        x.contiguous(), codes, scale, K=x.shape[1], BLOCK=BLOCK, LEAST=LEAST_PEAK, num_warps=4
+        x.contiguous(), codes, scale, K=x.shape[1], BLOCK=BLOCK, LEAST=LEAST_PEAK, num_warps=WARPS
     )
     return codes, scale
 
@@ -237,7 +244,7 @@ class Fused(Pointwise):
             eps,
             HIDDEN=hidden,
             BLOCK=block,
-            num_warps=min(8, max(1, block // 512)),
+            num_warps=norm_warps(block),
         )
         return total, out
 
@@ -245,7 +252,7 @@ class Fused(Pointwise):
         gate_up, inner = gate_up.contiguous(), gate_up.shape[-1] // 2
         out = gate_up.new_empty(*gate_up.shape[:-1], inner)
         _silu_mul[(out.numel() // inner, triton.cdiv(inner, BLOCK))](
-            gate_up, out, INNER=inner, BLOCK=BLOCK, num_warps=4
+            gate_up, out, INNER=inner, BLOCK=BLOCK, num_warps=WARPS
         )
         return out
 
@@ -282,7 +289,7 @@ class Fused(Pointwise):
             NORM=layer.q_norm is not None,
             CACHED=slots is not None,
             ROUNDED=self.fp8,
-            num_warps=1,
+            num_warps=HEAD_WARPS,
         )
         return q, k, v
 
@@ -300,7 +307,7 @@ class Fused(Pointwise):
             HEADS=heads,
             D=d,
             BLOCK=triton.next_power_of_2(d),
-            num_warps=1,
+            num_warps=HEAD_WARPS,
         )
 
     def by_expert(
@@ -335,6 +342,6 @@ class Fused(Pointwise):
             M=m,
             BLOCK_M=EXPERT_BLOCK[0],
             BLOCK_K=EXPERT_BLOCK[1],
-            num_warps=4,
+            num_warps=WARPS,
         )
         return out if scale is None else (out * scale[experts]).to(rows.dtype)

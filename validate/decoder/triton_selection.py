@@ -9,11 +9,12 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.attention import Span, fold
 from perfmodel.validate.decoder.selection import Selection
-from perfmodel.validate.decoder.triton_attention import SplitKV, tile_of
+from perfmodel.validate.decoder.triton_attention import UNSEEN, SplitKV, tile_of
 
 TILE = 64
 SEARCHED = 1024
 """Scores per step of the search."""
+SCORE_WARPS, SEARCH_WARPS = 4, 8
 
 
 @triton.jit
@@ -83,7 +84,7 @@ def _token_scores(  # type: ignore[no-untyped-def]
     real, seen = rows < ROWS, t < tl.load(lengths_at + b).to(tl.int32)
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
     k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None], other=0.0).to(q.dtype)
-    score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1.0e30)
+    score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     top = tl.max(score, axis=1)
     lse = top + tl.log(tl.sum(tl.exp(score - top[:, None]), axis=1))
     tl.store(lse_at + (pair * tiles + tile) * ROWS + rows, lse, mask=real)
@@ -126,9 +127,9 @@ def _best(  # type: ignore[no-untyped-def]
     pair = tl.program_id(0).to(tl.int64)
     if VOTES:
         rows, length = tl.arange(0, PAD), tl.load(lengths_at + pair // HEADS).to(tl.int32)
-        top, total = tl.full((PAD,), -1.0e30, tl.float32), tl.zeros((PAD,), tl.float32)
+        top, total = tl.full((PAD,), UNSEEN, tl.float32), tl.zeros((PAD,), tl.float32)
         for tile in range(tiles):
-            lse = tl.load(lse_at + (pair * tiles + tile) * ROWS + rows, mask=rows < ROWS, other=-1.0e30)
+            lse = tl.load(lse_at + (pair * tiles + tile) * ROWS + rows, mask=rows < ROWS, other=UNSEEN)
             higher = tl.maximum(top, lse)
             total = total * tl.exp(top - higher) + tl.exp(lse - higher)
             top = higher
@@ -137,7 +138,7 @@ def _best(  # type: ignore[no-untyped-def]
             t = start + tl.arange(0, 64)
             there = (rows < ROWS)[:, None] & (t < length)[None, :]
             score = tl.load(
-                score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=-1.0e30
+                score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=UNSEEN
             )
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
@@ -209,7 +210,7 @@ class FusedSelection(Selection):
             D=d,
             TILE=TILE,
             PAGE=page,
-            num_warps=4,
+            num_warps=SCORE_WARPS,
         )
         index = self._best(score, chosen.bound // page, lengths, (heads, count))
         return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
@@ -246,7 +247,7 @@ class FusedSelection(Selection):
             PAD=tile_of(count),
             D=d,
             TILE=TILE,
-            num_warps=4,
+            num_warps=SCORE_WARPS,
         )
         votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
         index = self._best(votes, chosen.bound, lengths, (heads, count), (score, lse))
@@ -280,6 +281,6 @@ class FusedSelection(Selection):
             COUNT=count,
             TILE=SEARCHED,
             VOTES=scored is not None,
-            num_warps=8,
+            num_warps=SEARCH_WARPS,
         )
         return index

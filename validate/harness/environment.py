@@ -55,20 +55,22 @@ def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
 
 def _jiffies(stat: Path) -> tuple[int, int]:
     """CPU time so far of all processors: idle (including waits for disks), and in total."""
-    if not stat.is_file():
-        return 0, 0
-    jiffies = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    return jiffies[3] + jiffies[4], sum(jiffies)
+    text = stat.read_text(encoding="ascii") if stat.is_file() else ""
+    jiffies = [int(value) for value in text.partition("\n")[0].split()[1:9]]
+    return sum(jiffies[3:5]), sum(jiffies)
 
 
 def capture(device: torch.device) -> dict[str, Any]:
     """Everything about the machine that a time may depend on."""
-    packages = ("torch", "triton", "numpy", "flashinfer-python")
     return {
         "device": _gpu(device) if device.type == "cuda" else _cpu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "libraries": {name: version for name in packages if (version := _version(name))},
+        "libraries": {
+            name: version
+            for name in ("torch", "triton", "numpy", "flashinfer-python")
+            if (version := _version(name))
+        },
         "threads": torch.get_num_threads(),
         "processors": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
@@ -114,12 +116,9 @@ def last_level_cache() -> int | None:
     """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it
     with others).
     """
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        match = re.fullmatch(r"(\d+)([KM])", path.read_text().strip())
-        if match:
-            sizes.append(int(match[1]) * {"K": 2**10, "M": 2**20}[match[2]])
-    return max(sizes, default=None)
+    texts = (path.read_text() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
+    sizes = (re.fullmatch(r"(\d+)([KM])\n?", text) for text in texts)
+    return max((int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]] for size in sizes if size), default=None)
 
 
 def _gpu(device: torch.device) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def check(plan: Plan, calibration: str | None = None) -> None:
         most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
         if most > own:
             raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
-        scenario.target_pass_s(1.0, 1.0)
-        scenario.draft_pass_s(1.0, 1.0)
+        scenario.target_pass_s(point.batch, point.context)
+        scenario.draft_pass_s(point.batch, point.context)
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:

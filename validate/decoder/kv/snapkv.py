@@ -55,7 +55,7 @@ class SnapView(Packed):
         votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(
             position >= length, -math.inf
         )
-        return votes.topk(min(self.source.bound, self.kept), dim=-1).indices[None]
+        return votes.topk(min(self.source.bound, self.kept), dim=1).indices[None]
 
     def commit(self, start: Tensor, count: Tensor) -> None:
         self.place(

@@ -73,7 +73,7 @@ class StreamingView(Packed):
         self.place(
             start,
             count,
-            torch.where(token < self.sinks, token, self.sinks + (token - self.sinks) % self.ring),
+            torch.minimum(token, self.sinks + (token - self.sinks) % self.ring),
         )
         self.lengths.add_(count).clamp_(max=self.slots)
         self.raise_bound(self.bound + most)

@@ -180,7 +180,7 @@ class KernelFit:
                 [small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows]
             )
             seconds = np.array([row.call_s for row in rows])
-            slopes.append(np.polyfit(moved, seconds, 1, w=1 / seconds)[0])
+            slopes.append(np.polyfit(moved, seconds, 1, w=np.reciprocal(seconds))[0])
         fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
         spread = float(fractions.std() / math.sqrt(len(fractions)))
         return {"small_bandwidth_fraction": (float(np.median(fractions)), spread)}

@@ -181,7 +181,7 @@ class KernelMaker:
 
     def _sampling(self, vocab: int, batch: int) -> Kernel:
         logits = self._random(batch, vocab)
-        return Kernel(lambda i: logits.argmax(-1), 1, logits.nbytes)
+        return Kernel(lambda i: logits.argmax(1), 1, logits.nbytes)
 
     def _bare(self, what: str, batch: int, query: int) -> Kernel:
         """The linear ops, or the attention, of one layer of a shell."""
@@ -201,10 +201,10 @@ class KernelMaker:
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = self._model(shell_spec(layers))
-        request = Request(
-            batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype
+        decoder = make_decoder(
+            model,
+            Request(batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype),
         )
-        decoder = make_decoder(model, request)
         start_random(decoder, SHELL_CONTEXT, SHELL_ROOM)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
@@ -213,17 +213,19 @@ class KernelMaker:
         """Deciding and committing alone, on a cache of the length that a draft's budget requires."""
         model = self._model(shell_spec(layers, heads, vocab))
         context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
-        request = Request(
-            batch,
-            context,
-            room,
-            gamma,
-            draft_kv=draft_kv,
-            script=(1.0,) * (gamma + 1),
-            attention=self.plan.attention,
-            kv_dtype=self.kv_dtype,
+        decoder: Decoder = make_decoder(
+            model,
+            Request(
+                batch,
+                context,
+                room,
+                gamma,
+                draft_kv=draft_kv,
+                script=(1.0,) * (gamma + 1),
+                attention=self.plan.attention,
+                kv_dtype=self.kv_dtype,
+            ),
         )
-        decoder: Decoder = make_decoder(model, request)
         state = start_random(decoder, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
         logits = self._random(batch, gamma + 1, vocab)
