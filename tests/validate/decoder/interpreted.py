@@ -54,7 +54,7 @@ def attention() -> None:
         chosen.splits = splits
         check(chosen, n, m, *each, [127, 0, 57])
     q, k, v, new_k, new_v = inputs(5, 7, torch.float32)
-    lengths = torch.tensor([0, 60, 128])
+    lengths = torch.tensor([20, 60, 128])  # the first window begins before the first token
     first = lengths[:, None] + torch.arange(5) - 30
     generator = torch.Generator().manual_seed(0)
     sees = (torch.rand(3, 5, 7, generator=generator) < 0.5) | torch.eye(5, 7, dtype=torch.bool)
@@ -141,7 +141,7 @@ def selection() -> None:
             chosen = Span(size.clamp(max=7 * count), 7 * count)
             arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
             near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
-    scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
+    scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
     chooser: Any = backends.selection(choose("triton", CPU, torch.float32))
     best = chooser._best
     for count in (1, 400, 3001):
@@ -179,13 +179,14 @@ def eight() -> None:
     every = torch.arange(256).to(torch.uint8).view(FP8).float()
     every = every[every.isfinite()].sort().values
     rounded = torch.cat((every, (every[1:] + every[:-1]) / 2, torch.randn(2000), torch.logspace(-5, 4, 999)))
-    for x in (rounded[None] * 1.0, rounded[None] * 1e-3, torch.zeros(2, 70), torch.randn(3, 1500)):
+    rising = torch.randn(3, 1500) * torch.tensor([[1.0], [1e3], [1e6]])  # the next row's first is a peak
+    for x in (rounded[None] * 1.0, rounded[None] * 1e-3, torch.zeros(2, 70), rising):
         made = rows_to_fp8(x), by_row(x, x.abs().amax(1, keepdim=True))
         near(*([codes.float(), scale] for codes, scale in made))
     layer, fused, plain = Layer(specification(), RankShard(), 0), Fused(), Pointwise()
     fused.fp8 = plain.fp8 = True
     for dtype, tolerance in TYPES:
-        qkv, flat = torch.randn(3, 2, 8 * 16).to(dtype) * 50, torch.ones(3, 1, 2, 8, dtype=dtype)
+        qkv, flat = torch.randn(3, 2, 8 * 16).to(dtype) * 300, torch.ones(3, 1, 2, 8, dtype=dtype)
         rotated = []
         for each in (fused, plain):
             cache, copied = (KVCache((1, 3, 2, 64, 16), CPU, FP8) for _ in "ab")

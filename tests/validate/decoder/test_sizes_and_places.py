@@ -85,6 +85,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     """
     pytest.importorskip("triton")
     from perfmodel.validate.decoder.triton_attention import SplitKV, launch, tile_of
+    from perfmodel.validate.decoder.triton_pointwise import norm_warps
 
     kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
     for n, d, dtype, takes in (
@@ -102,7 +103,8 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
         assert kernel.takes(q, new) == takes, (n, d, dtype)
     sizes = [launch(rows, d, Tuning()) for rows, d in ((64, 128), (65, 64), (32, 256), (33, 256))]
     assert sizes == [(64, 4, 3), (64, 8, 3), (32, 4, 2), (32, 8, 2)]
-    assert [tile_of(count) for count in (1, 16, 17)] == [16, 16, 32]
+    assert [*map(tile_of, (1, 16, 17)), tile_of(17, 16)] == [16, 16, 32, 16]
+    assert [norm_warps(values) for values in (256, 1024, 16384)] == [1, 2, 8]
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
     )

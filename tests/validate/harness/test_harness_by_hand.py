@@ -1,10 +1,12 @@
 """The harness on made-up machines: every second, byte and sample by hand."""
 
 import gc
+import io
 import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 from weakref import WeakSet
 
 import pytest
@@ -16,7 +18,7 @@ from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling, factory
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.harness import acceptance, environment, measure, session, side_by_side
+from perfmodel.validate.harness import acceptance, environment, measure, progress, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
     AcceptanceSetting,
@@ -68,10 +70,11 @@ def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
         "isa": [name for name in environment.ISA if name in flags.split()],
     }
     assert environment._cpu() == expected | {"bf16": bf16, "last_level_cache_bytes": None}
-    for number, size in enumerate(("48K", "2M", "1024K", "odd")):
+    sizes = {"48K": 48 * 2**10, "2M": 2 * 2**20, "4096K": 4 * 2**20, "odd": 4 * 2**20}
+    for number, (size, most) in enumerate(sizes.items()):
         (tmp_path / f"index{number}").mkdir()
         (tmp_path / f"index{number}/size").write_text(f"{size}\n")
-    assert environment._cpu()["last_level_cache_bytes"] == 2 * 2**20
+        assert environment._cpu()["last_level_cache_bytes"] == most
     monkeypatch.setattr(environment, "_read", lambda _: "")
     assert environment._cpu()["name"]
 
@@ -88,7 +91,7 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
     journal = SimpleNamespace(keys=set, add=lambda row: None)
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
     rows = [(str(number), partial(row, number)) for number in range(6)]
-    for deadline, count in ((125.0, 3), (99.0, 1), (1e9, 6)):
+    for deadline, count in ((125.0, 3), (120.0, 2), (100.5, 2), (99.0, 1), (1e9, 6)):
         now[0], ran[:] = 0.0, []
         session._measure(rows, CPU, RankShard(), journal, deadline)
         assert ran == [*range(count)]
@@ -206,8 +209,12 @@ def test_what_is_observed_of_documents() -> None:
 
 
 def test_by_hand() -> None:
-    """Documents of 4 and 6 iterations that gained 8 and 9 tokens: ratio 1.7, residuals 1.2 and -1.2."""
-    assert ratio_error([8, 9], [4, 6]) == pytest.approx(math.sqrt(2 * (1.2**2 + 1.2**2)) / 10)
+    """Documents of 4, 6 and 10 iterations that gained 8, 9 and 10 tokens: ratio 1.35, residuals 2.6, 0.9,
+    -3.5.
+    """
+    assert ratio_error([8, 9, 10], [4, 6, 10]) == pytest.approx(
+        math.sqrt(3 / 2 * (2.6**2 + 0.9**2 + 3.5**2)) / 20, rel=1e-12
+    )
     found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
     assert found["documents"] == 2, "one that ended with its first token says nothing"
     assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
@@ -296,3 +303,49 @@ def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatc
     found = acceptance._observe(setting, SimpleNamespace(device=CPU), None, "full", [[1], [2], [3], [1], [5]])
     assert started == [(2, 1, 4, 7), (2, 1, 4, 9), (1, 1, 4, 11)]
     assert found == [[2, 16], [2, 7], [3, 9], [5, 11]]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_and_what_is_left(monkeypatch, terminal) -> None:
+    """Of five rows one is from an earlier sitting. A log gets a line every 20 s, a terminal every row."""
+    now, out = [5.0], io.StringIO()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
+    monkeypatch.setattr(out, "isatty", lambda: terminal)
+    made = progress.RowProgress(5, 1)
+    for seconds, row in zip((24.9, 25.0, 34.9, 45.0, 75.0, 94.0, 95.0), "abcdefg", strict=True):
+        now[0] = seconds
+        made.show(row)
+        if row in "ce":
+            made.step()
+    made.end()
+    lines = ["[2/5] a", "[2/5] b", "[2/5] c", "[3/5] d · 2 min left", "[3/5] e · 4 min left"]
+    lines += ["[4/5] f · 89 s left", "[4/5] g · 2 min left"]
+    shown = "".join(f"\r\x1b[K{line}" for line in [*lines, ""])
+    logged = "".join(f"     {line}\n" for line in (lines[1], *lines[3:5], lines[6]))
+    assert out.getvalue() == (shown if terminal else logged)
+
+
+def test_clocks_of_a_gpu(monkeypatch) -> None:
+    """The lowest clocks and the highest temperature of all whole lines; idleness is no throttling."""
+    seen = "900, 2600, 50, 0x0000000000000021\n800, 2619, 61, 0x0000000000000104\n700, 26"
+    clocks, look = {"sm_mhz": 800, "mem_mhz": 2600, "temperature_c": 61, "throttle": "0x124"}, MagicMock()
+    look.return_value.communicate.return_value = (seen, None)
+    monkeypatch.setattr(environment, "subprocess", SimpleNamespace(Popen=look, PIPE=0, DEVNULL=0))
+    for device, index in ((CPU, None), (CUDA, "1"), (torch.device("cuda"), "0")):
+        with environment.watched(device) as found:
+            assert found == {}
+        assert found == ({"clocks": clocks} if index else {})
+        assert index is None or look.call_args.args[0][-1] == index
+    assert environment._clocks("") == {}
+
+
+def test_what_a_run_says_by_hand() -> None:
+    """Ten iterations of 0.3 s gained 40 tokens."""
+    made = Generation([[0] * 11] * 4, [[6, 4]] * 4)
+    plain, one = (
+        side_by_side.Run(Request(4, 70, 11, gamma), made, 3.0, 40, 10, 1.0, 0.02, 0.1) for gamma in (0, 3)
+    )
+    assert one.tokens_per_s == pytest.approx(40 / 3)
+    assert one.outside_s == pytest.approx(0.3 - 0.16)
+    assert one.speedup_from_parts(plain) == pytest.approx(0.1 / 0.16)
