@@ -10,8 +10,9 @@ from msgspec import structs
 
 from perfmodel.specs import load_calibration, load_model
 from perfmodel.validate.engine import driver
+from perfmodel.validate.engine.acceptance.contexts import octaves
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.bench_commands import INSTALLED, BenchRequest, commands, loads
+from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads
 from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
@@ -192,30 +193,24 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     points = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
     assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
     assert len(loads((4,), *POINTS[1:])) == 2
-    lines = commands(replace(PLAN, method="ngram", pretends=False))
-    assert not any("synthetic" in line for line in lines)
-    (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
-    saved = "--num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
-    assert end.endswith(f"--max-concurrency 16 {saved}")
-    assert " --dataset-name custom --dataset-path repeating-4096.jsonl " in end
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
-    for engine, saved, files in (
-        ("sglang", "--output-file K7.jsonl; done", "K*.jsonl"),
-        (
-            "llama.cpp",
-            "--gamma 7 --engine llama.cpp --url http://127.0.0.1:8102",
-            "K0.jsonl results/a/engine-*-K*.json",
-        ),
-    ):
-        *_, bench, _, last = commands(replace(PLAN, engine=engine))
-        assert bench.endswith(saved)
-        version = f' --version "$({INSTALLED.format(engine)})"' if engine == "sglang" else ""
-        assert last.endswith(f"--engine {engine}{version} --from {files}")
-    (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
-    assert (
-        first
-        == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
-    )
+
+
+@pytest.mark.parametrize(
+    ("contexts", "drafts", "means", "groups"),
+    [
+        # 70 and 100 are of one octave; 2 of 110 drafts are below a tenth, as are the 3 at 300
+        ((70, 100, 150, 300, 5000), (2, 50, 45, 3, 10), (5140 / 52, 150, 50900 / 13), [[0, 1], [2], [3, 4]]),
+        ((100, 5000), (91, 9), (541,), [[0, 1]]),
+        ((300, 100), (10, 90), (100, 300), [[1], [0]]),
+        ((100, 120), (0, 0), (110,), [[0, 1]]),
+        ((100, None), (1, 1), (), [[0, 1]]),
+    ],
+)
+def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts, means, groups) -> None:
+    found = octaves(contexts, drafts)
+    assert [group for _, group in found] == groups
+    assert [held.mean for held, _ in found if held] == pytest.approx(means)
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")

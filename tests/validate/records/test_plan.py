@@ -29,6 +29,9 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
 def test_a_plan_ships_as_it_was_run_with_all_defaults() -> None:
     record = latest(records(RESULTS, "cpu-1"), "measure")
     ran = record.data.plan.model_dump()
+    wide = load_plan("gpu-8b-fp8")
+    weights = [p.precisions().weights.name for p in (wide, wide.model_copy(update={"device": "cpu"}))]
+    assert weights == ["fp8", "fp8-wo"]
     assert load_plan("cpu-full").model_dump() == {k: v for k, v in ran.items() if k != "shapes"}
 
 
@@ -115,6 +118,7 @@ def test_points_of_chains_and_trees_by_hand() -> None:
         made = list(of.points())
         assert len(made) == of.count
         assert [of.count, made[0].queries, made[0].name] == wanted
+    assert next(block(spread=0.5, batch=(3,), context=(64,)).points()).lengths == (32, 64, 96)
 
 
 def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:

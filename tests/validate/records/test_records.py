@@ -21,7 +21,7 @@ from perfmodel.validate.records import (
     records,
     withdrawn,
 )
-from perfmodel.validate.records.code_version import run
+from perfmodel.validate.records.code_version import commit, run
 from perfmodel.validate.records.summary import steady_share
 from tests.validate.tiny import changed, refused
 
@@ -191,5 +191,9 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
     assert steady_share(changed(record, [])) == 0.0
 
 
-def test_a_program_that_fails_prints_nothing() -> None:
+def test_the_commit_may_be_given_and_a_program_that_fails_prints_nothing(monkeypatch) -> None:
+    monkeypatch.setenv("PERFMODEL_COMMIT", "0123abcd-dirty")
+    assert list(commit().values())[:3] == ["0123abcd", True, "PERFMODEL_COMMIT"]
+    monkeypatch.setenv("PERFMODEL_COMMIT", "main")
+    refused("PERFMODEL_COMMIT: must be 8 to 40 hex digits", commit)
     assert [run(*words) for words in (["echo", "a"], ["false"], ["no-such"])] == ["a", None, None]

@@ -59,7 +59,7 @@ def octaves(
             groups[-1].append(place)
         else:
             groups.append([place])
-    if len(groups) > 1 and sum(drafts[i] for i in groups[-1]) < enough:
+    if sum(drafts[i] for i in groups[-1]) < enough:  # which a single group never is
         last = groups.pop()
         groups[-1] += last
     return [(_over([known[i] for i in g], [drafts[i] for i in g]), g) for g in groups]
