@@ -19,7 +19,7 @@ from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import shortened, significant
 
 A100, H100, GPT_FAST = RECIPES.values()
 TODAY = datetime.date(2031, 1, 1)
@@ -149,6 +149,11 @@ def test_what_a_draft_time_is_the_mean_of() -> None:
     """One of three passes below a tree's root is of one node, two of two."""
     assert _draft_passes(replace(POINT, widths=(1, 2, 2, 4))) == [(1.0, 1 / 3), (2.0, 2 / 3)]
     assert _draft_passes(POINT) == [(1.0, 1.0)]
+
+
+def test_floats_of_a_record_are_shortened_wherever_they_are() -> None:
+    found = shortened({"a": [1.23456, (2.0, 3)], "b": {"c": 0.00098765}, "d": "4.5678"}, 3)
+    assert found == {"a": [1.23, [2.0, 3]], "b": {"c": 0.000988}, "d": "4.5678"}
 
 
 NAN = float("nan")
