@@ -28,6 +28,10 @@ from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
 """Number of pass sizes that are priced. Time is linear between them."""
+PROMPT_KERNELS = {"state": 8}
+"""Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
+delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
+"""
 ROUNDS = 3
 """Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
@@ -297,6 +301,7 @@ def readings_of(
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     ops = costs.forward(scenario.target_shard, 1.0, square, 0.0, Full(), head_query=1.0)
     own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
+    launches = float(sum(op.kernels * PROMPT_KERNELS.get(op.cache, 1) + op.quantisations for op in ops))
     draft = float(scenario.setup_s(1.0, prompt)) if drafts else 0.0
     if drafts and not scenario.draft.shares_prefill:  # its passes load its weights anyway
         draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
@@ -304,7 +309,7 @@ def readings_of(
         tokens,
         seconds,
         token_s=own,
-        pass_s=of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups,
+        pass_s=of_engine.prompt_kernel_s * launches / groups,
         cached_s=float(own / square),
         alone=of_engine.prompts_alone,
     )

@@ -17,7 +17,7 @@ from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.traffic import FIGURES as SERVED
+from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
 QUANTITIES = ("speedup", "target_s", "draft_s", "verify_s", "overhead_s")
@@ -174,7 +174,7 @@ def _traffic(found: Record) -> Rows:
 
 HEAD = (
     *("runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"),
-    *(f"in {COVERAGE:.0%} interval %", "correct verdict"),
+    *(f"in {COVERAGE:.0%} interval %: TPOT", "throughput", "TTFT", "correct verdict"),
 )
 
 
@@ -189,8 +189,8 @@ def _served(of: Record, words: str = "") -> Rows:
     for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items():
         errors = *_figures(part, "rows", "sources"), *_figures(part["mape"], *SERVED)
         sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
-        inside = _percent(part["inside"] / part["rows"], 0)
-        yield [name + words, *errors, _percent(part["bias"]), *_figures(part, "growth"), inside, sides]
+        inside = _figures(part["inside"], *part["inside"], digits=0)
+        yield [name + words, *errors, _percent(part["bias"]), *_figures(part, "growth"), *inside, sides]
 
 
 def _engines(found: Record) -> Rows:

@@ -32,7 +32,7 @@ from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import engines, sources, traffic
+from perfmodel.validate.studies import engines, sources, traffic_figures
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 
@@ -71,7 +71,7 @@ def record() -> dict[str, Any]:
             "elsewhere": elsewhere(),
             "sources": sources.figures(),
             "engines": engines.figures(),
-            "traffic": traffic.figures(),
+            "traffic": traffic_figures.figures(),
         },
         DIGITS,
     )

@@ -9,8 +9,7 @@ the number of InstructCoder's requests, and the spread of prompts.
 
 import csv
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -26,13 +25,12 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
-from perfmodel.specs import Z, architecture_of
+from perfmodel.specs import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
-from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING
+from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.steps import FittedConstants, dated
 
@@ -52,6 +50,10 @@ STUDIES = (
     COOKBOOK,
     "SGLang, other sources",
 )
+PLAIN = {"sglang.blackwell.expert_layer_s", "sglang.hopper.expert_layer_s"}
+"""Costs of default flags, with which the cookbook runs. SGLang's are known from these very pages, so here
+they are vLLM's, known from other sources: both use Triton kernels for experts.
+"""
 MAIN_OF_2026_01 = "0.14"
 """The release of vLLM after the commit that ran Qwen3-32B."""
 
@@ -203,8 +205,12 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
             f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel} {run.draft} gamma {run.steps}"
         )
         ratio = found["ratio_folds"]["seen"].get(group)
-    constants = FittedConstants.of(run.hardware, run.engine, run.version, (*DECODING, *SPECULATING))
+    parameters = (*DECODING, *SPECULATING)
     values = (step or found["steps"]) | (ratio or found["iteration"])
+    if run.study == COOKBOOK:
+        of_vllm = next(p.expected for p in DEFAULT_FLAGS if p.place == "vllm.hopper.expert_layer_s")
+        parameters, values = (*parameters, *DEFAULT_FLAGS), values | dict.fromkeys(PLAIN, of_vllm)
+    constants = FittedConstants.of(run.hardware, run.engine, run.version, parameters)
     return with_calibration(shipped(run), constants.calibration(values))
 
 
@@ -220,8 +226,12 @@ def folds() -> Folds:
 
 def held_out(run: ServedRun, by: str) -> EngineRequests:
     """The costs of a request, fitted to the other rows."""
-    of = folds()[BY[by](run)]
-    return EngineRequests(**(of.get(run.place) or of.get(run.engine, of["common"])))
+    return EngineRequests(**of_run(folds()[BY[by](run)], run))
+
+
+def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
+    """The part of a fit for the engine of a run, on its architecture where that has rows."""
+    return fitted.get(run.place) or fitted.get(run.engine, fitted["common"])
 
 
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
@@ -305,90 +315,3 @@ def _stated(run: ServedRun) -> float:
     stated = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.steps])[run.steps]
     assert stated is not None
     return stated
-
-
-FIGURES = {
-    "tpot_mean_ms": "TPOT",
-    "closed_form": "TPOT, closed form",
-    "output_tokens_per_s": "throughput",
-    "ttft_mean_ms": "TTFT",
-    "tpot_p99_ms": "TPOT p99",
-    "ttft_p99_ms": "TTFT p99",
-}
-"""Figure of a served run -> its name in tables."""
-
-
-PARTS: dict[str, Callable[[Compared], str]] = {
-    "studies": lambda c: str(c.run.study),
-    "engines": lambda c: (
-        ENGINES[c.run.engine] + (", data-parallel attention" if c.run.data_parallel_attention else "")
-    ),
-}
-
-
-def figures() -> dict[str, Any]:
-    """The part of the accuracy record for served runs: by held-out group and by part, with every run's
-    ratios.
-    """
-    found: dict[str, Any] = {}
-    for by in BY:
-        everything = [compare(run, by) for study in STUDIES for run in runs(study)]
-        found[by] = {
-            part: {name: _part(some, everything) for name, some in grouped(everything, of).items()}
-            for part, of in PARTS.items()
-        } | {
-            "all": _part(everything, everything),
-            "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
-        }
-    return found
-
-
-def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, Any]:
-    right, total = _sides(some, everything)
-    return {
-        "rows": len(some),
-        "sources": len({source_of(str(c.run.source)) for c in some}),
-        "bias": math.expm1(np.mean([math.log(c.ratios["tpot_mean_ms"]) for c in some])),
-        "growth": _growth(some),
-        "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
-        "inside": sum(abs(math.log(c.ratios["tpot_mean_ms"])) <= Z * c.log_error for c in some),
-        "right": right,
-        "asked": total,
-    }
-
-
-def _mean(ratios: Iterable[float | None]) -> float | None:
-    known = [abs(ratio - 1.0) for ratio in ratios if ratio is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
-    """A server with its load: these columns, with lengths rounded to a thousand."""
-    return *(run.cells[n] for n in (*SERVER, *names)), *np.round((run.output_tokens, run.input_tokens), -3)
-
-
-def _growth(some: Sequence[Compared]) -> float | None:
-    """Mean error of TPOT, relative to that with the fewest clients on the same server with the same draft and
-    lengths.
-    """
-    names = ("target", "engine_version", "draft", "steps")
-    by_clients = sorted(some, key=lambda c: c.run.concurrency)
-    alike = grouped(by_clients, lambda c: _place(c.run, *names)).values()
-    return _mean(
-        c.ratios["tpot_mean_ms"] / of[0].ratios["tpot_mean_ms"]
-        for of in alike
-        for c in of
-        if c.run.concurrency > of[0].run.concurrency
-    )
-
-
-def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
-    """Number of speedups of TPOT on the measured side of 1, and the number of all."""
-    base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
-    pairs = [(base[at], c) for c in some if c.run.steps and (at := _place(c.run, "concurrency")) in base]
-    right = [
-        (speedup > 1) == (speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"] > 1)
-        for a, c in pairs
-        for speedup in [a.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")]
-    ]
-    return sum(right), len(right)

@@ -21,6 +21,7 @@ from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.traffic import (
     BY,
     COOKBOOK,
@@ -30,8 +31,10 @@ from perfmodel.validate.studies.traffic import (
     ServedRun,
     compare,
     gaps,
+    of_run,
     runs,
 )
+from perfmodel.validate.studies.traffic_figures import ttft_error
 from perfmodel.writing import write_all
 
 WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
@@ -71,7 +74,7 @@ SCALES = {
     "request_s": Scale(5e-3, 10e-3, 10e-3),
     "prompt_token_s": Scale(2e-6, 4e-6, 4e-6),
     "prompt_factor": Scale(0.1, 0.3, 0.15, log=True),
-    "prompt_layer_s": Scale(1e-4, 4e-4, 4e-4),
+    "prompt_kernel_s": Scale(5e-6, 2e-5, 2e-5),
     "passes_ahead": Scale(0.4, 0.5, 0.3, most=1.0),
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
 }
@@ -195,16 +198,15 @@ def main() -> None:
     lines = [straight_lines_of(run) for run in used]
     whole = fitted(lines)
     left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
-    costs = {
-        run: left_out[run.study].get(run.engine, left_out[run.study]["common"])
+    costs = {run: of_run(left_out[run.study], run) for study in STUDIES for run in runs(study)}
+    off = {
+        run: math.log(compare(run, "study", costs[run], measured=True).ratios["tpot_mean_ms"])
         for run in used
         if gaps(run, np.ones(1)) is not None
     }
-    off = {
-        run: math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"])
-        for run, of in costs.items()
-    }
     parts = {"tpot": [*off], **grouped(off, lambda run: str(run.engine))}
+    whole_runs = [compare(run, "study", of) for run, of in costs.items()]
+    late = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
         "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
@@ -219,6 +221,11 @@ def main() -> None:
             "traffic.csv with measured passes, each study left out'}"
             for name, of in parts.items()
             if len(of) >= LEAST
+        ),
+        "ttft_errors:",
+        *(
+            f"  {name}: {{log_rms: {significant(e.log_rms, 2)}, rows: {e.rows}, source: '{e.source}'}}"
+            for name, e in late.items()
         ),
         "acceptance_std:",
         *(

@@ -16,7 +16,7 @@ class EngineRequests(Frozen):
 
     request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of the
     routed experts of a prompt over that of the roofline, whose kernels were measured with at most 1,024
-    tokens. prompt_layer_s: additional time per layer of a pass that reads prompts, whose kernels are launched
+    tokens. prompt_kernel_s: additional time per kernel of a pass that reads prompts, which are launched
     one by one and not as a graph. passes_ahead: passes already handed to the device before the one that takes
     a new request (none with a draft that has its own model). reserved_bytes: memory for activations and
     graphs, which neither weights nor caches may take. prompts_alone: whether prompts have passes of their
@@ -26,7 +26,7 @@ class EngineRequests(Frozen):
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
     prompt_token_s: Annotated[float, Meta(ge=0, lt=1e-3)] = 0.0
     prompt_factor: Annotated[float, Meta(gt=0, lt=10)] = 1.0
-    prompt_layer_s: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    prompt_kernel_s: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     passes_ahead: Annotated[float, Meta(ge=0, le=2)] = 0.0
     reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
     prompts_alone: bool = False
@@ -42,7 +42,8 @@ class Spread(Frozen):
 class Requests(Frozen):
     """``hardware/requests.yaml``. common: for an engine without rows; the others are shrunk towards it.
     engines: by name, or name and architecture of its devices. errors: of a mean TPOT, by engine, and of all
-    rows (`tpot`). acceptance_std: by model.
+    rows (`tpot`). ttft_errors: of a mean TTFT, by engine, and of one without rows (`all`). acceptance_std: by
+    model.
     """
 
     fitted_on: tuple[str, ...]
@@ -50,6 +51,7 @@ class Requests(Frozen):
     common: EngineRequests
     engines: dict[str, EngineRequests]
     errors: dict[str, Scatter]
+    ttft_errors: dict[str, Scatter]
     acceptance_std: dict[str, Spread]
 
     def place(self, engine: str, architecture: str) -> str:
@@ -68,6 +70,10 @@ class Requests(Frozen):
     def error(self, engine: str | None) -> Scatter:
         """The error of a mean TPOT that the costs of an engine's requests add."""
         return self.errors.get(engine or "", self.errors["tpot"])
+
+    def ttft_error(self, engine: str | None) -> Scatter:
+        """The whole error of a mean TTFT on an engine."""
+        return self.ttft_errors.get(engine or "", self.ttft_errors["all"])
 
 
 @cache

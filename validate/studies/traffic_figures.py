@@ -1,0 +1,127 @@
+"""Errors of served runs by study and by engine, for the accuracy record."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from perfmodel.specs import Scatter, Z
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.held_out import HeldOutErrors
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.published_engines import source_of
+from perfmodel.validate.studies.traffic import BY, SERVER, STUDIES, Compared, ServedRun, compare, runs
+
+
+def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> Scatter:
+    """Error of an engine's TTFT. Runs of other engines count less, those of the study `without` not."""
+    known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
+    off = np.log([c.ratios["ttft_mean_ms"] for c in known])
+    errors = HeldOutErrors(off, [c.run.engine for c in known], [c.run.study for c in known])
+    return errors.scatter(engine, "replays of traffic.csv, each study left out")
+
+
+FIGURES = {
+    "tpot_mean_ms": "TPOT",
+    "closed_form": "TPOT, closed form",
+    "output_tokens_per_s": "throughput",
+    "ttft_mean_ms": "TTFT",
+    "tpot_p99_ms": "TPOT p99",
+    "ttft_p99_ms": "TTFT p99",
+}
+"""Figure of a served run -> its name in tables."""
+
+
+PARTS: dict[str, Callable[[Compared], str]] = {
+    "studies": lambda c: str(c.run.study),
+    "engines": lambda c: (
+        ENGINES[c.run.engine] + (", data-parallel attention" if c.run.data_parallel_attention else "")
+    ),
+}
+
+
+def figures() -> dict[str, Any]:
+    """The part of the accuracy record for served runs: by held-out group and by part, with every run's
+    ratios.
+    """
+    found: dict[str, Any] = {}
+    for by in BY:
+        everything = [compare(run, by) for study in STUDIES for run in runs(study)]
+        found[by] = {
+            part: {name: _part(some, everything) for name, some in grouped(everything, of).items()}
+            for part, of in PARTS.items()
+        } | {
+            "all": _part(everything, everything),
+            "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
+        }
+    return found
+
+
+def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, Any]:
+    right, total = _sides(some, everything)
+    return {
+        "rows": len(some),
+        "sources": len({source_of(str(c.run.source)) for c in some}),
+        "bias": math.expm1(np.mean([math.log(c.ratios["tpot_mean_ms"]) for c in some])),
+        "growth": _growth(some),
+        "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
+        "inside": _inside(some, everything),
+        "right": right,
+        "asked": total,
+    }
+
+
+def _inside(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, float | None]:
+    """Figure -> share of the runs inside its 90 % interval. Throughput is as uncertain as TPOT. The error of
+    the TTFT is that of the other studies.
+    """
+    late = {of: ttft_error(everything, *of).log_rms for of in {(c.run.engine, c.run.study) for c in some}}
+    found = {}
+    for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
+        least = late if name == "ttft_mean_ms" else {}
+        widths = [max(c.log_error, least.get((c.run.engine, c.run.study), 0.0)) for c in some]
+        inside = [
+            abs(math.log(c.ratios[name])) <= Z * width
+            for c, width in zip(some, widths, strict=True)
+            if name in c.ratios
+        ]
+        found[name] = float(np.mean(inside)) if inside else None
+    return found
+
+
+def _mean(ratios: Iterable[float | None]) -> float | None:
+    known = [abs(ratio - 1.0) for ratio in ratios if ratio is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
+    """A server with its load: these columns, with lengths rounded to a thousand."""
+    return *(run.cells[n] for n in (*SERVER, *names)), *np.round((run.output_tokens, run.input_tokens), -3)
+
+
+def _growth(some: Sequence[Compared]) -> float | None:
+    """Mean error of TPOT, relative to that with the fewest clients on the same server with the same draft and
+    lengths.
+    """
+    names = ("target", "engine_version", "draft", "steps")
+    by_clients = sorted(some, key=lambda c: c.run.concurrency)
+    alike = grouped(by_clients, lambda c: _place(c.run, *names)).values()
+    return _mean(
+        c.ratios["tpot_mean_ms"] / of[0].ratios["tpot_mean_ms"]
+        for of in alike
+        for c in of
+        if c.run.concurrency > of[0].run.concurrency
+    )
+
+
+def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
+    """Number of speedups of TPOT on the measured side of 1, and the number of all."""
+    base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
+    pairs = [(base[at], c) for c in some if c.run.steps and (at := _place(c.run, "concurrency")) in base]
+    right = [
+        (speedup > 1) == (speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"] > 1)
+        for a, c in pairs
+        for speedup in [a.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")]
+    ]
+    return sum(right), len(right)
