@@ -58,6 +58,10 @@ def _print(a: Traffic) -> None:
         for verdict in a.verdicts:
             say(_verdict(verdict), "bold")
         table(COLUMNS, [_cells(row) for row in a.rows])
+        recommended = {(v.request_rate, v.concurrency, v.gamma) for v in a.verdicts}
+        for row in a.rows:
+            if row.throughput_interval and (row.request_rate, row.concurrency, row.gamma) in recommended:
+                say(_intervals(row, row.throughput_interval))
     else:
         say(_rollout(a.rollout), "bold")
         table(ROLLED_OUT, [_rolled_out(row) for row in a.rollout])
@@ -137,6 +141,14 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
         f"{row.kv_share:.0%}",
         "" if row.request_rate is None else NONE if row.replicas is None else str(row.replicas),
     )
+
+
+def _intervals(row: TrafficRow, throughput: tuple[float, float]) -> str:
+    """The 90 % intervals of a row. There may be none of the TTFT."""
+    times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
+    parts = ["{} {} to {}".format(name, *map(seconds, ends)) for name, ends in times.items() if ends]
+    served = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in throughput))
+    return f"90 % intervals at {_load(row)} with {in_words(row.gamma)}: {', '.join(parts)}, {served} tokens/s"
 
 
 def _load(row: TrafficRow | ClassRow) -> str:

@@ -1,12 +1,17 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
+import math
+
 import numpy as np
 import pytest
 
 import perfmodel as pm
 from perfmodel.answers.load import traffic_rows
+from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.question import resolve
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import Z
 from perfmodel.speculation import Acceptance
 
 ASK = {
@@ -37,6 +42,42 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
         for times in (row.ttft_s, row.tpot_s, row.e2e_s):
             assert times.p50 <= times.p90 <= times.p99
         assert row.tpot_interval[0] < row.tpot_s.mean < row.tpot_interval[1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "clients", "factor", "ttft", "tokens"),
+    [  # requests of 1 s and 2 s, with passes up to twice as slow and as fast; at most 2 requests/s
+        (None, 8, 2.0, (0.5, 2.0), (300 / 6, 300 / 1.5)),
+        (0.5, None, 2.0, (0.5, 2.0), (100, 100)),
+        (1.5, None, 2.0, None, (100 / 1.5, 100)),
+        (3.0, None, 2.0, None, (50, 150)),
+        (1.5, 8, 1.0, (math.exp(-Z * 0.19), math.exp(Z * 0.19)), (300 / 3.367, 300 / 2.732)),  # vLLM's own
+    ],
+)
+def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
+    each = [Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0)]
+    tpot, first, whole = each if rate != 3.0 else (each[0], None, None)
+    found = with_intervals(
+        TrafficRow(
+            request_rate=rate,
+            concurrency=clients,
+            gamma=0,
+            running_mean=1.0,
+            tpot_s=tpot,
+            ttft_s=first,
+            e2e_s=whole,
+            output_tokens_per_s=100.0,
+            requests_per_s=1.0,
+            saturation_rate=2.0,
+            kv_share=0.1,
+            tpot_interval=(0.01 / factor, 0.01 * factor),
+            tokens_per_iteration=1.0,
+        ),
+        math.log(factor) / Z,
+        resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0)),
+    )
+    assert found.ttft_interval == (ttft and pytest.approx(ttft))
+    assert found.throughput_interval == pytest.approx(tokens, rel=1e-3)
 
 
 def test_no_more_than_the_whole_room_is_taken():

@@ -13,6 +13,7 @@ from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.load.acceptance_along import along_turns
+from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollouts, with_rollout
@@ -159,7 +160,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     off = log_errors(question, scenario, [*shown.values()])
     for c in choices:
         for at, row in zip(c.at, rows_of(question, c, off[c.steps.gamma]), strict=True):
-            by_load[int(at)].append(row)
+            by_load[int(at)].append(with_intervals(row, off[c.steps.gamma], scenario))
     broken = slowing(scenario, _mean_context(question)) is not None
     verdicts = tuple(_verdict(question, rows[:1] if broken else rows, known) for rows in by_load)
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"

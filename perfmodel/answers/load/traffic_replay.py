@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.acceptance_along import gains_along
+from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.traced import lengths_of, rate_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
@@ -106,7 +107,7 @@ class Run:
             notes.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
         if question.trace is not None and rate is not None and rate > most:
             notes.append(f"the trace has {rate:.3g} requests/s, but only {most:.3g} can be served")
-        return TrafficRow(
+        row = TrafficRow(
             **self.where,
             gamma=choice.gamma,
             running_mean=met.running,
@@ -123,6 +124,7 @@ class Run:
             tokens_per_iteration=float(np.interp(met.running, steps.batches, steps.gains)),
             warnings=tuple(notes),
         )
+        return with_intervals(row, log_off, self.scenario)
 
     def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
         """Ends of the 90 % interval of the mean TPOT: the first `FEW` requests, with passes that are faster

@@ -74,7 +74,8 @@ class TrafficRow:
     of a policy (``table``). running_mean: mean number of requests that decode. slo_share: share of requests
     within all limits. prefix_hit_rate: prompt tokens found in the prefix cache, over all prompt tokens.
     replicas: that the rate needs, within the SLO if one is given; None where no number suffices.
-    tpot_interval: of the mean TPOT.
+    tpot_interval, ttft_interval, throughput_interval: 90 % intervals of the means of TPOT and TTFT, and of
+    output_tokens_per_s.
     """
 
     request_rate: float | None
@@ -92,8 +93,18 @@ class TrafficRow:
     prefix_hit_rate: float | None = None
     replicas: int | None = None
     tpot_interval: tuple[float, float] | None = None
+    ttft_interval: tuple[float, float] | None = None
+    throughput_interval: tuple[float, float] | None = None
     tokens_per_iteration: float
     warnings: tuple[str, ...] = ()
+
+
+INTERVALS = {
+    "tpot_interval": ("tpot_low_s", "tpot_high_s"),
+    "ttft_interval": ("ttft_low_s", "ttft_high_s"),
+    "throughput_interval": ("output_tokens_per_s_low", "output_tokens_per_s_high"),
+}
+"""Field of a row -> the columns of its ends."""
 
 
 def flat(row: TrafficRow) -> dict[str, Any]:
@@ -102,9 +113,8 @@ def flat(row: TrafficRow) -> dict[str, Any]:
         value = getattr(row, field.name)
         if field.name in ("tpot_s", "ttft_s", "e2e_s"):
             cells |= {f"{field.name}_{f.name}": getattr(value, f.name, None) for f in fields(Percentiles)}
-        elif field.name == "tpot_interval":
-            low, high = (None, None) if value is None else value
-            cells |= {"tpot_low_s": low, "tpot_high_s": high}
+        elif field.name in INTERVALS:
+            cells |= dict(zip(INTERVALS[field.name], value or (None, None), strict=True))
         else:
             cells[field.name] = "; ".join(value) if field.name == "warnings" else value
     return cells

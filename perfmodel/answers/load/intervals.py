@@ -1,0 +1,35 @@
+"""90 % intervals of the mean TTFT and of the throughput of a row, from that of its mean TPOT."""
+
+import math
+from dataclasses import replace
+
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.specs import Z, engine_of
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.speculation import Scenario
+
+
+def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
+    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. That of the
+    mean TTFT is the engine's, and no less.
+
+    Clients send when an answer ends, so their throughput is as
+    uncertain as the time of a request. At a rate, throughput is that rate as far as the server reaches it; if
+    slower passes would saturate the server, the TTFT has no interval.
+    """
+    if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
+        return row
+    ttft, seconds = None, [1.0, 1.0, 1.0]
+    slowed = [end / row.tpot_s.mean for end in (row.tpot_interval[1], row.tpot_s.mean, row.tpot_interval[0])]
+    if row.ttft_s is not None and row.e2e_s is not None:
+        own = request_constants().ttft_error(engine_of(scenario.machine.calibration))
+        late = math.exp(Z * own.log_rms)
+        ttft = [row.ttft_s.mean * by for by in (max(slowed[0], late), 1.0, min(slowed[2], 1.0 / late))]
+        decoding = row.e2e_s.mean - row.ttft_s.mean
+        seconds = [first + by * decoding for first, by in zip(ttft, slowed, strict=True)]
+    if row.request_rate is not None and row.concurrency is None:
+        passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
+        seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
+        ttft = None if seconds[0] > seconds[1] else ttft
+    low, high = (row.output_tokens_per_s * seconds[1] / each for each in (seconds[0], seconds[2]))
+    return replace(row, ttft_interval=ttft and (ttft[2], ttft[0]), throughput_interval=(low, high))
