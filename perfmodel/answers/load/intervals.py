@@ -13,9 +13,9 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. That of the
     mean TTFT is the engine's, and no less.
 
-    Clients send when an answer ends, so their throughput is as
-    uncertain as the time of a request. At a rate, throughput is that rate as far as the server reaches it; if
-    slower passes would saturate the server, the TTFT has no interval.
+    Clients send when an answer ends, so their throughput is as uncertain as the time of a request. At a rate,
+    throughput is that rate as far as the server reaches it; if slower passes would saturate the server, the
+    TTFT has no interval.
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row
@@ -26,10 +26,11 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         late = math.exp(Z * own.log_rms)
         ttft = [row.ttft_s.mean * by for by in (max(slowed[0], late), 1.0, min(slowed[2], 1.0 / late))]
         decoding = row.e2e_s.mean - row.ttft_s.mean
-        seconds = [first + by * decoding for first, by in zip(ttft, slowed, strict=True)]
+        seconds = [until + by * decoding for until, by in zip(ttft, slowed, strict=True)]
     if row.request_rate is not None and row.concurrency is None:
         passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
     low, high = (row.output_tokens_per_s * seconds[1] / each for each in (seconds[0], seconds[2]))
-    return replace(row, ttft_interval=ttft and (ttft[2], ttft[0]), throughput_interval=(low, high))
+    first = None if ttft is None else (ttft[2], ttft[0])
+    return replace(row, ttft_interval=first, throughput_interval=(low, high))
