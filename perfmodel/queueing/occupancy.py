@@ -86,9 +86,7 @@ def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: 
     return np.maximum(left, 1.0) / steps.prompt_tokens(lengths, batch)
 
 
-def occupancy(
-    steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0
-) -> Occupancy:
+def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float) -> Occupancy:
     """The chain at each rate. `most`: the rate from which it is saturated, with all seats taken."""
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most

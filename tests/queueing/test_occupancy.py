@@ -45,9 +45,8 @@ def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
     """A pass that takes as long at any batch serves all alike: Poisson numbers in the system
     (M/G/infinity).
     """
-    o = occupancy(
-        server([0.01] * 60), LENGTHS, np.array([8.0]), capacity(server([0.01] * 60), LENGTHS, Limits())[0]
-    )
+    most, _ = capacity(server([0.01] * 60), LENGTHS, Limits())
+    o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), most, 1.0)
     load = 8.0 * 100 * 0.01
     poisson = np.exp(-load) * load ** np.arange(8) / np.cumprod([1, *range(1, 8)])
     np.testing.assert_allclose(o.share[0, :8], poisson, rtol=1e-9)
@@ -59,14 +58,14 @@ def test_passes_in_proportion_to_the_batch_are_one_server():
     each).
     """
     steps = server(0.001 * np.arange(1.0, 400.0))
-    o = occupancy(steps, LENGTHS, np.array([5.0]), capacity(steps, LENGTHS, Limits())[0])
+    o = occupancy(steps, LENGTHS, np.array([5.0]), capacity(steps, LENGTHS, Limits())[0], 1.0)
     assert o.running[0] == pytest.approx(0.5 / 0.5, rel=1e-6)
 
 
 def test_beyond_saturation_all_seats_are_taken():
     steps = server([0.02] * 10, 0.05)
     most, _ = capacity(steps, LENGTHS, Limits())
-    o = occupancy(steps, LENGTHS, np.array([most * 0.99, most, most * 2]), most)
+    o = occupancy(steps, LENGTHS, np.array([most * 0.99, most, most * 2]), most, 1.0)
     assert o.saturated.tolist() == [False, True, True]
     assert o.running[0] < 10
     assert o.running[1] == 10

@@ -36,7 +36,7 @@ def throughputs(
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
     """The best batch; None if not even one sequence fits."""
-    top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
+    top = int(min(memory_of(scenario, LARGEST, context, max_gamma, fraction).ar_max_batch, LARGEST))
     if top < 1:
         return None
     rates, p = throughputs(scenario, top, context, max_gamma, fraction)
