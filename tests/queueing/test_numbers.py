@@ -17,7 +17,7 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
 from perfmodel.queueing.prefix import HitLaw, Reuse
 from perfmodel.queueing.replay import arrivals, replay
-from perfmodel.queueing.sessions import draw
+from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 KEPT = Path(__file__).with_name("numbers.json")
@@ -40,7 +40,7 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
         cached_s=1e-10,
         alone=draws.random() < 0.3,
     )
-    gained = 1.0 + gamma * draws.uniform(0.3, 0.8)
+    gained = 1.0 + gamma * min(draws.uniform(0.3, 1.2), 1.0)
     left, passes = limits.max_num_batched_tokens - n * (gamma + 1.0), np.full(seats, 1.4)
     tokens = n * (gamma + 1.0), n * gained / lengths.decoded
     return StepTimes(
@@ -83,14 +83,19 @@ def numbers(seed: int) -> dict[str, list[float]]:
     ):
         served, tails = serve(steps, load, limits, 0.1), (0.5, 0.99)
         np.testing.assert_allclose(served.tpot.mean, mean_tpot_s(steps, load, limits))
-        more = served.gained(steps), served.tpot.quantiles(*tails)
+        times = served.ttft, served.tpot, served.e2e
+        limits_s = [0.8 * served.e2e.mean, served.tpot.mean, *(1.3 * t.mean for t in times)]
+        more = [served.gained(steps), *(t.quantiles(*tails) for t in times)]
+        more += [t.below(limit) for t in times for limit in limits_s]
         found[name] = sums(served) + sums(served.e2e) + [sum(sums(of)) for of in more]
     plain, some = replace(steps, cached=None), arrivals(lengths, 60, 0.8 * most, bursts, seed)
-    sessions = draw(Reuse(lengths, 32.0, 0.5, 2, 20.0, 0.3), 40, 0.5 * most, 1.0, seed)
+    reused = Reuse(lengths, 32.0 + tokens * (seed % 2), 0.5, 1 + seed % 3, 20.0, 0.3)
+    sessions = draw(reused, 40, None if seed % 5 == 4 else 0.5 * most, 0.7, seed)
     found["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))
     found["cap"] = sums(replay(plain, lengths, limits, some, seed=seed, cap=2, around=2))
     found["clients"] = sums(replay(plain, lengths, limits, some, 5, seed=seed, spread=0.1))
     found["sessions"] = sums(replay(steps, lengths, limits, sessions))
+    found["sharing"] = sums(replay(steps, lengths, limits, sharing(some, reused, seed).first(50)))
     return found
 
 
