@@ -60,9 +60,6 @@ def test_every_row_is_read() -> None:
     assert rows["gptoss-vllm-tp1-01"].ratio == pytest.approx(5.5397 / 4.3181)
     assert "gptoss-vllm-tp1-18" not in rows  # steps with prefill in them
     assert next(row for row in rows.values() if row.batch != row.step_batch).batch % 1
-    assert {row.kind for row in rows.values()} == {"eagle", "model", "mtp", "dflash"}
-    assert {row.engine for row in rows.values()} == {"vllm", "sglang", "trtllm"}
-    assert min(row.ratio for row in rows.values()) > 1
 
 
 def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float]) -> None:

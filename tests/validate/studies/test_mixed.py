@@ -38,11 +38,3 @@ def test_the_likelihood_and_left_out_rows_are_those_of_the_whole_covariance() ->
     assert left[mine] == pytest.approx(off[mine] - others @ off[~mine])
     spread = np.diag(shared[mine][:, mine] - others @ shared[~mine][:, mine]) + noise[mine]
     assert deviation[mine] == pytest.approx(spread**0.5)
-
-
-def test_slopes_of_the_likelihood_are_those_of_finite_differences() -> None:
-    off, sources, devices = drawn(3)
-    found = MixedEffects(off, {"source": sources, "device": devices}, ["a", "b"] * 180)
-    at = np.log([0.15, 0.3, 0.06, 0.04])
-    steps = [found._loss(at + h)[0] - found._loss(at - h)[0] for h in 1e-5 * np.eye(4)]
-    assert found._loss(at)[1] == pytest.approx(np.array(steps) / 2e-5, rel=1e-4)
