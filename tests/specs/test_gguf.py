@@ -13,7 +13,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import hub_id, load_model, precision_of
 from perfmodel.specs.models.ggml import BLOCKS
 from perfmodel.specs.models.model import load_bundled
-from tests.specs.configs import DESCRIPTIVE
+from tests.specs.configs import DESCRIPTIVE, table
 
 Tensors = dict[str, tuple[tuple[int, ...], str]]
 
@@ -99,6 +99,24 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
         for sizes, form in tensors.values()
     )
     assert stored == pytest.approx(in_file, rel=1e-3)  # norms are in fp32
+
+
+def small(folder: Path, row: dict[str, Any]) -> str:
+    """A file of a few layers: keys of the architecture, and tensors by kind of layer."""
+    name = row["architecture"]
+    keys = {"general.architecture": name, f"{name}.block_count": len(row["layers"])}
+    keys |= {f"{name}.{key}": value for key, value in row["keys"].items()}
+    layers = [row["every"] | row["kinds"][kind] for kind in row["layers"]]
+    tensors = {f"blk.{i}.{part}": shape for i, layer in enumerate(layers) for part, shape in layer.items()}
+    every = (row["outer"] | tensors).items()
+    return written(folder, keys, {part: (tuple(shape), "fp32") for part, shape in every})
+
+
+@pytest.mark.parametrize("row", table("gguf_files"), ids=lambda row: row["architecture"])
+def test_every_field_of_a_small_header(tmp_path: Path, row: dict[str, Any]) -> None:
+    """The reader itself holds the values of all tensors against the parameters of this shape."""
+    stated = load_model(small(tmp_path, row)).model_dump(exclude_defaults=True)
+    assert {name: value for name, value in stated.items() if name not in DESCRIPTIVE} == row["fields"]
 
 
 def test_experts_windows_and_layers_that_predict(tmp_path: Path) -> None:

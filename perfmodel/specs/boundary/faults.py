@@ -103,9 +103,7 @@ def _allowed(type_: Any, message: str) -> str:
         return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
     if not (stated := re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)):
         return f"must be a valid {getattr(type_, '__name__', 'value')}"
-    types = [
-        _WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null" or " | " not in stated[1]
-    ]
+    types = [_WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null"]
     return f"must be {' or '.join(types)}{stated[2]}"
 
 
