@@ -146,6 +146,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
             for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")
         ),
         ("vllm", counted("27", 'position="7"'), "without gaps"),
+        ("vllm", "vllm:spec_decode_num_drafts_total 100", "must hold spec_decode counters"),
         ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
         ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
         *(

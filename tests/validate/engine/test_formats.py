@@ -247,6 +247,7 @@ def test_a_run_by_hand(name, change, given, step) -> None:
         ("llama_bench", {"pl": 1, "t_tg": 1.0, "tg": 0, "pp": 1}),
         ("vllm_forward", {"requests": [one(1, 1)]}),
         ("vllm_forward", {"requests": [one(2, 9)]}),
+        ("vllm_forward", {"requests": [one(1, 9), one(2, 9)]}),
         ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
     ],
 )
