@@ -206,21 +206,20 @@ def eight() -> None:
 
 
 def decoding() -> None:
-    """Whole generations, plain torch beside all kernels: chains and trees, a layer that slides, either
+    """Whole generations, plain torch beside all kernels: a tree and a chain, a layer that slides, either
     cache.
     """
-    sliding = {"sliding_window": 8, "num_sliding_layers": 1, "qk_norm": True}
-    model = build(specification(**sliding), RandomWeights(0, CPU, torch.float32, 0.3))
-    tree = {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "qk_norm": True}
+    sliding = {"sliding_window": 6, "num_sliding_layers": 1}
+    model = build(specification(**heads, **sliding), RandomWeights(0, CPU, torch.float32, 0.3))
     for kv_dtype, more in (
-        ("auto", tree),
-        ("fp8", {"draft_kv": "quest:8,page=2"}),
-        ("fp8", {"draft_kv": "topk:4"}),
+        ("auto", {"draft_kv": "quest:6,page=2", "gamma": 2, "tree": branching("2x1")}),
+        ("fp8", {"draft_kv": "topk:4", "gamma": 1}),
     ):
         found = []
         for attention, pointwise in (("sdpa", "torch"), ("triton", "triton")):
-            request = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
-            found.append(make_decoder(model, request).generate([[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]], 4).tokens)
+            request = Request(2, 7, 3, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
+            found.append(make_decoder(model, request).generate([[7, 3, 9, 7, 3, 8, 9], [5]], 3).tokens)
         assert found[0] == found[1], more
 
 

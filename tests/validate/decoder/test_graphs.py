@@ -117,8 +117,8 @@ def eager_and_replayed(
     prompts: list[list[int]],
     ready: Callable[..., Any] = whole,
 ) -> tuple[Generation, ...]:
-    """What 18 iterations or more decode, each by itself and 16 of them as replays of one. ready: makes one
-    run.
+    """What ten iterations or more decode, each by itself and eight of them as replays of one. ready: makes
+    one run.
     """
     results = []
     for replayed in (False, True):
@@ -130,7 +130,7 @@ def eager_and_replayed(
         if replayed:
             made.replay = capture.replayed(made.step, state, partial(emulated, generator=state.generator))
         iterate = ready(made, state, replayed)
-        for _ in range(16):
+        for _ in range(8):
             iterate()
         results.append(collect(state, prompts))
     return tuple(results)

@@ -80,14 +80,14 @@ ACCEPTED = {
 @pytest.mark.parametrize("method", EVERY)
 def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded
-    between.
+    before.
     """
     made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
-    out = made.generate(prompts, NEW)
-    assert out.tokens == plain.tokens
-    if gamma > 1:
-        assert made.generate(prompts[::-1], NEW).tokens == plain.tokens[::-1]
-        assert made.generate(prompts, NEW) == out
+    first = made.generate(prompts[::-1], NEW)
+    assert first.tokens == plain.tokens[::-1]
+    out = made.generate(prompts, NEW) if gamma > 1 else first
+    assert gamma == 1 or out.tokens == plain.tokens
+    assert out.histogram == first.histogram
     assert len(out.histogram) == gamma + 1
     accepted = sum(j * count for j, count in enumerate(out.histogram))
     assert method not in ACCEPTED or accepted == ACCEPTED[method][case]
@@ -163,7 +163,9 @@ TREE = {"tree": (-1, 0, 0, 1, 1, 2), "gamma": 2}
 
 @pytest.mark.parametrize("layers", LAYERS)
 def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
-    """Plain decoding equals the oracle, and every draft cache and tree equals plain decoding."""
+    """Plain decoding equals the oracle, and drafts and trees equal plain decoding; each kind of layer has
+    half of the draft caches, the next kind has the others.
+    """
     model = make_model(**LAYERS[layers])
     small = make_model(**LAYERS[layers] | {"num_hidden_layers": 1, "num_sliding_layers": 0})
     window, kv_dtype = LAYERS[layers].get("sliding_window"), "fp8" if "fp8 cache" in layers else "auto"
@@ -173,6 +175,7 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     run_here = [
         method for method in METHODS if (window is None and kv_dtype == "auto") or method != PUBLISHED
     ]
+    run_here = [run_here[0], *run_here[1 + list(LAYERS).index(layers) % 2 :: 2]]
     cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [
         (None, TREE | {"draft_kv": METHODS[1]})
     ]
@@ -247,6 +250,8 @@ def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target,
             made.iterate(state)
         return state.tokens.where(torch.arange(state.tokens.shape[1]) < state.length[:, None], -1)
 
-    free = decoded(lambda cache: None)
-    assert torch.equal(decoded(poison), free)
-    assert torch.equal(decoded(lambda cache: setattr(cache, "fixed", True)), free)
+    def poison_and_fix(cache: KVCache) -> None:
+        poison(cache)
+        cache.fixed = True
+
+    assert torch.equal(decoded(poison_and_fix), decoded(lambda cache: None))

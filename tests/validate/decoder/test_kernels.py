@@ -21,10 +21,12 @@ def interpreted(*parts: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_kernels_know_fp8_and_decode_as_plain_torch_does() -> None:
     interpreted("eight", "decoding")
 
 
+@pytest.mark.long
 def test_kernels_equal_plain_torch() -> None:
     interpreted("attention", "selection", "pointwise", "copying")
 

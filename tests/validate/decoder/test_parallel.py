@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from perfmodel.specs import MoE
@@ -45,6 +46,7 @@ CASES: list[dict[str, Any]] = [
 ]
 EVEN = {"vocab_size": 60}
 """Two processes have half of the vocabulary each."""
+NEW = 20
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6] * 5, [7], [8, 2, 8, 1, 8] * 4]
 
 WORKER = """
@@ -69,10 +71,11 @@ def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     if draft_tp:
         part = for_draft(shard, draft_tp) if shard.size > 1 else shard
         draft = build(tiny_spec(**EVEN, num_hidden_layers=1), weights, part)
-    request = Request(len(PROMPTS), 40, 40, sampling=sampling, **case)
-    return make_decoder(model, request, draft).generate(PROMPTS, 40, seed=1).tokens
+    request = Request(len(PROMPTS), 40, NEW, sampling=sampling, **case)
+    return make_decoder(model, request, draft).generate(PROMPTS, NEW, seed=1).tokens
 
 
+@pytest.mark.long
 def test_two_processes_give_the_tokens_of_one() -> None:
     code = WORKER.format(tests=str(Path(__file__).parent), root=str(Path(__file__).parents[3]))
     first, second = map(json.loads, ranks.run("-c", code))

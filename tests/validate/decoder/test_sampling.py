@@ -93,17 +93,24 @@ def test_other_drafts_and_top_p(models, draft, draft_kv) -> None:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
-@pytest.mark.parametrize("shape", ["2x2x1", "5x1", "3x2"])
-def test_trees(models, shape, sampling) -> None:
+@pytest.mark.parametrize(
+    ("shape", "kind", "draft_kv"),
+    [
+        ("2x2x1", "model", "full"),
+        ("2x2x1", "self", "streamingllm:6,sinks=1"),
+        ("5x1", "model", "full"),
+        ("3x2", "self", "streamingllm:6,sinks=1"),
+    ],
+)
+def test_trees(models, shape, kind, draft_kv, sampling) -> None:
     """Several candidates for each token, drawn without replacement; with top-p more than the draft's
     distribution has.
 
     A draft that reads little of the target's cache, and another model with a cache of its own.
     """
     tree = branching(shape)
-    for kind, draft_kv in (("model", "full"), ("self", "streamingllm:6,sinks=1")):
-        _, counter = decoded(models, sampling, depths(tree)[-1], kind, draft_kv, tree=tree)
-        assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
+    _, counter = decoded(models, sampling, depths(tree)[-1], kind, draft_kv, tree=tree)
+    assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:

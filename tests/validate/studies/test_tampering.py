@@ -122,28 +122,32 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "edit", "moved"), TAMPERINGS, ids=[f"{i} {Path(t[0]).name}" for i, t in enumerate(TAMPERINGS)]
-)
-def test_a_change_is_named(
-    recorded: dict[str, Any], shipped: Path, name: str, edit: Edit, moved: str
-) -> None:
-    path = shipped / name
-    before = path.read_text(encoding="utf-8") if path.exists() else None
-    changed = edit(before or "")
-    assert changed != before
-    path.write_text(changed, encoding="utf-8")
+ROUNDS = 4
+"""Every fourth change is of another file, so that they are made together."""
+
+
+@pytest.mark.parametrize("first", range(ROUNDS))
+def test_each_change_is_named_and_nothing_else(recorded: dict[str, Any], shipped: Path, first: int) -> None:
+    chosen = {shipped / name: (edit, moved) for name, edit, moved in TAMPERINGS[first::ROUNDS]}
+    assert len(chosen) == len(TAMPERINGS[first::ROUNDS])
+    before = {path: path.read_text(encoding="utf-8") for path in chosen if path.exists()}
+    for path, (edit, _) in chosen.items():
+        changed = edit(before.get(path, ""))
+        assert changed != before.get(path), path
+        path.write_text(changed, encoding="utf-8")
     try:
         head, *lines = changes_named(recorded, shipped)
     finally:
-        if before is None:
+        for path in chosen:
             path.unlink()
-        else:
-            path.write_text(before, encoding="utf-8")
+        for path, text in before.items():
+            path.write_text(text, encoding="utf-8")
     assert re.match(
-        r"changed: [12] inputs are not what was recorded; if that is meant, run `perfmodel validate", head
+        rf"changed: {len(lines)} inputs are not what was recorded; if that is meant, run `perfmodel val", head
     )
-    assert any(moved in line for line in lines), lines
+    for _, moved in chosen.values():
+        assert any(moved in line for line in lines), (moved, lines)
+    assert all(any(moved in line for _, moved in chosen.values()) for line in lines), lines
 
 
 def test_a_device_that_is_added_is_no_fault_and_one_that_is_gone_is(recorded: dict[str, Any]) -> None:
