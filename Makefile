@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo constants sources test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo constants sources test fast test-slow test-engine attack mutants lint style types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -18,7 +18,10 @@ demo: $(VENV)/.validate  ## the README's advice, a what-if, a held-out measureme
 	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
 	$(BIN)/perfmodel validate run cpu-quick
 
-test: lint  ## lint, types and tests (all but the slow ones)
+test: style  ## lint, and types beside tests (all but the slow ones)
+	@$(MAKE) --no-print-directory -j 2 types fast
+
+fast: $(VENV)/.dev  ## the tests alone (all but the slow ones)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
@@ -40,10 +43,12 @@ browser:  ## a browser for the explorer's tests, where apt may install one; they
 		  apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 		echo "no browser to be had: the explorer's tests in one will be skipped"
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: style  ## ruff and mypy
+	@$(MAKE) --no-print-directory types
+
+style: $(VENV)/.dev  ## ruff alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory types
 
 types:  ## mypy alone, on the tests and on links that lay the package out as it is installed, with validate/ inside
 	@rm -rf .types && mkdir -p .types/perfmodel

@@ -34,7 +34,9 @@ def unwrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "WIDTH", 10_000)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if marked and not _has_cuda():
         for item in marked:

@@ -205,7 +205,8 @@ def reached(tests: Collection[str]) -> Reached:
     _load()
     below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
     modules = sorted(
-        {str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name}
+        {str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name},
+        key=lambda name: ("mark.long" not in (ROOT / name).read_text(encoding="utf-8"), name),
     )
     found = Reached({}, {})
     with tempfile.TemporaryDirectory() as folder:
@@ -257,6 +258,7 @@ def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, 
                 calls.append(
                     (mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s)
                 )
+        calls.sort(key=lambda each: -each[2])  # the longest first, so that all processes end together
         for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
             mutant = calls[number][0]
             if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):

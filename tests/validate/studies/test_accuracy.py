@@ -22,6 +22,7 @@ def recorded() -> Record:
     return gate.read(accuracy.PATH)
 
 
+@pytest.mark.long
 def test_the_record_is_up_to_date_and_passes(recorded: Record) -> None:
     assert gate.faults(recorded, accuracy.record()) == []
 

@@ -74,6 +74,7 @@ def test_less_held_out_is_never_less_sure() -> None:
     assert _wider(one, other) == other  # as wide: what was asked for
 
 
+@pytest.mark.long
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""
     places, record = engines().places(), recorded()

@@ -38,6 +38,7 @@ def test_kernels_of_its_own_make_a_device_surer_and_a_new_architecture_less_sure
     )
 
 
+@pytest.mark.long
 def test_the_interval_holds_what_it_says_of_rows_of_sources_that_were_left_out() -> None:
     rows = [a for a in of_figure("step") if a.run.engine != "llamacpp"]
     inside = np.mean([a.interval[0] <= a.measured <= a.interval[1] for a in rows if a.interval])
