@@ -25,6 +25,7 @@ from perfmodel.parse import (
     parse_switch,
     parse_text,
 )
+from tests.validate.tiny import refused
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,7 @@ def test_too_many_values_are_refused() -> None:
         (f"1..{MAX_VALUES},1", "at most"),
         (f"1..{MAX_VALUES + 1}", "range of at most 1000000 values"),
     ):
-        with pytest.raises(InputError, match=message):
-            parse_counts(text, "--batch")
+        refused(message, parse_counts, text, "--batch")
 
 
 @given(st.integers(1, 10**15 - 1), st.sampled_from([("", 1), ("k", 1024), ("m", 1048576)]))
@@ -112,14 +112,11 @@ def test_what_python_gives() -> None:
     assert [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")] == [None, None, 0, 3]
     assert [parse_switch(each, "--x") for each in (True, False)] == [True, False]
     for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
-        with pytest.raises(InputError, match="--tp: must be a positive whole number"):
-            parse_count(junk, "--tp")
-    with pytest.raises(
-        InputError, match="--tp: must be one value here, given 2; `perfmodel sweep` takes lists"
-    ):
-        parse_count([1, 2], "--tp")
-    with pytest.raises(InputError, match="--x: must be True or False, given 1"):
-        parse_switch(1, "--x")
+        refused("--tp: must be a positive whole number", parse_count, junk, "--tp")
+    refused(
+        "--tp: must be one value here, given 2; `perfmodel sweep` takes lists", parse_count, [1, 2], "--tp"
+    )
+    refused("--x: must be True or False, given 1", parse_switch, 1, "--x")
 
 
 def test_other_lists() -> None:
@@ -142,8 +139,7 @@ def test_other_lists() -> None:
         (lambda text, _: parse_methods(text), "--draft-kv", ("", "a,,b")),
     ):
         for text in texts:
-            with pytest.raises(InputError, match=flag):
-                parse(text, flag)
+            refused(flag, parse, text, flag)
 
 
 # How a refusal is told.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.load.traffic import traffic
-from perfmodel.errors import InputError
+from tests.validate.tiny import refused
 
 CHAT = "{share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {tpot: 12}}"
 CODE = "{share: 1, input_len: 4000, output_len: 700, alpha: 0.8, slo: {ttft: 1}}"
@@ -59,8 +59,7 @@ def test_one_class_is_the_server_alone(tmp_path: Path) -> None:
 )
 def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], message: str, tmp_path: Path) -> None:
     load = {} if "rollout" in more else {"request_rate": 1}
-    with pytest.raises(InputError, match=message):
-        traffic(mix=mix(tmp_path, a=text), **load, **ASKED, **more)
+    refused(message, traffic, mix=mix(tmp_path, a=text), **load, **ASKED, **more)
 
 
 @pytest.mark.parametrize(("given", "other"), [("input_len", "output_len"), ("output_len", "input_len")])
@@ -87,9 +86,10 @@ def test_a_rare_class_is_served_or_refused(
     text = "{{share: {}, input_len: {}, output_len: 100, alpha: 0.5}}"
     wide = mix(tmp_path, usual=text.format(1, 100), rare=text.format(0.01, 30_040))
     assert traffic(mix=wide, request_rate=1, **ASKED).classes
-    with pytest.raises(InputError, match=message):
-        traffic(
-            mix=mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len)),
-            request_rate=1,
-            **ASKED,
-        )
+    refused(
+        message,
+        traffic,
+        mix=mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len)),
+        request_rate=1,
+        **ASKED,
+    )

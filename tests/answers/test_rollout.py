@@ -7,10 +7,10 @@ import pytest
 
 from perfmodel.answers.load.rollout import batch_of
 from perfmodel.answers.load.traffic import traffic
-from perfmodel.errors import InputError
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import Arrivals, replay
 from perfmodel.queueing.steps import StepTimes
+from tests.validate.tiny import refused
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}
 
@@ -78,8 +78,7 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
         answer = traffic(**{**ASKED, **lengths, "trace": str(where), "rollout": 2, "gamma": 0})
         assert answer.rollout is not None
         assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
-    with pytest.raises(InputError, match="rollout: must be at most the 2 requests of"):
-        traffic(**ASKED, trace=str(where), rollout=3)
+    refused("rollout: must be at most the 2 requests of", traffic, **ASKED, trace=str(where), rollout=3)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +92,4 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_rollout_is_refused(given: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        traffic(**ASKED, **given)
+    refused(message, traffic, **ASKED, **given)

@@ -24,9 +24,9 @@ from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_ite
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
-from perfmodel.errors import InputError
 from perfmodel.speculation import speedups
 from tests.speculation.scenarios import scenario as llama
+from tests.validate.tiny import refused
 
 scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
 
@@ -217,8 +217,7 @@ def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
         fixed = schedule("llama-3.1-8b", "a100", ends, **question, alpha=alpha).tables
         same = next(t for t in fixed if t.context_high == table.context_high)
         assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)
-    with pytest.raises(InputError, match="measured at 4000 to 100000"):
-        schedule("llama-3.1-8b", "a100", (8000, 200_000), **question)
+    refused("measured at 4000 to 100000", schedule, "llama-3.1-8b", "a100", (8000, 200_000), **question)
 
 
 @pytest.mark.parametrize("flag", ["--model-path", "--draft-path"])
@@ -281,8 +280,7 @@ def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
     more = {"rate": {"mtp": 0.7}} if answer is advise else {"draft": "mtp", "alpha": 0.7}
     question = {"hardware": "h100", "context": 2048} | ({} if answer is schedule else {"batch": 4}) | more
     for model in ("llama-3.1-8b", "qwen3-8b"):
-        with pytest.raises(InputError, match=f"{model} has no known multi-token prediction layer"):
-            answer(model, **question)
+        refused(f"{model} has no known multi-token prediction layer", answer, model, **question)
 
 
 def test_costs_for_sglang_are_those_of_single_answers() -> None:

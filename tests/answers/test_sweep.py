@@ -19,7 +19,7 @@ from perfmodel.answers.grid import sweep, sweep_files
 from perfmodel.answers.grid.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
 from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.errors import InputError
+from tests.validate.tiny import refused
 
 QUESTION = Grid(
     "llama-3.1-8b,qwen3-30b-a3b",
@@ -95,14 +95,10 @@ def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
         found.best("throughput_tokens_per_s")["throughput_tokens_per_s"]
         == rows["throughput_tokens_per_s"].max()
     )
-    with pytest.raises(InputError, match="figure: no figure named 'speed'; did you mean speedup"):
-        found.best("speed")
-    with pytest.raises(InputError, match="figure: must be text, given None"):
-        found.best(None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="plot: must be text, given 3"):
-        found.plot(3)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="nothing of this sweep fits"):
-        pm.sweep(replace(grid, batch="4096", context="100k")).best()
+    refused("figure: no figure named 'speed'; did you mean speedup", found.best, "speed")
+    refused("figure: must be text, given None", found.best, None)  # type: ignore[arg-type]
+    refused("plot: must be text, given 3", found.plot, 3)  # type: ignore[arg-type]
+    refused("nothing of this sweep fits", pm.sweep(replace(grid, batch="4096", context="100k")).best)
 
 
 def test_an_acceptance_is_looked_up_for_each_context() -> None:
@@ -111,8 +107,7 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     )
     rows = list(rows_of(replace(question, context="4000,8000")))
     assert [(row["context_tokens"], row["alpha"]) for row in rows] == [(4000, 0.84)] * 2 + [(8000, 0.83)] * 2
-    with pytest.raises(InputError, match="was measured at"):
-        list(blocks(replace(question, context="4000,1m")))
+    refused("was measured at", list, blocks(replace(question, context="4000,1m")))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -136,8 +131,7 @@ def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.Monkey
     grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100", batch="1", context="1k", gamma="2")
     monkeypatch.setattr(sweep, "MAX_ROWS", grid.rows)
     assert len(pm.sweep(grid)) == grid.rows
-    with pytest.raises(InputError, match=f"rows: must be at most {grid.rows} in memory"):
-        pm.sweep(grid, gamma="2,3")
+    refused(f"rows: must be at most {grid.rows} in memory", pm.sweep, grid, gamma="2,3")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +164,9 @@ def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: P
     wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
     for name, values in wrong.items():
         grid = replace(QUESTION, **{name: values})
-        with pytest.raises(InputError, match=f"{name}: .* given {values.rpartition(',')[2]}$|tp: "):
-            write_sweep(grid, tmp_path / "grid.csv")
+        refused(
+            f"{name}: .* given {values.rpartition(',')[2]}$|tp: ", write_sweep, grid, tmp_path / "grid.csv"
+        )
         assert not list(tmp_path.iterdir())
 
 

@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.load import traffic_replay
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
-from perfmodel.errors import InputError
+from tests.validate.tiny import refused
 
 ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0}
 
@@ -46,15 +46,17 @@ def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     path = trace(tmp_path, (0, 100, 10), (1, 131_000, 100))
-    with pytest.raises(InputError, match=r"1 of 2 requests: .* at most llama-3.1-8b's 131072 positions"):
-        traffic(trace=path, **ASKED)
-    with pytest.raises(InputError, match=r"csv: requests per second: must be 1e-06 to 1e\+06, given 1e-07"):
-        traffic(trace=trace(tmp_path, (0, 100, 10), (1e7, 100, 10)), **ASKED)
+    refused(r"1 of 2 requests: .* at most llama-3.1-8b's 131072 positions", traffic, trace=path, **ASKED)
+    refused(
+        r"csv: requests per second: must be 1e-06 to 1e\+06, given 1e-07",
+        traffic,
+        trace=trace(tmp_path, (0, 100, 10), (1e7, 100, 10)),
+        **ASKED,
+    )
     crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
     assert crowd is not None
     assert "the trace has 1e+03 requests/s, but only 10.4 can be served" in crowd[0].warnings[-1]
-    with pytest.raises(InputError, match="output_len: must be given, or trace"):
-        traffic(input_len=10, request_rate=1, **ASKED)
+    refused("output_len: must be given, or trace", traffic, input_len=10, request_rate=1, **ASKED)
 
 
 def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.eagle import Eagle, few_layers
-from perfmodel.errors import InputError
 from perfmodel.specs import load_model, weight_format
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation import Workload, predict
+from tests.validate.tiny import refused
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
 HEAD = 4096 * 128256
@@ -157,8 +157,7 @@ def test_kinds_as_engines_spell_them(spelled: str, name: str) -> None:
 
 
 def test_a_name_that_ends_in_mtp_is_no_kind() -> None:
-    with pytest.raises(InputError, match="no model named 'Qwen3-0"):
-        scenario("Qwen3-0.6B-MTP", model="qwen3.5-27b")
+    refused("no model named 'Qwen3-0", scenario, "Qwen3-0.6B-MTP", model="qwen3.5-27b")
 
 
 def test_stacked_mtp_layers() -> None:
@@ -195,8 +194,7 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
     for value in (least, most):
         assert getattr(replace(known, **{option: value}), option) == value
     for value in (least - 1, most + 1):
-        with pytest.raises(InputError, match=f"from {least} to {most}, as in .*, given {value}"):
-            replace(known, **{option: value})
+        refused(f"from {least} to {most}, as in .*, given {value}", replace, known, **{option: value})
 
 
 @pytest.mark.parametrize(
@@ -297,8 +295,7 @@ def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
 def test_no_longer_draft_than_heads(draft: str) -> None:
     s = scenario(draft, alpha=1.0)
     assert int(predict(s, Workload.of(1, 4096, 1)).gamma_optimal) <= 2
-    with pytest.raises(InputError, match="at most 2"):
-        predict(s, Workload.of(1, 4096, 3))
+    refused("at most 2", predict, s, Workload.of(1, 4096, 3))
 
 
 def test_a_model_at_another_precision_keeps_a_second_copy() -> None:

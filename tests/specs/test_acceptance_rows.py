@@ -11,6 +11,7 @@ from perfmodel.specs import AcceptanceRow, find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram, published_rows
 from perfmodel.speculation import Acceptance
+from tests.validate.tiny import refused
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
 ROW = {"target": "t", "draft": "self", "draft_kv": "snapkv", "kv_budget_tokens": 2049, "context_tokens": 1000}
@@ -63,10 +64,26 @@ def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
     assert (middle.positions, middle.alpha) == ((0.9,), None)
     assert middle.source == "s; t (interpolated in log context between 1000 and 4000 tokens)"
     for other in (replace(high, positions=(0.9, 0.8)), replace(high, positions=None, alpha=0.9)):
-        with pytest.raises(InputError, match=r"rows at 1000 and 4000 tokens differ .* from s and t$"):
-            find_acceptance("a", "self", "full", None, 2000.0, [low, other])
-        with pytest.raises(InputError, match=r"they are from t$"):
-            find_acceptance("a", "self", "full", None, 2000.0, [replace(low, source="t"), other])
+        refused(
+            r"rows at 1000 and 4000 tokens differ .* from s and t$",
+            find_acceptance,
+            "a",
+            "self",
+            "full",
+            None,
+            2000.0,
+            [low, other],
+        )
+        refused(
+            r"they are from t$",
+            find_acceptance,
+            "a",
+            "self",
+            "full",
+            None,
+            2000.0,
+            [replace(low, source="t"), other],
+        )
 
 
 def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
@@ -86,11 +103,18 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
     between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)
     assert between.positions == pytest.approx((0.9, (0.8 + 2 / 3) / 2))
     assert Acceptance.from_row(between).max_gamma == 2
-    with pytest.raises(InputError, match=r"^--acceptance: .* differ in kind or length, .* from .*rows\.json"):
-        find_acceptance("t", "self", "snapkv", 2049, 1500, found)
+    refused(
+        r"^--acceptance: .* differ in kind or length, .* from .*rows\.json",
+        find_acceptance,
+        "t",
+        "self",
+        "snapkv",
+        2049,
+        1500,
+        found,
+    )
     again = write(tmp_path, [ROW | {"alpha": 0.5}, ROW | {"alpha": 0.6}])
-    with pytest.raises(InputError, match=f"^{again}: rows.1: the same target"):
-        read_acceptance(again)
+    refused(f"^{again}: rows.1: the same target", read_acceptance, again)
 
 
 def test_histogram_by_hand_and_its_refusals():
@@ -98,5 +122,4 @@ def test_histogram_by_hand_and_its_refusals():
     assert positions_from_histogram([1, 0, 0]) == (0.0, 0.0)
     assert positions_from_histogram([0, 4]) == (1.0,)
     for bad in ([], [3], [0, 0], [1, -1], [2, -1, -1], [1, math.nan], [1, math.inf]):
-        with pytest.raises(InputError, match="2 or more counts, none negative and not all 0"):
-            positions_from_histogram(bad)
+        refused("2 or more counts, none negative and not all 0", positions_from_histogram, bad)

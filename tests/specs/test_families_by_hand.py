@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import _biases, experts
 from perfmodel.specs.huggingface.families import FAMILIES, Family
 from perfmodel.specs.huggingface.keys import Keys
+from tests.validate.tiny import refused
 
 SIZES = {
     "num_experts_per_tok": 2,
@@ -44,8 +44,7 @@ MIMO_V2, MINIMAX_M3 = (FAMILIES[name].readers[1] for name in ("mimo_v2", "minima
 def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | None) -> None:
     keys = Keys(SIZES | config, "file")
     if dense is None:
-        with pytest.raises(InputError, match="moe_layer_freq: must be a list of 6 zeros"):
-            reader(keys, 6)
+        refused("moe_layer_freq: must be a list of 6 zeros", reader, keys, 6)
         return
     found = reader(keys, 6)
     assert found["moe"]["first_dense_layers"] == dense
@@ -73,7 +72,6 @@ def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | N
 def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
     keys, family = Keys({"model_type": "x"} | config, "file"), Family("x", rules=rules)
     if isinstance(biases, str):
-        with pytest.raises(InputError, match=biases):
-            _biases(keys, family)
+        refused(biases, _biases, keys, family)
     else:
         assert tuple(_biases(keys, family).values()) == tuple(map(bool, biases))

@@ -6,6 +6,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, files, load_gpu
 from perfmodel.specs.devices.gpu import Quantity
 from tests.specs.configs import DEVICE, page
+from tests.validate.tiny import refused
 
 NAMES = files.bundled_names("gpus")
 
@@ -27,14 +28,14 @@ def test_printed_numbers_by_hand() -> None:
 
 def test_what_nobody_measured_is_refused_not_scaled() -> None:
     for precision in ("fp8", "fp16", "nonsense"):
-        with pytest.raises(
-            InputError, match=rf"0gb has no published {precision} peak; it has fp32, bf16, int8"
-        ):
-            load_gpu("a100").peak_flops(precision)
+        refused(
+            rf"0gb has no published {precision} peak; it has fp32, bf16, int8",
+            load_gpu("a100").peak_flops,
+            precision,
+        )
     cpu = load_gpu("x86-xeon-8480")
     assert cpu.memory_bandwidth.evidence == "derived"
-    with pytest.raises(InputError, match="no published bf16 peak; measure it"):
-        cpu.peak_flops("bf16")
+    refused("no published bf16 peak; measure it", cpu.peak_flops, "bf16")
     with pytest.raises(InputError, match="no memory size"):
         _ = cpu.memory_bytes
 
@@ -101,8 +102,7 @@ def test_a_quantity_at_the_ends_of_what_is_possible(name: str) -> None:
         assert (spec.peak[name] if name == "bf16" else getattr(spec, name)).value == end  # type: ignore[index]
     step = 1 if unit == "count" else 1e-6
     for beyond in (least - least * step, most + most * step):
-        with pytest.raises(InputError, match=f"{name}: must be|{name}.value"):
-            stated(beyond)
+        refused(f"{name}: must be|{name}.value", stated, beyond)
 
 
 def test_a_link_reaches_the_devices_that_it_joins() -> None:
@@ -117,9 +117,13 @@ def test_a_link_reaches_the_devices_that_it_joins() -> None:
         ({"devices": 1}, "link.devices"),
         ({"per_direction": page(1, "GB/s") | {"source": "ab"}}, "source"),
     ):
-        with pytest.raises(InputError, match=key):
-            files.parse(GPUSpec, DEVICE | {"link": bridge | fault}, "mine.yaml")
+        refused(key, files.parse, GPUSpec, DEVICE | {"link": bridge | fault}, "mine.yaml")
     small = page(1e-6, "TB/s")
     assert Quantity.model_validate(small | {"unit": "MHz"}).si == 1.0
-    with pytest.raises(InputError, match=r"^mine.yaml: value: must be a number >= 1e-06, given 9e-07$"):
-        files.parse(Quantity, small | {"value": 9e-7}, "mine.yaml")
+    refused(
+        r"^mine.yaml: value: must be a number >= 1e-06, given 9e-07$",
+        files.parse,
+        Quantity,
+        small | {"value": 9e-7},
+        "mine.yaml",
+    )

@@ -9,6 +9,7 @@ from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.keys import PATTERNS
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
+from tests.validate.tiny import refused
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 REFUSED = table("refused_files")
@@ -42,8 +43,12 @@ def test_a_needed_key_is_never_defaulted(family: str) -> None:
     if family == "qwen3_moe":  # hidden_size / num_attention_heads
         optional.add("head_dim")
     for key in config.keys() - optional:
-        with pytest.raises(InputError, match=f"^m/config.json: {key}: must be .*missing$"):
-            from_config({k: v for k, v in config.items() if k != key}, "m/config.json")
+        refused(
+            f"^m/config.json: {key}: must be .*missing$",
+            from_config,
+            {k: v for k, v in config.items() if k != key},
+            "m/config.json",
+        )
 
 
 @pytest.mark.parametrize("key", NEEDED)
@@ -68,8 +73,7 @@ def test_what_cannot_be_held_is_refused(base: str, changes: Config, says: str) -
 def test_small_files_that_cannot_be_held_are_refused(family: str, changes: Config, says: str) -> None:
     small = sizes(2, 64, 8, 4, 96, 101, 512)
     small |= {"sliding_window": 16, "head_dim": 8} if family == "gemma3_text" else {}
-    with pytest.raises(InputError, match=f"^m.json: {says}"):
-        from_config({"model_type": family, **small, **changes}, "m.json")
+    refused(f"^m.json: {says}", from_config, {"model_type": family, **small, **changes}, "m.json")
 
 
 def test_a_key_that_says_nothing_or_moves_no_byte_is_no_obstacle() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs import ModelSpec, files, hub_id, load_model, short_name
 from perfmodel.specs.models import model
+from tests.validate.tiny import refused
 
 NAMES = files.bundled_names("models")
 B = 1e9
@@ -72,8 +72,7 @@ def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
         assert (found.name, found.weights, found.kv_dtype) == (shape.name, row.weights, row.kv_dtype)
         assert hub_id(row.checkpoint) == row.checkpoint
         assert short_name(row.checkpoint) == short_name(row.model)  # its acceptance is the model's
-    with pytest.raises(InputError, match="no model named 'qwen/qwen3-32b-fp9'"):
-        load_model("qwen/qwen3-32b-fp9")
+    refused("no model named 'qwen/qwen3-32b-fp9'", load_model, "qwen/qwen3-32b-fp9")
 
 
 def test_a_user_file_by_path(tmp_path: Path) -> None:
@@ -82,8 +81,7 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
     path.write_text(source.read_text())
     assert load_model(str(path)) == load_model("llama-3.1-8b")
     assert load_model(str(path.rename(tmp_path / "mine"))) == load_model("llama-3.1-8b")
-    with pytest.raises(InputError, match="--model: no model named 'mine'"):
-        load_model("mine")
+    refused("--model: no model named 'mine'", load_model, "mine")
 
 
 def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
@@ -120,5 +118,4 @@ def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
         ),
     ):
         files.parse(ModelSpec, llama | good, "mine.yaml")
-        with pytest.raises(InputError, match=r"^mine\.yaml: "):
-            files.parse(ModelSpec, llama | bad, "mine.yaml")
+        refused(r"^mine\.yaml: ", files.parse, ModelSpec, llama | bad, "mine.yaml")

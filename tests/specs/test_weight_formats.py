@@ -8,12 +8,12 @@ import pytest
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import Shard, forward, shard
-from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
 from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
 from tests.specs.configs import sizes, table
+from tests.validate.tiny import refused
 
 FULL = parse_kv("full")
 FILES = table("quantised")
@@ -117,8 +117,7 @@ def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
         "bf16",
     ]
     assert weight_format("mxfp4_moe").within(("fp4",)).of("experts").name == "mxfp4-a8"
-    with pytest.raises(InputError, match=r"--weights: must be the file \(--model FILE.gguf\) or its mean"):
-        weight_format("UD-IQ1_M")
+    refused(r"--weights: must be the file \(--model FILE.gguf\) or its mean", weight_format, "UD-IQ1_M")
 
 
 @pytest.mark.parametrize("weights", ["fp8", "fp8-block", "int8", "nvfp4", "int4-g128", "awq", "mxfp4"])
@@ -185,8 +184,11 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     assert weight_format("bf16,experts=mxfp4").within(("bf16", "fp8", "fp4")).name == "bf16,experts=mxfp4-a8"
     query = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
     assert resolve(query).precision.weights.name == "fp8-block-wo"
-    with pytest.raises(InputError, match="--weights: a100-sxm-80gb has no published fp8 peak"):
-        resolve(Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, weights="fp8-block"))
+    refused(
+        "--weights: a100-sxm-80gb has no published fp8 peak",
+        resolve,
+        Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, weights="fp8-block"),
+    )
 
 
 def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
@@ -231,5 +233,4 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])
 def test_what_is_not_understood_is_named(words: str, quantisation: Any) -> None:
-    with pytest.raises(InputError, match=words):
-        from_config(DENSE | {"quantization_config": quantisation}, "config.json")
+    refused(words, from_config, DENSE | {"quantization_config": quantisation}, "config.json")

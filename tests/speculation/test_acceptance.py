@@ -11,6 +11,7 @@ from hypothesis import example, given, strategies as st
 from perfmodel.errors import InputError
 from perfmodel.specs import AcceptanceRow
 from perfmodel.speculation import Acceptance, acceptance as acc
+from tests.validate.tiny import refused
 
 rates = st.floats(0, 1)
 NAN = math.nan
@@ -158,10 +159,7 @@ def test_positions_end_where_they_were_measured():
     assert one.max_gamma == 3
     assert one.tokens_per_iteration(3) == pytest.approx(2.98)
     for call in (lambda: one.survival(4), lambda: one.tokens_per_iteration(np.array([1, 4]))):
-        with pytest.raises(
-            InputError, match=r"gamma: must be at most 3, the positions that were measured \(my run\)"
-        ):
-            call()
+        refused(r"gamma: must be at most 3, the positions that were measured \(my run\)", call)
 
 
 @pytest.mark.parametrize(
@@ -200,5 +198,8 @@ def test_what_cannot_be_is_refused(build):
 def test_a_row_of_positions_is_read_by_position() -> None:
     row = AcceptanceRow("s", "t", "d", "full", None, 1000.0, None, (0.8, 0.6))
     assert Acceptance.from_row(row).tokens_per_iteration(2) == pytest.approx(1 + 0.8 + 0.8 * 0.6)
-    with pytest.raises(InputError, match="s: must have alpha or positions"):
-        Acceptance.from_row(AcceptanceRow("s", "t", "d", "full", None, 1000.0, None))
+    refused(
+        "s: must have alpha or positions",
+        Acceptance.from_row,
+        AcceptanceRow("s", "t", "d", "full", None, 1000.0, None),
+    )

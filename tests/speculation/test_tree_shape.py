@@ -1,10 +1,8 @@
 """Trees as they are written down: by their parents, by children a level, and as the best of a size."""
 
-import pytest
-
-from perfmodel.errors import InputError
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, check_parents, depths, sequoia, sequoia_nodes, widths
+from tests.validate.tiny import refused
 
 TREE = (-1, 0, 0, 1, 1, 2, 3)
 """A root with two children; the first has two of its own, the second one; one grandchild has a child."""
@@ -30,8 +28,7 @@ def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
         (-2, 0),
         (-1, *[0] * 1024),
     ):
-        with pytest.raises(InputError, match="tree: must be the parents of 2 to 1024 nodes"):
-            check_parents(parents)
+        refused("tree: must be the parents of 2 to 1024 nodes", check_parents, parents)
 
 
 def test_the_best_tree_is_asked_for_by_its_nodes() -> None:
@@ -41,8 +38,7 @@ def test_the_best_tree_is_asked_for_by_its_nodes() -> None:
         None,
     )
     for text in ("sequoia:1", "sequoia:1025", "sequoia:", "sequoia:-3", "sequoia"):
-        with pytest.raises(InputError, match="--tree: must be sequoia:NODES with 2 to 1024 nodes"):
-            sequoia_nodes(text)
+        refused("--tree: must be sequoia:NODES with 2 to 1024 nodes", sequoia_nodes, text)
 
 
 def test_children_by_level() -> None:
@@ -54,10 +50,7 @@ def test_children_by_level() -> None:
     assert len(branching("1023")) == 1024
     assert len(branching("x".join("1" * 63))) == 64
     for text in ("1024", "x".join("1" * 64), "2x0", "2xx2", "", "a", "-1"):
-        with pytest.raises(
-            InputError, match="children by level as in 4x2x1, 1024 nodes and 64 levels at most"
-        ):
-            branching(text)
+        refused("children by level as in 4x2x1, 1024 nodes and 64 levels at most", branching, text)
 
 
 def test_the_best_tree_of_some_nodes() -> None:
@@ -68,7 +61,5 @@ def test_the_best_tree_of_some_nodes() -> None:
     assert sequoia(3, 9, rates) == (-1, 0, 1)
     assert sequoia(3, 2, rates) == (-1, 0, 0)
     assert sequoia(2, 2, rates) == (-1, 0)
-    with pytest.raises(InputError, match="an accepted child"):
-        sequoia(4, 3, TreeAcceptance.of([0.0, 0.0]))
-    with pytest.raises(InputError, match=r"of 1 to .* children"):
-        TreeAcceptance.of([[0.6, 0.3]])
+    refused("an accepted child", sequoia, 4, 3, TreeAcceptance.of([0.0, 0.0]))
+    refused(r"of 1 to .* children", TreeAcceptance.of, [[0.6, 0.3]])
