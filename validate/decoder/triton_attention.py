@@ -143,9 +143,9 @@ def _split(  # type: ignore[no-untyped-def]
                 at = sees_at + b * sees_b + query[:, None] * new + t[None, :]
                 seen = valid[None, :] & (tl.load(at, mask=valid[None, :] & real[:, None], other=0) != 0)
             top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
-    some = tl.maximum(total, 1.0)  # less than 1 is the sum of nothing: the highest score counts as 1
+    some = tl.where(total > 0, total, 1.0)
     place = (pair * (splits + 1) + stretch) * ROWS + rows
-    tl.store(lse_at + place, top + tl.log(some), mask=real)
+    tl.store(lse_at + place, tl.where(total > 0, top + tl.log(some), UNSEEN), mask=real)
     tl.store(out_at + place[:, None] * D + d, out / some[:, None], mask=real[:, None])
 
 
