@@ -33,7 +33,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
-STATED = {"attention_factor": 1.3, "beta_fast": 4.0, "beta_slow": 0.5, "original_max_position_embeddings": 32}
+STATED = {"attention_factor": 1.3, "beta_fast": 4, "beta_slow": 1e-7, "original_max_position_embeddings": 32}
 PARTLY = {"original_max_position_embeddings": 32, "tie_word_embeddings": True}
 EXPERTS = {"head_dim": 16, "moe_intermediate_size": 32}
 

@@ -172,7 +172,7 @@ def test_the_ends_of_what_is_allowed() -> None:
     for temperature in (0.0, 1e-6, 1e30):
         assert Sampling(temperature, 1.0, 0).greedy == (temperature == 0)
     assert str(Sampling()) == str(Sampling(0.0, 0.5)) == "greedy"
-    assert str(Sampling(0.5)) == "temperature 0.5"
+    assert (str(Sampling(0.5)), Sampling()) == ("temperature 0.5", Sampling(0.0, 1.0, 0))
     assert str(Sampling(1.0, 0.75, 3)) == "temperature 1, top-k 3, top-p 0.75"
     logits = torch.tensor([0.1, 0.4, 0.5]).log()
     for whole in (Sampling(1.0), Sampling(1.0, top_k=3), Sampling(1.0, top_k=4)):

@@ -87,8 +87,8 @@ def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) 
         tree = request_for(
             prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling
         )
-        assert make_decoder(target, tree, draft).generate(prompts, NEW, 5) == (
-            make_decoder(target, chain, draft).generate(prompts, NEW, 5)
+        assert make_decoder(target, tree, draft).generate(prompts, NEW) == (
+            make_decoder(target, chain, draft).generate(prompts, NEW, 0)
         )
 
 

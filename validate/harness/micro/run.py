@@ -77,7 +77,7 @@ def time_job(
     rank.
     """
     base = {"kind": job.kind, "at": job.at}
-    kernel, once, trouble = None, 0.0, None
+    kernel, once, trouble = None, math.inf, None
     try:
         kernel = maker.make(job)
         once = _stretch(kernel, 1, clock, device, 0, None)
