@@ -15,6 +15,8 @@ TILE = 64
 SEARCHED = 1024
 """Scores per step of the search."""
 SCORE_WARPS, SEARCH_WARPS = 4, 8
+BITS, LEAST, MOST = (tl.constexpr(number) for number in (32, -(2**31), 2**31 - 1))
+"""Of the integers among which `_best` searches: their bits, the least and the largest."""
 
 
 @triton.jit
@@ -143,8 +145,8 @@ def _best(  # type: ignore[no-untyped-def]
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
         tl.debug_barrier()
-    low, high = tl.full((), -(2**31), tl.int64), tl.full((), 2**31 - 1, tl.int64)
-    for _ in range(32):  # the largest threshold that COUNT units reach
+    low, high = tl.full((), LEAST, tl.int64), tl.full((), MOST, tl.int64)
+    for _ in range(BITS):  # the largest threshold that COUNT units reach
         middle = low + (high - low + 1) // 2
         reach = tl.zeros((), tl.int32)
         for start in range(0, units, TILE):

@@ -157,16 +157,17 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
     it is done.
     """
     found: dict[str, Any] = {}
-    command = [
-        "nvidia-smi",
-        "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
-        "--format=csv,noheader,nounits",
-        f"--loop-ms={WATCH_MS}",
-    ]
     try:
         look = (
             subprocess.Popen(
-                [*command, "-i", str(device.index or 0)],
+                [
+                    "nvidia-smi",
+                    "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
+                    "--format=csv,noheader,nounits",
+                    f"--loop-ms={WATCH_MS}",
+                    "-i",
+                    str(device.index or 0),
+                ],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
