@@ -26,8 +26,14 @@ TRIED = 16
 """Numbers of replicas that are computed at once in the search for the smallest sufficient one."""
 NEAR = {True: 0.9, False: 0.97}
 """Whether the loop is open -> the share of the saturation rate above which the TTFT may be 20 % off."""
-KEPT = 0.97
-"""Share of an idle server's hits below which a warning says that waiting clients lose their contexts."""
+KEPT = {True: 2.0 / 3.0, False: 0.97}
+"""Whether the loop is open -> the share of an idle server's hits below which a warning says that sessions, or
+waiting clients, lose their contexts.
+"""
+APART = 0.5
+"""Coefficient of variation of the computed prompt tokens above which few of them do not take a share of the
+time of many, in passes of their own.
+"""
 CROWDED = 0.05
 """Share of the time without free seats above which the TTFT may be 50 % off."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
@@ -366,11 +372,17 @@ def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
 
 def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
     """Doubts about the hits: of clients whose idle contexts lose their place in the cache while they wait for
-    a seat, and of sessions that return to a server with few requests, which evict less than one that is busy.
+    a seat, of sessions that return after a while, and of sessions that return to a server with few requests,
+    which evict less than one that is busy. With separate passes for prompts, those with hits cost too much.
     """
-    if steps.cached is not None and not question.opens and hit_rate < KEPT * steps.cached.hit_rate[0]:
+    if steps.cached is None:
+        return
+    kept = hit_rate / max(steps.cached.hit_rate[0], TINY)
+    if (question.think_time or not question.opens) and kept < KEPT[question.opens]:
         yield "the running batch leaves the prefix cache little room: use --replay instead"
-    elif steps.cached is not None and question.think_time and running < 1:
+    elif question.think_time and running < 1:
         returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
-        if returns < KEPT * (1.0 - 1.0 / question.turns):
+        if returns < KEPT[False] * (1.0 - 1.0 / question.turns):
             yield "few requests run, and sessions lose less of their contexts: use the hits of --replay"
+    if question.dp > 1 and steps.reading and steps.reading.alone and steps.cached.cv > APART:
+        yield "prompts with and without hits share passes: use the means of --replay, up to 15 % less"
