@@ -1,7 +1,7 @@
 """Errors of served runs by study and by engine, for the accuracy record."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from perfmodel.validate.studies.held_out import HeldOutErrors
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import source_of
 from perfmodel.validate.studies.traffic import BY, SERVER, STUDIES, Compared, ServedRun, compare, runs
+
+Late = Mapping[tuple[str, str], float]
+"""Engine and study -> standard deviation of the logarithm of the TTFT in the other studies."""
 
 
 def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> Scatter:
@@ -46,19 +49,21 @@ def figures() -> dict[str, Any]:
     ratios.
     """
     found: dict[str, Any] = {}
-    for by in BY:
-        everything = [compare(run, by) for study in STUDIES for run in runs(study)]
+    compared = {by: [compare(run, by) for study in STUDIES for run in runs(study)] for by in BY}
+    servers = {(c.run.engine, c.run.study) for c in compared["study"]}
+    late = {of: ttft_error(compared["study"], *of).log_rms for of in servers}
+    for by, everything in compared.items():
         found[by] = {
-            part: {name: _part(some, everything) for name, some in grouped(everything, of).items()}
+            part: {name: _part(some, everything, late) for name, some in grouped(everything, of).items()}
             for part, of in PARTS.items()
         } | {
-            "all": _part(everything, everything),
+            "all": _part(everything, everything, late),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
         }
     return found
 
 
-def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, Any]:
+def _part(some: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
     right, total = _sides(some, everything)
     return {
         "rows": len(some),
@@ -66,17 +71,16 @@ def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str,
         "bias": math.expm1(np.mean([math.log(c.ratios["tpot_mean_ms"]) for c in some])),
         "growth": _growth(some),
         "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
-        "inside": _inside(some, everything),
+        "inside": _inside(some, late),
         "right": right,
         "asked": total,
     }
 
 
-def _inside(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, float | None]:
+def _inside(some: Sequence[Compared], late: Late) -> dict[str, float | None]:
     """Figure -> share of the runs inside its 90 % interval. Throughput is as uncertain as TPOT. The error of
     the TTFT is that of the other studies.
     """
-    late = {of: ttft_error(everything, *of).log_rms for of in {(c.run.engine, c.run.study) for c in some}}
     found = {}
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
         least = late if name == "ttft_mean_ms" else {}
