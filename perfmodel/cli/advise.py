@@ -27,8 +27,8 @@ SHOWN = 6
 @command(example=f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
 def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
-    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
-    baseline?
+    """Find the best draft, KV method and budget, gamma, batch and tensor-parallel degree, or keep the
+    baseline.
 
     Only drafts with a measured acceptance are searched: from --rate, a file or published results. The choice
     is a draft that the engine runs.

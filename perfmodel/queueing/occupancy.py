@@ -47,11 +47,10 @@ class Occupancy:
     index: Array
 
     def queue(self) -> tuple[Array, Array]:
-        """Share of time without room, and the mean number of requests that wait for it, as far as their
-        number has a mean.
+        """Share of time without room, and the mean number of requests that wait (where the mean exists).
 
-        The queue is served in order, and there half of what a bunch brings is served before the other half
-        comes.
+        The queue is served in order: half of the requests of a burst are served before the other half
+        arrives.
         """
         full, waiting = np.zeros_like(self.running), np.zeros_like(self.running)
         crowded = self.share[:, -1] > NEGLIGIBLE

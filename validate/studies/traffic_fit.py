@@ -142,7 +142,7 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
 
 
 def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
-    """The solution of normal equations. Constants that would exceed their limits are held at them."""
+    """The solution of normal equations. Constants that would exceed a limit are held at that limit."""
     move = np.linalg.solve(normal, right)
     held = np.zeros(move.size, bool)
     while (beyond := ~held & ((move < low) | (move > high))).any():

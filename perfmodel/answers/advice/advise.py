@@ -111,8 +111,8 @@ class Advice(Answer):
 
 @asks(AdviseQuery)
 def advise(question: AdviseQuery) -> Advice:
-    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
-    baseline?
+    """Find the best draft, KV method and budget, gamma, batch and tensor-parallel degree, or keep the
+    baseline.
 
     Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
     InputError for what the user got wrong.
