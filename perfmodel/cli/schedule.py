@@ -3,8 +3,8 @@
 import json as json_module
 
 from perfmodel.answers.advice.draft_lengths import Range
-from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
+from perfmodel.answers.advice.sglang_server import ADAPTIVE_FILE
 from perfmodel.answers.text import NONE, draft_in_words, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn

@@ -17,10 +17,10 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
+from perfmodel.answers.advice.sglang_server import sglang_flags
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve, served_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import (
     engine_attention,
     engine_of,
@@ -43,9 +43,6 @@ NO_SPARSE = (
 )
 UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
-ADAPTIVE_FILE = "adaptive.json"
-"""Name of the file that the user writes, as it stands in SGLang's line."""
-
 
 KV_NAMES = {
     "vLLM": {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
@@ -80,6 +77,10 @@ class ServedTarget:
     """Multi-token prediction layers of the checkpoint; None if unknown."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
+
+    def foreign(self, draft: Draft) -> bool:
+        """Whether the draft model is known to have another vocabulary."""
+        return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -167,7 +168,7 @@ def export(
         if dealt and "vllm" not in withheld:
             vllm = _vllm(each, draft, served, draft_path, notes)
         if "sglang" not in withheld:
-            flags, adaptive = _sglang(table, draft, served, draft_path, notes)
+            flags, adaptive = sglang_flags(table, draft, served, draft_path, notes)
         notes += [f"no line for {serving_engines()[name].title}: {why}" for name, why in withheld.items()]
     vllm_line = sglang_line = None
     if (off and dealt) or vllm is not None:
@@ -211,8 +212,7 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
         if not (given := getattr(question, flag, None) or "").isprintable():
             raise refuse(f"--{flag.replace('_', '-')}", None, "printable characters", given)
     path = None if named is None else question.draft_path or _draft_source(named, question.model, scenario)
-    model_id = question.model_path or served_id(question.model, path)
-    return ServedTarget.of(question, model_id, scenario), path
+    return ServedTarget.of(question, question.model_path or served_id(question.model, path), scenario), path
 
 
 def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
@@ -340,7 +340,7 @@ def _draft(
             "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
         )
         return None, None
-    if draft.named_model and _foreign(draft, served):
+    if draft.named_model and served.foreign(draft):
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
             f"{served.vocab_size}: "
@@ -352,70 +352,3 @@ def _draft(
         notes.append(f"pass --draft-path to name the {which}")
         return None, None
     return known.method, path
-
-
-def _foreign(draft: Draft, served: ServedTarget) -> bool:
-    return served.vocab_size is not None and draft.model.vocab_size != served.vocab_size
-
-
-def _sglang(
-    table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
-) -> tuple[list[str] | None, dict[str, Any] | None]:
-    """The words of SGLang's line, and the contents of the file that the line names."""
-    known = served_draft(serving_engines()["sglang"], draft)
-    algorithm = None if known is None else known.method
-    by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
-    tokens = table.max_tokens if by_batch else table.best_constant
-    if tokens == 0:
-        notes.append(
-            "SGLang takes one draft length, and the best single one is 0: leave speculation off there"
-        )
-        return None, None
-    windowed = _window(draft, algorithm, notes)
-    if algorithm is None or windowed is None:
-        what = (
-            "a draft with a sparse view of the cache"
-            if algorithm
-            else f"a {draft.name.partition(':')[0]} draft"
-        )
-        notes.append(f"SGLang has no flag for {what}")
-        return None, None
-    owns = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
-    if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
-        return None, None
-    if owns and draft.tensor_parallel != served.tensor_parallel:
-        notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
-    flags: dict[str, Any] = {"algorithm": algorithm} | ({"draft-model-path": path} if owns else {})
-    if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
-        flags |= {"num-steps": tokens, "eagle-topk": 1}
-    flags["num-draft-tokens"] = tokens + 1
-    if algorithm == "NGRAM":  # a chain: a tree of a breadth of 1
-        flags["ngram-max-bfs-breadth"] = 1
-    elif algorithm == "DSPARK":  # a block is all that is verified but its first token
-        flags["dspark-block-size"] = tokens
-    words = [
-        word for name, value in (flags | windowed).items() for word in (f"--speculative-{name}", str(value))
-    ]
-    if not by_batch:
-        if len(table.ranges) > 1:
-            notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
-        return words, None
-    words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
-    notes.append(
-        f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}: write it before you start the server"
-    )
-    return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
-
-
-def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
-    """Flags for the part of its cache that a draft reads; empty for the whole cache, None where SGLang does
-    not serve it.
-    """
-    if draft.kv.name == "full":
-        return {}
-    if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
-        return None
-    if algorithm == "EAGLE3":
-        notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
-        return {"draft-window-size": draft.kv.budget}
-    return {"draft-window-size": draft.kv.budget - draft.kv.sinks, "draft-sink-size": draft.kv.sinks}

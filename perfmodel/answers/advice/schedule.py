@@ -245,8 +245,7 @@ def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
 def _with_interval(r: Range, scenario: Scenario, context: int) -> Range:
     """The range with the interval of its speedup."""
     batch = float(round(math.sqrt(r.low * r.high)))
-    interval = speedup_interval(scenario, batch, float(context), r.draft, r.draft_speedup)
-    return replace(r, interval=interval)
+    return replace(r, interval=speedup_interval(scenario, batch, float(context), r.draft, r.draft_speedup))
 
 
 def _doublings(table: LengthTable) -> NDArray[np.int64]:

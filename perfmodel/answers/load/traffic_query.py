@@ -1,6 +1,4 @@
-"""A question about a server under load. Names are those of ``vllm bench serve`` and of the engine's own
-flags.
-"""
+"""A question about a server under load, and how its values are read."""
 
 import math
 from collections.abc import Sequence
@@ -39,8 +37,6 @@ DEFAULT_STD = 0.05
 """Standard deviation of acceptance between requests: the middle of the values that docs/accuracy.md finds in
 chat and code.
 """
-
-
 LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in policies().items())}"
 
 
@@ -307,7 +303,7 @@ class TrafficQuery(CommonOptions):
     @property
     def capped(self) -> bool:
         """Whether requests arrive at a rate and a limited number of them is sent at once."""
-        return self.request_rate is not None and self.max_concurrency is not None
+        return self.opens and self.max_concurrency is not None
 
     @property
     def in_lockstep(self) -> bool:
@@ -376,15 +372,11 @@ class TrafficQuery(CommonOptions):
         )
 
     def named(self, load: float) -> dict[str, Any]:
-        """The load as a row names it: a rate or a number of clients; the other is None."""
-        return {
-            "request_rate": load if self.opens else None,
-            "concurrency": int((self.max_concurrency or (0,))[0])
-            if self.capped
-            else None
-            if self.opens
-            else int(load),
-        }
+        """The load as a row names it: a rate, a number of clients, or a rate and its limit; else None."""
+        if not self.opens:
+            return {"request_rate": None, "concurrency": int(load)}
+        limit = int(self.max_concurrency[0]) if self.max_concurrency else None
+        return {"request_rate": load, "concurrency": limit}
 
     @property
     def replays(self) -> bool:

@@ -1,0 +1,110 @@
+"""The engines' part of the accuracy record: held-out errors, their intervals, and the sides of 1."""
+
+from typing import Any
+
+import numpy as np
+
+from perfmodel.validate.fit.errors import errors_of
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.engines import (
+    RATIO_FOLDS,
+    STEP_FOLDS,
+    HeldOutReplay,
+    recorded,
+    replayed,
+    step_errors,
+)
+from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
+from perfmodel.validate.studies.parameters import ENGINES
+
+
+def figures() -> dict[str, Any]:
+    """The engines' part of the accuracy record."""
+    record = recorded()
+    errors = replayed(record)
+    return {
+        "steps": _steps(errors),
+        "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
+        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
+        "sides": _sides(errors),
+    }
+
+
+def _steps(errors: HeldOutReplay) -> dict[str, Any]:
+    """By relation. No interval is narrower than that of a less novel relation, as in answers
+    (`HeldOutReplay.stated`).
+    """
+    found: dict[str, Any] = {}
+    least: dict[str, float] = {}
+    for relation in STEP_FOLDS:
+        found[relation] = _by_engine(errors.steps[relation], least)
+        least |= {
+            engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e
+        }
+    return found
+
+
+def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
+    """By engine, with the number of rows inside the interval from the other groups, and its median half-width
+    as a share.
+
+    least: smallest half-width of each engine's intervals.
+    """
+    if len(set(errors.groups)) <= FEW:
+        return {errors.engines[0]: _errors(errors)}
+    inside, width = covered(errors, least)
+    found = {}
+    for engine in ("all", *ENGINES):
+        mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
+        if mine:
+            share = {"inside": int(inside[mine].sum()), "width": float(np.expm1(np.median(width[mine])))}
+            found[engine] = _errors(errors.part(mine)) | share
+    return found
+
+
+def _errors(errors: HeldOutErrors) -> dict[str, Any]:
+    """Errors over rows, and the mean over groups, in which each group counts once."""
+    found, groups = (
+        errors_of(np.exp(errors.off), np.ones(len(errors.off))),
+        of_groups(errors.off, errors.groups),
+    )
+    assert found is not None
+    return {
+        "rows": found.rows,
+        "groups": len(groups),
+        "mape": found.mape,
+        "groups_mape": float(groups.mean()),
+        "bias": found.bias,
+        "worst": found.worst,
+    }
+
+
+def _cells(errors: HeldOutErrors) -> dict[str, Any]:
+    """By engine, device and model over all degrees. Each degree is predicted without its rows."""
+    cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
+    return {name: _errors(errors.part(index)) for name, index in cells.items()}
+
+
+def _sides(errors: HeldOutReplay) -> dict[str, Any]:
+    """Speedups at the measured tokens per iteration: correct sides of 1, and certain verdicts.
+
+    By held-out group: draft length or task, version, the whole study, ...
+    """
+    rows = errors.rows
+    counts: dict[str, Any] = {}
+    for by in RATIO_FOLDS:
+        width = errors.widened(by, covered(errors.ratios[by], {})[1])
+        counts[by] = {}
+        for engine in ("all", *ENGINES):
+            chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
+            if chosen:
+                measured = np.log([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
+                predicted = measured - errors.ratios[by].off[chosen]
+                wrong, sure = (predicted > 0) != (measured > 0), np.abs(predicted) > width[chosen]
+                counts[by][engine] = {
+                    "rows": len(chosen),
+                    "right": int((~wrong).sum()),
+                    "sure": int(sure.sum()),
+                    "sure_and_wrong": int((sure & wrong).sum()),
+                }
+    return counts
