@@ -45,8 +45,9 @@ def _faults(gpu: GPUSpec) -> list[str]:
     except InputError as error:
         return [error.as_flags]
     if gpu.calibration in bundled_names("calibrations") and engine_of(named) in serving_engines():
-        given = repr(gpu.calibration)
-        return [f"calibration: must not be a serving engine's (--engine finds those), given {given}"]
+        return [
+            f"calibration: must not be a serving engine's (--engine finds those), given {gpu.calibration!r}"
+        ]
     return []
 
 

@@ -55,8 +55,9 @@ class Reading:
 
     def slowed(self, factor: float) -> "Reading":
         """All times multiplied by a factor."""
-        times = {n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
-        return replace(self, **times)
+        return replace(
+            self, **{n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
+        )
 
     def __call__(self, decoding: Array, read: Array) -> Array:
         """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""

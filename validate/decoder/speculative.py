@@ -82,8 +82,7 @@ class Decoder:
         """The acceptance that the models decide."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits)
-        probs = self.sampling.probabilities(logits)
-        return accept_sampled(draft_tokens, draft_probs, probs, state.generator)
+        return accept_sampled(draft_tokens, draft_probs, self.sampling.probabilities(logits), state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Records the tokens and advances the caches. Refused tokens are rolled back, because the length does

@@ -90,10 +90,8 @@ def commands(request: BenchRequest) -> list[str]:
         "llama.cpp": ["K0.jsonl", records],
     }
     words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
-    fit = shlex.join(words)
-    if request.engine in CLIENT_ROUNDS:
-        fit += f' --version "$({INSTALLED.format(request.engine)})"'
-    return [*lines, f"{fit} --from {' '.join(files[request.engine])}"]
+    version = f' --version "$({INSTALLED.format(request.engine)})"' if request.engine in CLIENT_ROUNDS else ""
+    return [*lines, f"{shlex.join(words)}{version} --from {' '.join(files[request.engine])}"]
 
 
 def _repeats(request: BenchRequest) -> bool:

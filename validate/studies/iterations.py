@@ -77,8 +77,13 @@ class Iteration:
     @property
     def alike(self) -> tuple[object, ...]:
         """Key of the rows that differ only in batch and context."""
-        served = replace(self.query, batch=1, context=1)
-        return self.engine, self.version, served, self.width, self.verified
+        return (
+            self.engine,
+            self.version,
+            replace(self.query, batch=1, context=1),
+            self.width,
+            self.verified,
+        )
 
     @property
     def kind(self) -> str:

@@ -141,8 +141,7 @@ def _verdict(
 
 def _worth(row: TrafficRow) -> tuple[bool, float]:
     """The time when requests end; on a saturated server, minus the rate that it serves. Less is better."""
-    over = row.e2e_s is None
-    return over, -row.requests_per_s if row.e2e_s is None else row.e2e_s.mean
+    return (True, -row.requests_per_s) if row.e2e_s is None else (False, row.e2e_s.mean)
 
 
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:

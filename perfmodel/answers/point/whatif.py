@@ -209,8 +209,9 @@ def whatif(query: Query) -> WhatIf:
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
-    p = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
-    return _assemble(query, scenario, p)
+    return _assemble(
+        query, scenario, predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
+    )
 
 
 def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:

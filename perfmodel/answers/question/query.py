@@ -214,8 +214,9 @@ class Options(CommonOptions):
         lengths = items(values.get("gamma"))
         if len(lengths) != 1 or lengths[0] is None or lengths[0] < 1:
             raise InputError("--acceptance-rate: needs --gamma N, the draft length at which it was counted")
-        gained = {"tokens_per_iteration": 1 + lengths[0] * rate, "acceptance_rate": None}
-        return super().settled(values | gained)
+        return super().settled(
+            values | {"tokens_per_iteration": 1 + lengths[0] * rate, "acceptance_rate": None}
+        )
 
 
 @question

@@ -36,9 +36,14 @@ def indexer(keys: Keys, layers: int) -> Fields:
     if not isinstance(types, list) or len(types) != layers or any(t not in ("full", "shared") for t in types):
         raise keys.bad("indexer_types", f"a list of {layers} entries out of full, shared")
     keys.ignore("index_share_for_mtp_iteration", "index_topk_pattern", "indexer_rope_interleave")
-    sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
-    topk = keys.integer("index_topk", high=MAX_TOKENS)
-    return {"indexer": {**sizes, "topk": topk, "layers": types.count("full")}}
+    return {
+        "indexer": {
+            "num_heads": keys.integer("index_n_heads"),
+            "head_dim": keys.integer("index_head_dim"),
+            "topk": keys.integer("index_topk", high=MAX_TOKENS),
+            "layers": types.count("full"),
+        }
+    }
 
 
 def block_indexer(keys: Keys, layers: int) -> Fields:

@@ -55,8 +55,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path)
     if repo := repository(name):
         base = load_model(repo[0], flag)
-        mix = repo[1] or CONVERTED.get(base.weights, USUAL_MIX)
-        return base.model_copy(update={"weights": mix})
+        return base.model_copy(update={"weights": repo[1] or CONVERTED.get(base.weights, USUAL_MIX)})
     return _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )

@@ -46,8 +46,11 @@ class PublishedHead:
 
     def options(self, target_width: int) -> dict[str, int]:
         """Options of its draft kind for a target of this width."""
-        mtp = self.kind == "mtp"
-        return {"target_width": target_width} if mtp else {"features": self.features, "vocab": self.vocab}
+        return (
+            {"target_width": target_width}
+            if self.kind == "mtp"
+            else {"features": self.features, "vocab": self.vocab}
+        )
 
 
 @cache
