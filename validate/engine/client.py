@@ -53,8 +53,8 @@ def api_key() -> str:
 
 
 def without_key(text: str) -> str:
-    """The text without the key, in either case. If it holds the key split, escaped (in URLs, JSON, HTML,
-    Python) or in base64, all of it is hidden.
+    """The text without the key, in either case. If it holds the key split, reversed, escaped (in URLs, JSON,
+    HTML, Python), in base64 or as hexadecimal digits, all of it is hidden.
     """
     key = os.environ.get(KEY, "")
     if not key:
@@ -63,14 +63,15 @@ def without_key(text: str) -> str:
     if len(key) < SHORT:
         return text
     padded = (base64.b64encode(bytes(n) + key.encode()).decode().rstrip("=") for n in range(3))
-    coded = any(code[n and n + 1 : -1] in text for n, code in enumerate(padded))
-    read = re.sub(r"\\(?:x|u00)([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), html.unescape(unquote(text)))
-    return HIDDEN if coded or any(_bare(key) in _bare(one) for one in (text, read)) else text
+    codes = [key, key[::-1], key.encode().hex(), *(c[n and n + 1 : -1] for n, c in enumerate(padded))]
+    plain = html.unescape(unquote(unquote(text)))
+    read = re.sub(r"\\(?:x|u00)([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), plain)
+    return HIDDEN if any(_bare(code) in _bare(one) for code in codes for one in (text, read)) else text
 
 
 def _bare(text: str) -> str:
     """Only letters and digits, in lower case."""
-    return re.sub(r"[\\\s\x00-\x1f\x7f+]", "", text).lower()
+    return re.sub(r"[\W_]", "", text).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,10 @@ KEY_FORMS: dict[str, Callable[[str], str]] = {
     "in capitals": str.upper,
     "in PHP's JSON": lambda key: key.replace("/", r"\/"),
     "in Python's words": lambda key: repr(key.encode()),
+    "in a URL twice": lambda key: quote(quote(key, safe=""), safe=""),
+    "as hexadecimal digits": lambda key: key.encode().hex(" "),
+    "backwards": lambda key: key[::-1],
+    "with dashes": "-".join,
     "torn": lambda key: f"{key[:4]}\0 {key[4:]}",
 }
 """How a server may spell a key that it repeats."""
