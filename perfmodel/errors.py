@@ -42,8 +42,7 @@ class InputError(ValueError):
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
-    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(shown.split())
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def as_names(text: str) -> str:

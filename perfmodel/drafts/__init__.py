@@ -60,9 +60,9 @@ def make_draft(
     is that of the draft's own checkpoint. Raises InputError for an unknown model or option.
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
-    word, colon, rest = name.strip().partition(":")
-    eagle3 = (word := spelled(word)) == "eagle3"
-    word = "eagle" if eagle3 else word
+    typed, colon, rest = name.strip().partition(":")
+    eagle3 = spelled(typed) == "eagle3"
+    word = "eagle" if eagle3 else spelled(typed)
     found = kind_of(word) if word in names() and word != "model" else None
     options: dict[str, Any] = {}
     head = _head(rest if found else name, target)

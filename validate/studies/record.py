@@ -136,7 +136,8 @@ def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
 def coverage(recipe: Recipe) -> dict[str, Any]:
     """Coverage of the stated interval for held-out speedups, by kind of fold.
 
-    The refit without a row judges it: its covariance, and the scatter of the other folds' rows.
+    Each row is judged by the fit without it, with the covariance of that fit and the scatter of the other
+    folds' rows.
     """
     counts = {}
     for by in FOLDS:

@@ -120,7 +120,8 @@ def advise(question: AdviseQuery) -> Advice:
     question = question.with_slots
     alone, candidates, skips = find_candidates(question)
     baseline, drafted = price(alone, candidates, question)
-    ranked = [point for x in (*baseline, *drafted) if (point := best(x, question)) is not None]
+    found = [best(priced, question) for priced in (*baseline, *drafted)]
+    ranked = [point for point in found if point is not None]
     ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
     allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
     best_baseline = next((p for p in allowed if p.gamma == 0), None)

@@ -55,9 +55,9 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
 
     degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.tp) and fits_with(tp=tp)]
     formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
-    sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
+    gpus = [load_gpu(name) for name in files.bundled_names("gpus")]
     enough = available_bytes / query.memory_fraction
-    larger = sorted((size, name) for name, size in sizes.items() if size > enough)
+    larger = sorted((gpu.memory_bytes, gpu.name) for gpu in gpus if gpu.memory and gpu.memory_bytes > enough)
     device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
     ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
     ways += [device] if device else []

@@ -137,7 +137,8 @@ def _row(
     where: dict[str, float | int | None],
 ) -> ClassRow:
     times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
-    limits = {n: v / 1e3 for n in times if (v := getattr(one.slo, n)) is not None} or question.limits_s
+    own = {name: getattr(one.slo, name) for name in times}
+    limits = {name: ms / 1e3 for name, ms in own.items() if ms is not None} or question.limits_s
     good = np.all([times[n][mine] <= limit for n, limit in limits.items()] or [np.ones(mine.sum())], axis=0)
     return ClassRow(
         **where,  # type: ignore[arg-type]  # a rate and clients

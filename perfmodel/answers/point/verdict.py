@@ -236,11 +236,8 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one fewer"
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
-        padded = (
-            f" (CUDA graphs: {runs:.0f})"
-            if (runs := float(scenario.target_shard.rows(tokens))) > tokens
-            else ""
-        )
+        rows = float(scenario.target_shard.rows(tokens))
+        padded = f" (CUDA graphs: {rows:.0f})" if rows > tokens else ""
         yield (
             f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than with one sequence "
             "or token fewer"

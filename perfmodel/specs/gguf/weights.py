@@ -41,7 +41,8 @@ def weights_of(
     for layer in layers:
         mixes = "ssm_out" in layer and "attn_output" not in layer
         for name, tensor in layer.items():
-            if gemm := "state_in" if mixes and name in ("attn_qkv", "attn_gate") else of.get(name):
+            gemm = "state_in" if mixes and name in ("attn_qkv", "attn_gate") else of.get(name)
+            if gemm:
                 held.setdefault(gemm, Counter())[tensor.form] += tensor.values
     head = outer.get("output", outer["token_embd"])
     held |= {"lm_head": Counter({head.form: 1}), "embedding": Counter({outer["token_embd"].form: 1})}

@@ -153,7 +153,8 @@ def _family(kind: str, inner: dict[str, Any]) -> Family:
         return HEAD_OF_BLOCKS
     if inner.get("kv_lora_rank"):
         return LATENT_HEAD
-    return FAMILIES[named if (named := str(inner.get("model_type"))) in _DENSE else "llama"]
+    family = str(inner.get("model_type"))
+    return FAMILIES[family if family in _DENSE else "llama"]
 
 
 def _block(kind: str, keys: Keys) -> dict[str, int]:

@@ -50,7 +50,8 @@ def formats_of(
     ):
         formats["mtp"] = "bf16"
     first = "bf16" if scheme.default == "mxfp4" else scheme.default  # mxfp4 is a format of experts alone
-    return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(stated)) else {})
+    kv = kv_of(stated)
+    return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if kv else {})
 
 
 def _mixed(layers: Counter[str]) -> str:

@@ -115,12 +115,9 @@ def _quark(q: Keys) -> Scheme:
     base, layers = q.mapping("global_quant_config"), q.mapping("layer_quant_config")
     if base is None:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
-    own = [
-        (_pattern(name), _quark_format(part))
-        for name in (layers.data if layers else ())
-        if layers and (part := layers.mapping(name))
-    ]
-    return Scheme(_quark_format(base), kept=_kept(q), matched=tuple(own))
+    parts = {name: layers.mapping(name) for name in layers.data} if layers else {}
+    own = tuple((_pattern(name), _quark_format(part)) for name, part in parts.items() if part)
+    return Scheme(_quark_format(base), kept=_kept(q), matched=own)
 
 
 def _quark_format(part: Keys) -> str:

@@ -47,7 +47,7 @@ def optional(where: str, data: dict[str, Any], key: str) -> float | None:
 
 
 def numbers(where: str, data: Any, key: str) -> list[float]:
-    """A list of such numbers; empty if missing. Raises InputError."""
+    """A list of numbers, each 0 or more; empty if missing. Raises InputError."""
     value = objects(where, data, key)
     if not all(map(is_count, value)):
         raise refuse(where, key, "a list of numbers, 0 or more", value)
