@@ -168,7 +168,9 @@ def export(
         if dealt and "vllm" not in withheld:
             vllm = _vllm(each, draft, served, draft_path, notes)
         if "sglang" not in withheld:
-            flags, adaptive = sglang_flags(table, draft, served, draft_path, notes)
+            flags, adaptive = sglang_flags(
+                table, draft, served.tensor_parallel, served.foreign(draft), draft_path, notes
+            )
         notes += [f"no line for {serving_engines()[name].title}: {why}" for name, why in withheld.items()]
     vllm_line = sglang_line = None
     if (off and dealt) or vllm is not None:

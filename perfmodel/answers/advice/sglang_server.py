@@ -1,6 +1,6 @@
 """SGLang's flags for a draft, and the file of its adaptive draft lengths."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.question import served_draft
@@ -8,18 +8,22 @@ from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import serving_engines
 
-if TYPE_CHECKING:
-    from perfmodel.answers.advice.engine_lines import ServedTarget
-
 ADAPTIVE_FILE = "adaptive.json"
 """Name of the file that the user writes, as it stands in SGLang's line."""
 
 
 def sglang_flags(
-    table: LengthTable, draft: Draft, served: "ServedTarget", path: str | None, notes: list[str]
+    table: LengthTable,
+    draft: Draft,
+    tensor_parallel: int,
+    foreign: bool,
+    path: str | None,
+    notes: list[str],
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
     """The words of SGLang's line that start the draft, and the contents of the file that the line names. None
     without such a draft, with the reason in `notes`.
+
+    tensor_parallel: of the target. foreign: whether the draft model has another vocabulary.
     """
     known = served_draft(serving_engines()["sglang"], draft)
     algorithm = None if known is None else known.method
@@ -40,9 +44,9 @@ def sglang_flags(
         notes.append(f"SGLang has no flag for {what}")
         return None, None
     owns = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
-    if (owns and path is None) or (algorithm == "STANDALONE" and served.foreign(draft)):
+    if (owns and path is None) or (algorithm == "STANDALONE" and foreign):
         return None, None
-    if owns and draft.tensor_parallel != served.tensor_parallel:
+    if owns and draft.tensor_parallel != tensor_parallel:
         notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
     flags: dict[str, Any] = {"algorithm": algorithm} | ({"draft-model-path": path} if owns else {})
     if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
