@@ -119,42 +119,11 @@ def test_every_field_of_a_small_header(tmp_path: Path, row: dict[str, Any]) -> N
     assert {name: value for name, value in stated.items() if name not in DESCRIPTIVE} == row["fields"]
 
 
-def test_experts_windows_and_layers_that_predict(tmp_path: Path) -> None:
-    """Two of three layers slide, one is dense; one more predicts a token."""
-    sizes = {
-        "block_count": 4,
-        "nextn_predict_layers": 1,
-        "context_length": 4096,
-        "attention.head_count": 4,
-        "attention.head_count_kv": 2,
-        "expert_count": 8,
-        "expert_used_count": 2,
-        "attention.sliding_window": 512,
-        "attention.sliding_window_pattern": [True, True, False, False],
-    }
-    keys = {"general.architecture": "new"} | {f"new.{key}": size for key, size in sizes.items()}
-    every = {
-        "attn_norm": (256,),
-        "attn_q": (256, 256),
-        "attn_k": (256, 128),
-        "attn_v": (256, 128),
-        "attn_output": (256, 256),
-        "ffn_norm": (256,),
-    }
-    dense = {"ffn_up": (256, 512), "ffn_down": (512, 256)}
-    routed = {"ffn_gate_inp": (256, 8), "ffn_up_exps": (256, 128, 8), "ffn_down_exps": (128, 256, 8)}
-    tensors: Tensors = {"token_embd.weight": ((256, 1000), "q8_0"), "output.weight": ((256, 1000), "q8_0")}
-    for i in range(4):
-        own: dict[str, tuple[int, ...]] = every | (routed if i else dense)
-        tensors |= {f"blk.{i}.{name}.weight": (shape, "q8_0") for name, shape in own.items()}
-    mine = load_model(written(tmp_path, keys, tensors))
-    assert (mine.num_hidden_layers, mine.num_nextn_predict_layers, mine.num_sliding_layers) == (3, 1, 2)
-    assert mine.moe is not None
-    assert (mine.moe.first_dense_layers, mine.moe.intermediate_size, mine.gated_mlp) == (1, 128, False)
-    assert mine.weights == "q8_0"
-    tensors["blk.1.unknown.weight"] = ((256, 512), "q8_0")
+def test_a_tensor_beyond_the_shape_is_refused(tmp_path: Path) -> None:
+    row = table("gguf_files")[0]
+    more = row | {"outer": row["outer"] | {"blk.1.unknown.weight": [64, 512]}}
     with pytest.raises(InputError, match=r"mine\.gguf: general\.architecture: must be one that is known"):
-        load_model(written(tmp_path, keys, tensors))
+        load_model(small(tmp_path, more))
 
 
 def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_path: Path) -> None:
