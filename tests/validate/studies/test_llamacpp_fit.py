@@ -8,6 +8,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import load_gpu, read_kernels
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp import LEFT_OUT, TERMS, DeviceConstants, LeftOut, Passes, kind_of
 from perfmodel.validate.studies.public_runs import answers, public_runs
 
@@ -55,13 +56,18 @@ def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step() -> None:
 
 
 def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
-    """Errors of sources left out whole: 85 to 97 % of each kind are inside the stated half-width."""
+    """Errors of sources left out whole: nine in ten of each kind are inside the stated half-width, 85 to
+    95 % inside that of the other sources (of more than four sequences, the other devices of one source).
+    """
     off = json.loads(LEFT_OUT.read_text())["step"]
-    kinds = {run.id: kind_of(run) for run in public_runs() if run.id in off}
     stated = load_bundled("rtx-5090-32gb.llamacpp").step_error
     for kind, error in stated.items():
-        inside = [abs(e) <= error.log_within for id, e in off.items() if kinds[id] == kind]
-        assert 0.85 <= np.mean(inside) <= 0.97
+        runs = [run for run in public_runs() if run.id in off and kind_of(run) == kind]
+        size = np.abs([off[run.id] for run in runs])
+        place = np.array([run.hardware if kind == "crowded" else run.source_id for run in runs])
+        others = [quantile(size[place != p], np.ones(np.count_nonzero(place != p))) for p in place]
+        assert np.mean(size <= (error.log_within or 0.0)) == pytest.approx(0.9, abs=0.01)
+        assert 0.85 <= np.mean(size <= others) <= 0.95
     for model, batch, kind in (
         ("qwen3-8b", 4, "dense"),
         ("gpt-oss-20b", 1, "experts"),
