@@ -50,7 +50,7 @@ def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
             "did you mean h100",
         ),
         ("whatif", {"model": "llama-3.1-8b", "hardwear": "h100"}, "no argument named 'hardwear'"),
-        ("advise", {"model": "llama-3.1-8b", "hardware": "h100"}, "context: must be given"),
+        ("schedule", {"model": "llama-3.1-8b", "hardware": "h100"}, "context: must be given"),
         ("plot", {}, "tool: must be one of whatif, advise, traffic, schedule, given plot"),
     ],
 )
