@@ -30,8 +30,8 @@ REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
 NUMBERS = FOLDER / "numbers.json"
-"""Command -> the numbers of its answer in their order, of more commands than there is room for answers. To
-add one, give it an empty list and rewrite.
+"""Command -> how many words its answer has, then its numbers in their order, of more commands than there is
+room for answers. To add one, give it an empty list and rewrite.
 """
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
@@ -138,8 +138,9 @@ def ask(command: str) -> str:
 
 
 def numbers_of(answer: str) -> list[float]:
-    """All numbers of an answer, in their order."""
-    return [float(_rounded(_value(number))) for number in NUMBER.findall(answer)]
+    """How many words an answer has, then its numbers in their order."""
+    words = len(answer.split())
+    return [words, *(float(_rounded(_value(number))) for number in NUMBER.findall(answer))]
 
 
 def numbers() -> dict[str, list[float]]:
@@ -148,8 +149,8 @@ def numbers() -> dict[str, list[float]]:
 
 
 def with_numbers(answer: str, before: list[float]) -> str:
-    """The answer with the numbers that it had, where they differ; as many as it has."""
-    left = iter(before)
+    """The answer with the numbers that it had, where they differ; it has as many words and numbers."""
+    left = iter(before[1:])
 
     def number(found: re.Match[str]) -> str:
         old = next(left)

@@ -16,7 +16,6 @@ from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
-from perfmodel.validate.solving import significant
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
 """Modules of engines. Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`.
@@ -24,8 +23,6 @@ MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglan
 `read` returns the rates of rows, each with the contexts at which they were counted (None if the text does not
 state them), and their origin.
 """
-CONTEXT_DIGITS = 4
-"""Significant digits of contexts in a file."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
@@ -77,8 +74,8 @@ def _row(
         "draft": _name(subject.draft),
         "draft_kv": method.name,
         "kv_budget_tokens": method.budget,
-        "context_tokens": significant(held.mean, CONTEXT_DIGITS),
-        "context_range_tokens": [significant(end, CONTEXT_DIGITS) for end in (held.low, held.high)],
+        "context_tokens": round(held.mean),
+        "context_range_tokens": [round(end) for end in (held.low, held.high)],
         **rates,
     }
 
