@@ -78,7 +78,7 @@ class AdviseQuery(CommonOptions):
     file. Without these it searches all kinds and methods.
     """
 
-    context: arg.Context = 8192
+    context: arg.Context = argument(default=8192)
     batch: MaybeWholes = argument(
         "Batch sizes to search.",
         arg.COUNTS,
