@@ -48,17 +48,6 @@ def test_a_drain_by_hand() -> None:
     assert drained.duration_s == pytest.approx(alone.duration_s - 0.020 + 0.006)
 
 
-def test_policies_of_a_rollout_are_compared_with_none() -> None:
-    rows = traffic(rollout=64, output_std=1000, alpha=0.7, **ASKED).rollout
-    assert rows is not None
-    assert {row.gamma for row in rows} >= {0, "table", "tail"}
-    assert rows[0].speedup == 1
-    for row in rows:
-        assert row.speedup == pytest.approx(rows[0].makespan_s / row.makespan_s)
-        assert 0 <= row.tail_s < row.makespan_s
-    assert max(row.speedup for row in rows) > 1.5
-
-
 def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> None:
     question = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 64, "output_std": 300} | ASKED
     rows = traffic(alpha_by_age="8:0.4,0:0.7,32:0.05", **question).rollout

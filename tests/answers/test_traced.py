@@ -78,12 +78,3 @@ def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() ->
     assert [row.request_rate for row in answer.replay] == [6]
     assert traffic(request_rate=1, **question).replay is None
     assert traffic(request_rate=tuple(6 + i / 100 for i in range(5)), **question).replay is None, "a picture"
-
-
-def test_the_interval_of_a_replay_is_that_of_passes_so_much_slower() -> None:
-    """Where requests hardly meet it is as wide as that of the closed form."""
-    question = ASKED | {"input_len": 1000, "output_len": 100, "num_prompts": 200}
-    answer = traffic(request_rate=0.2, replay=True, **question)
-    assert answer.replay is not None
-    found, closed = answer.replay[0].tpot_interval, answer.rows[0].tpot_interval
-    assert found == pytest.approx(closed, rel=0.02)

@@ -82,13 +82,6 @@ def test_setup_is_earned_back():
     assert ask(alpha=0.0)["break_even_new_tokens"] is None, "where nothing is saved, it never is"
 
 
-def test_tokens_per_iteration_mean_the_same_as_their_alpha():
-    direct, by_tokens = ask(alpha=0.8), ask(alpha=None, tokens_per_iteration=1 + 0.8 + 0.64)
-    assert by_tokens["acceptance"]["alpha"] == pytest.approx(0.8, rel=1e-12)
-    assert by_tokens["speedup"] == pytest.approx(direct["speedup"], rel=1e-12)
-    assert by_tokens["gamma_optimal"] == direct["gamma_optimal"]
-
-
 # Edges that are answered.
 
 

@@ -11,10 +11,8 @@ from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import WEIGHT_FORMATS
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
-from perfmodel.speculation import with_calibration
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine
-from tests.speculation.scenarios import scenario
 
 
 def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
@@ -76,15 +74,3 @@ def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
     # three tokens a sequence: the first read, and of the two others their share
     assert (own.reread(3.0), own.reread(3.0, latent=True)) == pytest.approx((1.2, 2.0))
     assert machine(kv_reread_per_query=0.1).reread(3.0, latent=True) == pytest.approx(1.2)
-
-
-def test_a_pass_takes_the_time_of_its_graph() -> None:
-    bare = scenario(hardware="h100-sxm-80gb", draft_kv="streamingllm:512", engine="magicdec")
-    captured = bare.machine.calibration.model_copy({"graph_tokens": (8, 512)})
-    sizes, graphs = graph_sizes(8, 512), with_calibration(bare, captured)
-    at = np.arange(1.0, 65)
-    stairs, smooth = np.asarray(graphs.target_pass_s(at, 4096.0)), np.asarray(bare.target_pass_s(at, 4096.0))
-    assert np.all(stairs >= smooth * (1 - 1e-12))
-    on_size = np.isin(at, sizes)
-    np.testing.assert_allclose(stairs[on_size], smooth[on_size], rtol=1e-12)
-    assert float(graphs.target_pass_s(65.0, 4096.0, 4.0)) > float(bare.target_pass_s(65.0, 4096.0, 4.0))

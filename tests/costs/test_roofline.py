@@ -250,19 +250,6 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0)) == pytest.approx(2.0)
 
 
-def test_upkeep_of_the_cache() -> None:
-    added = {"full_cache_pass_s": 1e-3, "sparse_cache_sequence_s": 1e-6}
-    plain = resolve(
-        Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, draft_kv="quest:512", calibration="ideal")
-    )
-    s = replace(plain, machine=machine(**added))
-    # a pass over the whole cache plans once; a step over a budget keeps 32 layers of 7 sequences
-    assert s.target_pass_s(7.0, 4000.0) - plain.target_pass_s(7.0, 4000.0) == pytest.approx(1e-3)
-    assert s.draft_pass_s(7.0, 4000.0) - plain.draft_pass_s(7.0, 4000.0) == pytest.approx(7 * 32 * 1e-6)
-    # also where the budget is above the context, so that no longer context is faster
-    assert s.draft_pass_s(7.0, 400.0) - plain.draft_pass_s(7.0, 400.0) == pytest.approx(7 * 32 * 1e-6)
-
-
 def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
     """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside
     compute.

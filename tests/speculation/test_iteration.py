@@ -132,18 +132,6 @@ def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
         predict(measured, Workload.of(1.0, 1e6, 4))
 
 
-def test_reread_slows_verification_only():
-    workload = Workload.of(64.0, 32_000.0, 3)
-    plain, twice, capped = (
-        predict(scenario(tp=1, calibration="ideal", kv_reread=r), workload) for r in (None, 2, 9)
-    )
-    kv_s = 64 * 32_000 * 131_072 / 2.039e12
-    assert twice.verify_s - plain.verify_s == pytest.approx(kv_s, rel=1e-4)
-    assert capped.verify_s - plain.verify_s == pytest.approx(3 * kv_s, rel=1e-4)
-    assert twice.target_s == plain.target_s
-    assert twice.draft_s == plain.draft_s
-
-
 def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
     """With own_prefill, a prompt of 32000 costs far fewer pairs than 32000^2 / 2, but all linears once
     more.

@@ -73,17 +73,3 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     ragged = replace(scenario(), context_std=400.0)
     assert ragged.longer_tokens(np.array([1.0, 3.0])).tolist() == pytest.approx([0.0, 3**0.5 * 400 * 2 / 4])
     assert scenario().longer_tokens(3.0) == 0.0
-
-
-@pytest.mark.parametrize(
-    "draft", ["self", "medusa", "eagle", "dflash", "ngram", "llama-3.2-1b", "parallel:llama-3.2-1b"]
-)
-def test_a_drafted_token_costs_its_share_of_the_passes_that_make_it(draft: str) -> None:
-    """One pass a token, one for all of them, or none: tokens x time of each are passes x time of one."""
-    drafting = scenario(draft=draft, draft_kv="full")
-    gammas = np.array([1, 2, 4])
-    each = np.broadcast_to(np.asarray(drafting.draft_token_s(8.0, 4000.0, gammas)), gammas.shape)
-    drafted = gammas.astype(float)
-    one = np.asarray(drafting.draft_pass_s(8.0, 4000.0, drafting.draft.query(drafted)))
-    assert each * gammas == pytest.approx(one * drafting.draft.passes(drafted), rel=1e-12)
-    assert np.all(each == 0.0) == (draft == "ngram")

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, over_host, step_errors
+from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, step_errors
 from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.source_errors import BORROWED
 from perfmodel.speculation import (
@@ -44,13 +43,6 @@ ASKED = Query(
     calibration="h100-sxm-80gb.magicdec",
 )
 """Acceptance is known at this draft length, so that the interval is the calibration's alone."""
-
-
-def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
-    assert whatif(ASKED, calibration="ideal").speedup_interval is None
-    assert speedup_interval(resolve(replace(ASKED, calibration="ideal")), 64, 32000, 0, 1.0) == (1.0, 1.0)
-    plain = whatif(ASKED, gamma=0, tokens_per_iteration=None, alpha=0.8)
-    assert plain.speedup_interval == (1.0, 1.0)
 
 
 def test_stated_coverage_is_seen_on_rows_left_out() -> None:
@@ -175,23 +167,6 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     assert variance(with_calibration(scenario, c.model_copy(update={"fit": None}))) == 0.0
     assert is_transferred(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
     assert not is_transferred(scenario)
-
-
-def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
-    """Errors of sources, of a device that no row is of, and of boxes by the share of the step that is
-    messages, at right angles.
-    """
-    query = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
-    scenario = resolve(query)
-    machine, step = scenario.machine, scenario.target_step(8.0, 4000.0)
-    unseen = machine.calibration.error("target_s", "", machine.gpu)
-    assert unseen is not None
-    assert machine.gpu.name not in step_errors().devices
-    of_sources = float(step_errors().deviation("vllm", 8.0, BORROWED))
-    share = float(step.terms_s["comm"]) / float(step.predicted_s)
-    assert 0.1 < share < 0.9
-    expected = math.hypot(of_sources, unseen.deviation, over_host().box_log_rms * share)
-    assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
