@@ -46,14 +46,19 @@ def question(rng: Random) -> dict[str, Any]:
     every = [rng.choice(bundled_names(kind)) for kind in ("models", "gpus")]
     model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *[(*every, rng.choice((1, 2, 4, 8)))] * 9))
     inputs, outputs = (round(10 ** rng.uniform(1.3, most)) for most in (4.2, 3.3))
-    shared = {
-        "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
-        "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
-    }
-    turns = {"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}
-    formats = {"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}
-    groups = {"dp": tp, "ep": rng.choice((1, tp))}
-    limits = {"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}
+    more = (
+        (
+            {
+                "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
+                "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
+            },
+            0.25,
+        ),
+        ({"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}, 0.2),
+        ({"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}, 0.3),
+        ({"dp": tp, "ep": rng.choice((1, tp))}, 0.2),
+        ({"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}, 0.5),
+    )
     settings = {
         "model": model,
         "hardware": hardware,
@@ -71,8 +76,8 @@ def question(rng: Random) -> dict[str, Any]:
         "alpha": rng.choice((0.0, 0.3, 0.6, 0.85, 0.99)),
         "acceptance_std": rng.choice((None, 0.0, 0.2)),
     }
-    for more, share in ((shared, 0.25), (turns, 0.2), (formats, 0.3), (groups, 0.2), (limits, 0.5)):
-        settings |= more if rng.random() < share else {}
+    for some, share in more:
+        settings |= some if rng.random() < share else {}
     return settings
 
 
@@ -111,38 +116,34 @@ def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
     return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
 
 
-def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> Iterator[str]:
+def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     """What does not hold of the rows of one length, by load."""
     served = np.array([row.requests_per_s for row in rows])
-    doubted = [any("--replay" in note for note in row.warnings) for row in rows]
-    tpot = np.array([row.tpot_s.mean for row, doubt in zip(rows, doubted, strict=True) if not doubt])
+    tpot = np.array([row.tpot_s.mean for row in rows if not doubted(row)])
     share = np.array([row.slo_share or 0.0 for row in rows])
     numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
-    if not all(0 <= number < math.inf for number in numbers):
-        yield "a number is negative or endless"
-    if clients and (np.diff(served) < -SLACK * served[1:]).any():
-        yield "throughput falls with clients"
-    if (served > rows[0].saturation_rate * (1 + SLACK)).any():
-        yield "more than capacity is served"
-    if max(row.running_mean for row in rows) > seats * (1 + SLACK):
-        yield "more decode than there are seats"
-    if isinstance(rows[0].gamma, int) and (np.diff(tpot) < -SLACK * tpot[1:]).any():
-        yield "TPOT falls with load"
-    if (np.diff(share) > SLACK).any():
-        yield "the share within the SLO rises with load"
+    wrong = {
+        "a number is negative or endless": not all(0 <= number < math.inf for number in numbers),
+        "throughput falls with clients": clients and (np.diff(served) < -SLACK * served[1:]).any(),
+        "more than capacity is served": (served > rows[0].saturation_rate * (1 + SLACK)).any(),
+        "more decode than there are seats": max(row.running_mean for row in rows) > seats * (1 + SLACK),
+        "TPOT falls with load": isinstance(rows[0].gamma, int) and (np.diff(tpot) < -SLACK * tpot[1:]).any(),
+        "the share within the SLO rises with load": (np.diff(share) > SLACK).any(),
+    }
+    return [fault for fault, found in wrong.items() if found]
 
 
-def apart(answer: Traffic) -> Iterator[str]:
+def apart(answer: Traffic) -> list[str]:
     """Rows that no warning speaks of, and their replays."""
-    assert answer.replay is not None
-    replays = {row.gamma: row for row in answer.replay}
-    for row in answer.rows:
-        met = replays.get(row.gamma)
-        if met is None or row.ttft_s is None or any("--replay" in note for note in row.warnings):
-            continue
-        off = row.tpot_s.mean / max(met.tpot_s.mean, 1e-9) - 1
-        if abs(off) > CLOSE:
-            yield f"TPOT {off:+.0%} of the replay"
+    replays = {row.gamma: row.tpot_s.mean for row in answer.replay or ()}
+    rows = [row for row in answer.rows if row.gamma in replays and row.ttft_s and not doubted(row)]
+    off = [row.tpot_s.mean / max(replays[row.gamma], 1e-9) - 1 for row in rows]
+    return [f"TPOT {each:+.0%} of the replay" for each in off if abs(each) > CLOSE]
+
+
+def doubted(row: TrafficRow) -> bool:
+    """Whether a warning sends the reader to a replay."""
+    return any("--replay" in note for note in row.warnings)
 
 
 def main(count: int = 5000, seed: int = SEED) -> int:
