@@ -4,14 +4,16 @@ Every run is replayed once with the present constants, and once with each of the
 linear in the constants, and a fit without any rows is a small least-squares problem. An engine on one
 architecture is shrunk towards the engine, engines towards the values of all rows, and these towards the
 present constants, so a second call takes a second step. Writes ``hardware/requests.yaml`` and, for the
-accuracy gate, the constants of every fold, ``results/requests.json``.
+accuracy gate, the constants of every fold, ``results/requests.json``. With ``--engines`` only those engines
+are fitted, and both files keep the constants of the others.
 """
 
+import argparse
 import datetime
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +32,7 @@ from perfmodel.validate.studies.traffic import (
     STUDIES,
     ServedRun,
     compare,
+    folds,
     gaps,
     of_run,
     runs,
@@ -78,6 +81,8 @@ SCALES = {
     "passes_ahead": Scale(0.4, 0.5, 0.3, most=1.0),
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
 }
+COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
+KEPT = " The other engines' constants and the common ones are those of an earlier fit."
 ROUNDS, FAR = 10, 3.0
 """Rounds of a fit, and the residual above which a run counts less."""
 COUNTS = 30.0
@@ -186,8 +191,18 @@ def without(
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
 
 
-def main() -> None:
-    """Fits, and writes both files."""
+def kept(
+    before: Mapping[str, EngineRequests], found: dict[str, EngineRequests], engines: Sequence[str]
+) -> dict[str, EngineRequests]:
+    """`found` for these engines, on all architectures, and `before` for the others and ``common``. Without
+    engines, `found`.
+    """
+    own = {name: costs for name, costs in found.items() if name.partition(".")[0] in engines}
+    return {**before, **own} if engines else found
+
+
+def main(engines: Sequence[str] = ()) -> None:
+    """Fits these engines, or all without any, and writes both files."""
     used = [
         run
         for study in STUDIES
@@ -195,9 +210,13 @@ def main() -> None:
         if run.study == LONG_PROMPTS
         or not (run.study == COOKBOOK or run.output_tokens >= LONG_OUTPUT or run.data_parallel_attention)
     ]
-    lines = [straight_lines_of(run) for run in used]
-    whole = fitted(lines)
-    left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
+    lines, known = [straight_lines_of(run) for run in used], request_constants()
+    whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
+    left_out = {
+        name: kept({place: EngineRequests(**costs) for place, costs in folds()[name].items()}, of, engines)
+        for by in BY.values()
+        for name, of in without(lines, by).items()
+    }
     costs = {run: of_run(left_out[run.study], run) for study in STUDIES for run in runs(study)}
     off = {
         run: math.log(compare(run, "study", costs[run], measured=True).ratios["tpot_mean_ms"])
@@ -209,7 +228,8 @@ def main() -> None:
     late = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
-        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
+        f"# `{' '.join([COMMAND, *(['--engines', *engines] if engines else [])])}`",
+        f"# from results/published/traffic.csv.{KEPT if engines else ''}",
         "fitted_on: [traffic.csv]",
         f"date: {datetime.datetime.now(datetime.UTC).date()}",
         f"common: {_flow(whole.pop('common'))}",
@@ -230,17 +250,17 @@ def main() -> None:
         "acceptance_std:",
         *(
             f"  {name}: {{value: {s.value}, source: '{s.source}'}}"
-            for name, s in request_constants().acceptance_std.items()
+            for name, s in known.acceptance_std.items()
         ),
         "",
     ]
-    folds = {
+    apart = {
         name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()
     }
     write_all(
         {
             data_folder("hardware") / "requests.yaml": "\n".join(text),
-            BUNDLED / "requests.json": json.dumps(folds, indent=1) + "\n",
+            BUNDLED / "requests.json": json.dumps(apart, indent=1) + "\n",
         },
         "traffic_fit",
     )
@@ -255,4 +275,6 @@ def _flow(of: EngineRequests) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="Fits the costs of a request on serving engines.")
+    parser.add_argument("--engines", nargs="+", choices=[*ENGINES], default=(), help="default: all")
+    main(parser.parse_args().engines)

@@ -164,3 +164,10 @@ def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest
         for name, scale in SCALES.items():
             off = scale.between(getattr(TRUTH, name), max(of[name], 1e-9))
             assert abs(off) < 0.6 * scale.step, (engine, name)
+
+
+def test_engines_that_are_not_named_keep_their_constants() -> None:
+    before = {"common": TRUTH, "sglang": TRUTH, "vllm": TRUTH}
+    found = dict.fromkeys(("common", "sglang", "sglang.hopper", "vllm"), EngineRequests())
+    assert traffic_fit.kept(before, found, ["sglang"]) == found | {"common": TRUTH, "vllm": TRUTH}
+    assert traffic_fit.kept(before, found, []) == found
