@@ -125,8 +125,9 @@ def argument(
     """
     if not help:
         return field(default=default)
-    declared = Argument(help, metavar, also, read, default=shown, **more)
-    return field(default=default, metadata={"argument": declared})
+    return field(
+        default=default, metadata={"argument": Argument(help, metavar, also, read, default=shown, **more)}
+    )
 
 
 T = TypeVar("T")

@@ -28,8 +28,10 @@ def _print(answers: Sequence[Comparison]) -> None:
                 (f"{m} x 1 token", a.batching, 0.0),
             )
         ]
-        columns = ("requests", "weights", "KV", Column("activations", spare=1), "time", "drafting", "tokens")
-        table((*columns, "time per token"), rows)
+        activations = Column("activations", spare=1)
+        table(
+            ("requests", "weights", "KV", activations, "time", "drafting", "tokens", "time per token"), rows
+        )
         say(
             f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "
             f"the bytes of a pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times "

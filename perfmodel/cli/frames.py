@@ -37,5 +37,6 @@ def engines() -> "DataFrame":
 
 
 def _frame(verb: str) -> "DataFrame":
-    catalogue = import_module(f"perfmodel.cli.{verb}").CATALOGUE
-    return library("pandas", f"pm.{verb}()").DataFrame(catalogue.rows())
+    return library("pandas", f"pm.{verb}()").DataFrame(
+        import_module(f"perfmodel.cli.{verb}").CATALOGUE.rows()
+    )

@@ -58,8 +58,7 @@ def print_json(data: Any) -> None:
 
 def width() -> int:
     """Columns of the output."""
-    unknown = TERMINAL if sys.stdout.isatty() else PIPED
-    return max(shutil.get_terminal_size((unknown, 0)).columns, NARROWEST)
+    return max(shutil.get_terminal_size((TERMINAL if sys.stdout.isatty() else PIPED, 0)).columns, NARROWEST)
 
 
 def _styled(text: str, style: str) -> str:

@@ -93,9 +93,8 @@ def _sources(answers: Sequence[WhatIf]) -> str:
     contexts: dict[str, dict[str, None]] = {}
     for a in answers:
         contexts.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
-    if len(contexts) == 1:
-        return next(iter(contexts))
-    return "; ".join(f"at context {', '.join(at)}: {source}" for source, at in contexts.items())
+    each = [f"at context {', '.join(at)}: {source}" for source, at in contexts.items()]
+    return "; ".join(contexts if len(contexts) == 1 else each)
 
 
 def _gain(a: WhatIf) -> str:
@@ -118,9 +117,7 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
         return f"{SENTENCES[a.verdict]}; {would}", why
     if a.speedup is None:
         return f"{SENTENCES[a.verdict]}: {a.reason}", ""
-    if a.query.gamma:
-        return f"{SENTENCES[a.verdict]}: {_gain(a)}", a.reason
-    return a.sentence, a.reason
+    return f"{SENTENCES[a.verdict]}: {_gain(a)}" if a.query.gamma else a.sentence, a.reason
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:

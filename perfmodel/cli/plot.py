@@ -116,8 +116,11 @@ def roofline(query: Query, output: Output) -> None:
     # a pass costs the same whatever is accepted: none is looked up where gamma is known
     scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
     length = length_of(query, scenario)
-    notes = doubts(query, scenario, batch, context, length)
-    _save(plots.roofline(scenario, batch, context, length), output, notes)
+    _save(
+        plots.roofline(scenario, batch, context, length),
+        output,
+        doubts(query, scenario, batch, context, length),
+    )
 
 
 @app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
@@ -158,8 +161,11 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
     if len(lines) > MAX_LINES:
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
     scenario = resolve(axes.first(), UNUSED)  # what is accepted does not matter
-    made = plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over)
-    _save(made, output, axes.doubts(scenario))
+    _save(
+        plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over),
+        output,
+        axes.doubts(scenario),
+    )
 
 
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")

@@ -271,8 +271,15 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
         kv_bytes=batch * states.bytes_per_sequence * (1.0 + kept),
         activation_bytes=states.activation_bytes_per_token * tokens,
     )
-    compute = part.precision.attention_compute
-    return Op(f"state ({states.name})", "attention", states.layers, cost, compute, query=query, cache="state")
+    return Op(
+        f"state ({states.name})",
+        "attention",
+        states.layers,
+        cost,
+        part.precision.attention_compute,
+        query=query,
+        cache="state",
+    )
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:

@@ -284,8 +284,14 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
         every = _span(model, n, precision, f"every {part.stride}", part.layers, None)
         groups.append(replace(every, topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
     if model.num_sliding_layers:
-        name = f"window {model.sliding_window}"
-        slides = _span(model, n, precision, name, model.num_sliding_layers, model.sliding_window)
+        slides = _span(
+            model,
+            n,
+            precision,
+            f"window {model.sliding_window}",
+            model.num_sliding_layers,
+            model.sliding_window,
+        )
         groups.append(replace(slides, shared=model.shared_kv_sliding))
     return tuple(groups)
 

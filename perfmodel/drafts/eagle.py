@@ -52,10 +52,8 @@ class Eagle(Draft):
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
         (EAGLE-3).
         """
-        rest = super().ops(part, batch, context, query)
-        if self.features == 1:
-            return [self._projection(part, batch * query), *rest]
-        return [_wider(part, batch * query), *rest]
+        first = self._projection if self.features == 1 else _wider
+        return [first(part, batch * query), *super().ops(part, batch, context, query)]
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
         """EAGLE-3: the projection of the target's features."""

@@ -78,5 +78,8 @@ class MTP(Draft):
     def _projections(self, part: costs.Shard, tokens: Floats) -> list[Op]:
         hidden = part.model.hidden_size
         into = dense("mtp projection", part, 2 * (self.target_width or hidden), hidden, tokens)
-        back = dense("mtp projection back", part, hidden, self.target_width, tokens)
-        return [into, back] if self.target_width else [into]
+        return (
+            [into, dense("mtp projection back", part, hidden, self.target_width, tokens)]
+            if self.target_width
+            else [into]
+        )

@@ -92,7 +92,8 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
     others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
     others = np.minimum(others, idle[:, None] * (prompt + decode / per_pass))
-    return Meeting(wait, _prompts(others, prompt), pass_s)
+    prompts = Moments(others, others * prompt, others * prompt**2)  # a Poisson number of them
+    return Meeting(wait, prompts, pass_s)
 
 
 def first_token(
@@ -128,11 +129,6 @@ def backlog(ends: Array, per_pass: Array) -> Array:
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
-
-
-def _prompts(seconds: Array, prompt: Array) -> Moments:
-    """Time of a Poisson number of prompts whose mean total is given."""
-    return Moments(seconds, seconds * prompt, seconds * prompt**2)
 
 
 def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:

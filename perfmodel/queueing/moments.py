@@ -66,8 +66,7 @@ class Moments:
         away = np.divide(over, deviation, out=endless, where=deviation > 0)
         away = np.where((deviation > 0) | (np.asarray(self.mean) <= limit), away, -np.inf)
         inner = np.maximum(1.0 + 3.0 * sixth * away, 0.0)
-        z = (np.cbrt(inner) - 1.0 + sixth**2) / sixth
-        share = normal_share(z)
+        share = normal_share((np.cbrt(inner) - 1.0 + sixth**2) / sixth)
         return np.where(np.isinf(away), away > 0, np.where(np.less(limit, self.least), 0.0, share))
 
 

@@ -86,8 +86,9 @@ class Scenario:
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
         own: dict[str, Any] = {"tensor_parallel": draft.tensor_parallel, "kv_reread": None, "drafts": True}
-        machine = replace(self.machine, **own, host_experts=0.0, host_layers=0.0)
-        object.__setattr__(self, "draft_machine", machine)
+        object.__setattr__(
+            self, "draft_machine", replace(self.machine, **own, host_experts=0.0, host_layers=0.0)
+        )
 
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None

@@ -57,8 +57,9 @@ def interval_of_speedup(
         return 1.0, 1.0
     if ratio_error is None:
         return None
-    error = np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas))
-    low, high = interval_ends(speedup, error, passes.gained)
+    low, high = interval_ends(
+        speedup, np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas)), passes.gained
+    )
     return float(low[0]), float(high[0])
 
 

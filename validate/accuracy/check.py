@@ -170,9 +170,9 @@ def faults(
         for part in now
         if limit is not None and not part.errors.mape <= limit
     ]
-    if before is None:
-        return found
-    return [*found, *_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
+    if before is not None:
+        found += [*_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
+    return found
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:

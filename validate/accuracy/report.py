@@ -163,8 +163,11 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
         "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged "
         f"on the other, both ways. On all points they are: {factors}."
     )
-    errors = table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()])
-    return _part("Scaled to whole passes", errors, words)
+    return _part(
+        "Scaled to whole passes",
+        table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()]),
+        words,
+    )
 
 
 def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str]:
@@ -183,8 +186,11 @@ def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str
         f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the batch "
         "grows: on the measured grid, measured and predicted, and the engine's own, between grid points."
     )
-    lines = table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows)
-    return _part("S_inflection", lines, words)
+    return _part(
+        "S_inflection",
+        table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows),
+        words,
+    )
 
 
 def _pair(target: str, draft: str, kv: str) -> str:

@@ -30,10 +30,16 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     target = _runner(model, request)
     draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
     if isinstance(draft, TreeDrafter):
-        paths = None if script is None else TreeScript(draft.tree, script)
-        return TreeDecoder(target, draft, request.sampling, paths, request.eos)
-    counts = Script(script, model.device) if script else None
-    return Decoder(target, draft, request.sampling, counts, request.eos)
+        return TreeDecoder(
+            target,
+            draft,
+            request.sampling,
+            None if script is None else TreeScript(draft.tree, script),
+            request.eos,
+        )
+    return Decoder(
+        target, draft, request.sampling, Script(script, model.device) if script else None, request.eos
+    )
 
 
 def watched(decoder: Decoder) -> TreeCounter | None:
@@ -97,8 +103,11 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
             "--draft: a head drafts chains over its own full cache: leave out --tree and --draft-kv"
         )
     runner = _runner(head, request)
-    passes = HeadRunner(target, runner, head, _view("full", runner, request), request.queries)
-    return ModelDrafter(passes, request.gamma, request.sampling)
+    return ModelDrafter(
+        HeadRunner(target, runner, head, _view("full", runner, request), request.queries),
+        request.gamma,
+        request.sampling,
+    )
 
 
 def _view(method: str, runner: Runner, request: Request) -> View:

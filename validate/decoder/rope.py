@@ -33,8 +33,9 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> T
     if scaling.rope_type == "linear":
         return frequencies / scaling.factor
     if scaling.rope_type == "longrope":
-        long = tokens > scaling.original_max_position_embeddings
-        factors = scaling.long_factor if long else scaling.short_factor
+        factors = (
+            scaling.long_factor if tokens > scaling.original_max_position_embeddings else scaling.short_factor
+        )
         return frequencies / torch.tensor(factors, dtype=torch.float64, device=device)
     keep = (
         _llama3_keep(frequencies, scaling)

@@ -278,6 +278,5 @@ def head_of(name: str, target: ModelSpec) -> Eagle | None:
     """
     if not name.startswith("eagle") and not Path(name).is_dir():
         return None
-    precision = Precision(weight_format("bf16"), kv_format("bf16"))
-    draft = make_draft(name, target, precision, 1, parse_kv("full"))
+    draft = make_draft(name, target, Precision(weight_format("bf16"), kv_format("bf16")), 1, parse_kv("full"))
     return draft if isinstance(draft, Eagle) else None

@@ -94,8 +94,9 @@ def calibrate(
             f"rows are {off:.1f} times off; check --model {subject.model}, --draft {subject.draft} and "
             f"--hardware {subject.hardware}, or try --calibration ideal"
         )
-    made = _shipped(fitted, rows, best, subject, seen)
-    return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)
+    return EngineCalibration(
+        _shipped(fitted, rows, best, subject, seen), rows, fitted, tuple(aside), subject, best, tried
+    )
 
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:

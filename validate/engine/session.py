@@ -44,8 +44,9 @@ def run(
             if key in done:
                 continue
             progress.show(key)
-            point = _point(server, served, vocabulary, load, gamma, key, *known)
-            journal.add(point.model_dump(exclude_defaults=True))
+            journal.add(
+                _point(server, served, vocabulary, load, gamma, key, *known).model_dump(exclude_defaults=True)
+            )
             progress.step()
         progress.end()
         return _finish(journal)

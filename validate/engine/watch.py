@@ -57,10 +57,11 @@ class Served:
         does.
         """
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
-        if positions is not None:
-            acceptance = Acceptance.from_positions(positions, "counted")
-        else:
-            acceptance = Acceptance.from_alpha(row.alpha or 0.0, "counted")
+        acceptance = (
+            Acceptance.from_alpha(row.alpha or 0.0, "counted")
+            if positions is None
+            else Acceptance.from_positions(positions, "counted")
+        )
         length = gamma or (len(positions) if positions else None)
         if length is None:
             raise InputError("--gamma: must be given: the draft length is not in these figures")

@@ -58,8 +58,9 @@ class Group:
             for name, parts in self.passes.items()
         }
         if "verify_s" in self.passes:
-            scenario = with_calibration(self.scenario, calibration)
-            times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
+            times["overhead_s"] = np.asarray(
+                with_calibration(self.scenario, calibration).overhead_s(self.batch, self.context)
+            )
         return times
 
     def lower_s(self, quantity: str) -> Array:

@@ -132,8 +132,7 @@ class PointRunner:
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
-        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1)
-        room = iterations * (point.gamma + 1) + 1
+        room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.gamma + 1) + 1
         decoder = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}

@@ -94,10 +94,11 @@ def run(
     decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
     counter = watched(decoder)
     clock.mark()
-    if request.script is None:
-        state = decoder.start(prompts, request.new_tokens, seed)
-    else:
-        state = start_random(decoder, len(prompts[0]), request.new_tokens, seed)
+    state = (
+        decoder.start(prompts, request.new_tokens, seed)
+        if request.script is None
+        else start_random(decoder, len(prompts[0]), request.new_tokens, seed)
+    )
     clock.mark()
     (prefill_s,) = clock.laps()
     if graphs:

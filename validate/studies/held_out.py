@@ -67,8 +67,7 @@ def refits(
     """
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
-        train = np.array([k != name for k in keys])
-        fits[name] = rows.fit(whole, ROUNDS, train, slopes)[0].values
+        fits[name] = rows.fit(whole, ROUNDS, np.array([k != name for k in keys]), slopes)[0].values
     return fits
 
 

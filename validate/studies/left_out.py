@@ -79,9 +79,8 @@ def neutral(parameter: Parameter) -> float:
 
 
 def _spread(parameter: Parameter) -> float:
-    if parameter.elsewhere:
-        return MEASURED
-    return TIME if parameter.name.endswith("_s") else FACTOR
+    usual = TIME if parameter.name.endswith("_s") else FACTOR
+    return MEASURED if parameter.elsewhere else usual
 
 
 @dataclass
@@ -109,8 +108,9 @@ class Step:
         """The step of a public run."""
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
-        known = (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
-        constants = FittedConstants.of(run.hardware, run.engine, version, known)
+        constants = FittedConstants.of(
+            run.hardware, run.engine, version, (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
+        )
         query = Query(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
         at = float(run.batch), float(run.context_tokens)
         return cls(run.source_id, run.server, constants, resolve(query), *at, values, a.off)
@@ -118,8 +118,7 @@ class Step:
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
         """The step of a row in the table to which engines are fitted, without the costs of default flags."""
-        known = (*DECODING, *SPECULATING)
-        constants = FittedConstants.of(row.hardware, row.engine, version_of(row), known)
+        constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
         at = batch_of(row), float(row.context_tokens)
         step = cls(row.source_id, served_as(row), constants, decoding(row, constants.kernels), *at, values)
         return replace(step, off=step._log - math.log(row.step_s))

@@ -327,8 +327,9 @@ def texts(date: datetime.date) -> dict[Path, str]:
             more = own
         elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board
             continue
-        content = DeviceConstants(gpu).stated(whole.values, date=date, **more)
-        made = Calibration.model_validate(shortened(content, 4))
+        made = Calibration.model_validate(
+            shortened(DeviceConstants(gpu).stated(whole.values, date=date, **more), 4)
+        )
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found
 

@@ -63,8 +63,15 @@ class PublicRun:
     @property
     def server(self) -> tuple[object, ...]:
         """The common part of the runs of one server."""
-        place = self.model, self.hardware, self.tensor_parallel, self.weights
-        return self.source_id, self.engine, self.engine_version, *place
+        return (
+            self.source_id,
+            self.engine,
+            self.engine_version,
+            self.model,
+            self.hardware,
+            self.tensor_parallel,
+            self.weights,
+        )
 
     @property
     def counts(self) -> bool:

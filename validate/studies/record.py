@@ -197,8 +197,9 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         assert p.gamma is not None
         assert p.speedup is not None
         assert p.alpha is not None
-        acceptance = Acceptance.from_alpha(p.alpha)
-        scenario = replace(scenario_of(p, _gamma_calibration(p, mode)), acceptance=acceptance)
+        scenario = replace(
+            scenario_of(p, _gamma_calibration(p, mode)), acceptance=Acceptance.from_alpha(p.alpha)
+        )
         best = predict(scenario, Workload.of(p.batch, p.context, p.gamma))
         off.append(float(best.speedup) / p.speedup - 1.0)
         regrets.append(float(best.speedup_at_gamma_optimal) / float(best.speedup) - 1.0)

@@ -93,8 +93,7 @@ class FittedConstants:
         then.
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
-        known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
-        kernels = load_kernels(calibration_of(known, engine).name)
+        kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
         of, board = architecture_of(kernels.gpu or hardware), load_gpu(hardware)
         own = architecture_of(board)
         borrowed = (*borrowed_scopes(board, kernels.gpu or hardware), hardware)
@@ -198,8 +197,9 @@ class DecodeRows(FittedRows[DecodeRow]):
         constants = FittedConstants.of(
             hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
         )
-        std = np.array([r.context_std_tokens for r in rows])
-        scenario = replace(decoding(first, constants.kernels), context_std=std)
+        scenario = replace(
+            decoding(first, constants.kernels), context_std=np.array([r.context_std_tokens for r in rows])
+        )
         batch, context = (
             np.array([batch_of(r) for r in rows]),
             np.array([r.context_tokens for r in rows], float),

@@ -210,8 +210,10 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     if run.study == COOKBOOK:
         of_vllm = next(p.expected for p in DEFAULT_FLAGS if p.place == "vllm.hopper.expert_layer_s")
         parameters, values = (*parameters, *DEFAULT_FLAGS), values | dict.fromkeys(PLAIN, of_vllm)
-    constants = FittedConstants.of(run.hardware, run.engine, run.version, parameters)
-    return with_calibration(shipped(run), constants.calibration(values))
+    return with_calibration(
+        shipped(run),
+        FittedConstants.of(run.hardware, run.engine, run.version, parameters).calibration(values),
+    )
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, Any]]]

@@ -182,8 +182,12 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
     """The verdict of `whatif` for the point, against the baseline at the same batch."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
-    sure = speedup_interval(s, batch, context, point.gamma, speedup)
-    return verdict(speedup, sure, point.gamma, defect=slowing(s, context))
+    return verdict(
+        speedup,
+        speedup_interval(s, batch, context, point.gamma, speedup),
+        point.gamma,
+        defect=slowing(s, context),
+    )
 
 
 def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:

@@ -244,8 +244,9 @@ def _candidate(
     acceptance: Acceptance,
 ) -> Candidate:
     """Builds one candidate. Raises InputError if it cannot run."""
-    point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
-    scenario = resolve(point, acceptance, named)
+    scenario = resolve(
+        query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp), acceptance, named
+    )
     scenario.draft_pass_s(1.0, 1.0)
     runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:

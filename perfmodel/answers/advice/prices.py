@@ -92,8 +92,9 @@ def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
 def _limited(candidate: Candidate, query: AdviseQuery, longest: int) -> Priced:
     """A candidate under a power limit, which slows an iteration as a whole. longest: 0 for a baseline."""
     gammas = np.arange(min(longest, 1), longest + 1)
-    workload = Workload.of(query.batches[:, None], float(query.context), gammas)
-    p = predict(candidate.scenario, workload, longest)
+    p = predict(
+        candidate.scenario, Workload.of(query.batches[:, None], float(query.context), gammas), longest
+    )
     return _priced(candidate, gammas, p.tokens_per_iteration[0], p.tpot_s, query)
 
 

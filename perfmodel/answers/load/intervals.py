@@ -22,8 +22,7 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     ttft, seconds = None, [1.0, 1.0, 1.0]
     slowed = [end / row.tpot_s.mean for end in (row.tpot_interval[1], row.tpot_s.mean, row.tpot_interval[0])]
     if row.ttft_s is not None and row.e2e_s is not None:
-        own = request_constants().ttft_error(engine_of(scenario.machine.calibration))
-        late = math.exp(Z * own.log_rms)
+        late = math.exp(Z * request_constants().ttft_error(engine_of(scenario.machine.calibration)).log_rms)
         ttft = [row.ttft_s.mean * by for by in (max(slowed[0], late), 1.0, min(slowed[2], 1.0 / late))]
         decoding = row.e2e_s.mean - row.ttft_s.mean
         seconds = [until + by * decoding for until, by in zip(ttft, slowed, strict=True)]

@@ -81,8 +81,9 @@ def class_rows(
         of, requests = _drawn(question, classes, where["request_rate"])
         for choice in (c for c in choices if c.steps.seats):
             gain = _gains(classes, of, choice, replica)
-            run = Run(question, replica.scenario, question.lengths, replace(requests, gain=gain), where)
-            met = run.served(choice.steps)
+            met = Run(
+                question, replica.scenario, question.lengths, replace(requests, gain=gain), where
+            ).served(choice.steps)
             rows += [
                 _row(question, name, one, of == at, met, choice, where)
                 for at, (name, one) in enumerate(classes.items())

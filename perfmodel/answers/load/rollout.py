@@ -82,8 +82,16 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
     cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()
 
     def served(choice: Choice) -> ReplayedRequests:
-        given = question.limits, requests, None, question.spread, question.seed, cap
-        return replay(choice.steps, question.lengths, *given)
+        return replay(
+            choice.steps,
+            question.lengths,
+            question.limits,
+            requests,
+            None,
+            question.spread,
+            question.seed,
+            cap,
+        )
 
     for server in servers:
         met = [(choice, served(choice)) for choice in server.choices if choice.steps.seats]

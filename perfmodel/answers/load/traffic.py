@@ -135,8 +135,10 @@ def traffic(question: TrafficQuery) -> Traffic:
     question = with_rollout(with_trace(with_mix(question)))
     if question.draft is None:
         named = Named.of(question)
-        engine = engine_of(named.calibration)
-        question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
+        question = replace(
+            question,
+            draft=usual_draft(question.model, named.target, engine_of(named.calibration), question.engine),
+        )
     query = _query(question)
     scenario, known = _scenario(question, query)
     most = scenario.target.max_position_embeddings
@@ -156,8 +158,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     replica = _replica(question, scenario, known)
     choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
-    shown = {c.steps.gamma: c.steps for c in choices}
-    off = log_errors(question, scenario, [*shown.values()])
+    off = log_errors(question, scenario, [*{c.steps.gamma: c.steps for c in choices}.values()])
     for c in choices:
         for at, row in zip(c.at, rows_of(question, c, off[c.steps.gamma]), strict=True):
             by_load[int(at)].append(with_intervals(row, off[c.steps.gamma], scenario))

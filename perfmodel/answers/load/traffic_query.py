@@ -336,8 +336,15 @@ class TrafficQuery(CommonOptions):
         """The parts that requests share with each other."""
         engine = Engine(self.prefix_block, self.disable_eagle_block_drop)
         prefix = float(self.prefix_len or 0) if self.prefix_hits else 0.0
-        added = float(self.turn_input_len or 0)
-        return Reuse(self.first, prefix, self.prefix_hits, self.turns, added, self.think_time, engine)
+        return Reuse(
+            self.first,
+            prefix,
+            self.prefix_hits,
+            self.turns,
+            float(self.turn_input_len or 0),
+            self.think_time,
+            engine,
+        )
 
     @property
     def reuse(self) -> Reuse | None:
@@ -375,8 +382,10 @@ class TrafficQuery(CommonOptions):
         """The load as a row names it: a rate, a number of clients, or a rate and its limit; else None."""
         if not self.opens:
             return {"request_rate": None, "concurrency": int(load)}
-        limit = int(self.max_concurrency[0]) if self.max_concurrency else None
-        return {"request_rate": load, "concurrency": limit}
+        return {
+            "request_rate": load,
+            "concurrency": int(self.max_concurrency[0]) if self.max_concurrency else None,
+        }
 
     @property
     def replays(self) -> bool:

@@ -188,10 +188,9 @@ def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.zeros(1, int)), log_off)[0]
     rows = rows_of(replace(question, max_concurrency=None), choice, log_off)
     full = [row.ttft_s is None or (row.request_rate or 0.0) >= closed.requests_per_s for row in rows]
-    where = [question.named(row.request_rate or 0.0) for row in rows]
     return [
-        replace(closed if f else row, **w, replicas=row.replicas)
-        for f, row, w in zip(full, rows, where, strict=True)
+        replace(closed if f else row, **question.named(row.request_rate or 0.0), replicas=row.replicas)
+        for f, row in zip(full, rows, strict=True)
     ]
 
 
@@ -345,9 +344,11 @@ def _warnings(
     elif short:
         notes.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
     if served.metastable[at]:
-        fills = served.share[at, -1] > OVERFLOWS
-        slower = "the slower one is shown, and use --replay for the time until bursts reach it"
-        after = slower if fills else "a burst may leave the server in the slower one"
+        after = (
+            "the slower one is shown, and use --replay for the time until bursts reach it"
+            if served.share[at, -1] > OVERFLOWS
+            else "a burst may leave the server in the slower one"
+        )
         notes.append(f"two running batches are possible at this rate: {after}")
     if question.limits_s and replicas is None and question.opens:
         notes.append(

@@ -69,8 +69,10 @@ def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Sce
 def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
     gpu = scenario.machine.gpu
     bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * factor})
-    moved = gpu.model_copy(update={"memory_bandwidth": bandwidth})
-    return replace(scenario, machine=replace(scenario.machine, gpu=moved))
+    return replace(
+        scenario,
+        machine=replace(scenario.machine, gpu=gpu.model_copy(update={"memory_bandwidth": bandwidth})),
+    )
 
 
 def _fixed_costs(c: Calibration) -> dict[str, float]:

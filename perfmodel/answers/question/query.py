@@ -242,8 +242,12 @@ class Query(Options):
         super().check()
         if self.context_std:
             most = self.context / 3**0.5
-            widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
-            self.within("context_std", 0, most, widest)
+            self.within(
+                "context_std",
+                0,
+                most,
+                f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)",
+            )
         if self.gamma is not None:
             self.within("kv_reread", 1, self.gamma + 1, f"at most gamma + 1 = {self.gamma + 1}")
 

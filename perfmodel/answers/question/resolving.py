@@ -197,9 +197,8 @@ def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
     """A sentence on the assumed value of an argument that was left open and decides the answer."""
     if query.draft is None and scenario.draft.kind != "self":
         return (f"no draft was given: {scenario.draft.name} is assumed",)
-    if query.draft_kv is not None or scenario.draft.kind != "self":
-        return ()
-    return (f"no draft_kv was given: {arg.SELF_DRAFT_KV} is assumed",)
+    assumed = query.draft_kv is None and scenario.draft.kind == "self"
+    return (f"no draft_kv was given: {arg.SELF_DRAFT_KV} is assumed",) if assumed else ()
 
 
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:

@@ -131,10 +131,11 @@ def tree(question: TreeQuery) -> TreeAnswer:
     query = question.query(gamma=0)
     batch, context = query.batch, query.context
     scenario = resolve(query, UNUSED)
-    if question.given is None:
-        found = choose(scenario, acceptance, batch, context, question.size, question.levels)
-    else:
-        found = as_given(scenario, acceptance, batch, context, question.given)
+    found = (
+        choose(scenario, acceptance, batch, context, question.size, question.levels)
+        if question.given is None
+        else as_given(scenario, acceptance, batch, context, question.given)
+    )
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     notes = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)

@@ -42,6 +42,5 @@ def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
 
 def in_words(gamma: int | str) -> str:
     """The draft length of a row: ``3 draft tokens``, or the noun of the named policy."""
-    if isinstance(gamma, str):
-        return policies()[gamma].noun
-    return f"{gamma} draft token{'' if gamma == 1 else 's'}"
+    length = f"{gamma} draft token{'' if gamma == 1 else 's'}"
+    return policies()[gamma].noun if isinstance(gamma, str) else length

@@ -232,8 +232,7 @@ def typical_decay(draft: str = "") -> float:
     The median is of one kind of draft, or of all heads if too few results of that kind exist.
     """
     ratios = []
-    rows = [row for row in library() if row.draft == draft or not draft]
-    for row in rows:
+    for row in (row for row in library() if row.draft == draft or not draft):
         survival, tokens = (1.0, *row.survival[:3]), row.tokens
         if {1, 2, 3} <= set(tokens):
             survival = (

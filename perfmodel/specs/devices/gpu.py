@@ -290,8 +290,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         if box not in PCIE:
             raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
         nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
-        link = Link(name=f"PCIe {box}.0 x16", per_direction=nominal)
-        return load_gpu(name, flag).model_copy(update={"host_link": link})
+        return load_gpu(name, flag).model_copy(
+            update={"host_link": Link(name=f"PCIe {box}.0 x16", per_direction=nominal)}
+        )
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
         memory = Quantity(

@@ -37,8 +37,9 @@ def routed(
     if shared_width:
         sizes["shared_intermediate_size"] = _one(keys, shared_width)
     elif shared:
-        each = keys.integer("moe_shared_expert_intermediate_size", routed)
-        sizes["shared_intermediate_size"] = _one(keys, shared, 0) * each
+        sizes["shared_intermediate_size"] = _one(keys, shared, 0) * keys.integer(
+            "moe_shared_expert_intermediate_size", routed
+        )
     if first:
         sizes["first_dense_layers"] = _dense(keys, layers, first)
     if latent and keys.data.get(latent) is not None:
@@ -135,8 +136,14 @@ def deepseek(keys: Keys, layers: int) -> Fields:
 
 def minimax(keys: Keys, layers: int) -> Fields:
     shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
-    names = ("num_local_experts", "intermediate_size")
-    return routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
+    return routed(
+        keys,
+        layers,
+        "num_local_experts",
+        "intermediate_size",
+        bias=bias,
+        shared_intermediate_size=shared,
+    )
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
@@ -148,8 +155,14 @@ def llama4(keys: Keys, layers: int) -> Fields:
         keys.integer("intermediate_size"),
     )
     dense = layers - (len(keys.integers("moe_layers")) or len(range(step - 1, layers, step)))
-    names = ("num_local_experts", "intermediate_size")
-    found = routed(keys, layers, *names, shared_intermediate_size=width, first_dense_layers=dense)
+    found = routed(
+        keys,
+        layers,
+        "num_local_experts",
+        "intermediate_size",
+        shared_intermediate_size=width,
+        first_dense_layers=dense,
+    )
     return found | {"intermediate_size": keys.integer("intermediate_size_mlp")}
 
 
@@ -192,8 +205,15 @@ def ernie(keys: Keys, layers: int) -> Fields:
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
     dense = start + (0 if end < 0 else layers - 1 - end)
-    names = {"experts": "moe_num_experts", "per_token": "moe_k", "shared": "moe_num_shared_experts"}
-    return routed(keys, layers, **names, bias=True, first_dense_layers=dense)
+    return routed(
+        keys,
+        layers,
+        experts="moe_num_experts",
+        per_token="moe_k",
+        shared="moe_num_shared_experts",
+        bias=True,
+        first_dense_layers=dense,
+    )
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:

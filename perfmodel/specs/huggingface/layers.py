@@ -211,8 +211,10 @@ def chunked(keys: Keys, layers: int) -> Fields:
     rule = ["full_attention" if (i + 1) % step == 0 else "chunked_attention" for i in range(layers)]
     if ropes := keys.integers("no_rope_layers"):
         rule = ["chunked_attention" if rope else "full_attention" for rope in ropes]
-    types = layer_types(keys, layers, ("full_attention", "chunked_attention"), rule)
-    return _windowed(chunk, types.count("chunked_attention"))
+    return _windowed(
+        chunk,
+        layer_types(keys, layers, ("full_attention", "chunked_attention"), rule).count("chunked_attention"),
+    )
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
@@ -248,8 +250,9 @@ def all_full(keys: Keys, layers: int) -> Fields:
 
 def sliding_unless_named(keys: Keys, layers: int) -> Fields:
     """Ministral: all layers slide, or those that `layer_types` names."""
-    window = keys.present_or_null("sliding_window", MAX_TOKENS)
-    return _windowed(window, _sliding(keys, layers, [True] * layers))
+    return _windowed(
+        keys.present_or_null("sliding_window", MAX_TOKENS), _sliding(keys, layers, [True] * layers)
+    )
 
 
 def named_windows(keys: Keys, layers: int) -> Fields:
@@ -261,8 +264,12 @@ def named_windows(keys: Keys, layers: int) -> Fields:
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
     """One gate per head, by a projection in this many layers. heads: 0 takes the file's number."""
-    outputs = heads or keys.integer("num_attention_heads")
-    return {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": outputs}
+    return {
+        "name": "gate",
+        "layers": layers,
+        "inputs": keys.integer("hidden_size"),
+        "outputs": heads or keys.integer("num_attention_heads"),
+    }
 
 
 def head_gates(keys: Keys, layers: int) -> Fields:

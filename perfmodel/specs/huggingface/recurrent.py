@@ -90,8 +90,9 @@ def mamba_in_parallel(keys: Keys, layers: int) -> Fields:
 
 def granite_hybrid(keys: Keys, layers: int) -> Fields:
     """Granite-4.0-H: Mamba-2 or attention, each before an MLP or experts."""
-    kinds = ("mamba", "attention", "linear_attention", "full_attention")
-    types = layer_types(keys, layers, kinds, ["attention"] * layers)
+    types = layer_types(
+        keys, layers, ("mamba", "attention", "linear_attention", "full_attention"), ["attention"] * layers
+    )
     states = sum(kind in ("mamba", "linear_attention") for kind in types)
     return {"linear_attention": _mamba2(keys, states)} if states else {}
 
@@ -231,8 +232,7 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 
 def lfm3(keys: Keys, layers: int) -> Fields:
     """LFM3: short convolutions, full attention and sliding attention, with a gate for each head."""
-    kinds = ("conv", "full_attention", "sliding_attention")
-    types = layer_types(keys, layers, kinds, ())
+    types = layer_types(keys, layers, ("conv", "full_attention", "sliding_attention"), ())
     keys.ignore("use_sandwich_norm", "layer_types")
     convolutions = types.count("conv")
     gated = keys.flag("use_attention_gate", True)

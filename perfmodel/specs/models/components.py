@@ -163,9 +163,7 @@ class LinearAttention(Frozen):
     @property
     def convolved(self) -> int:
         """Channels of the convolution: values, and two of the width of the keys."""
-        if self.kind == "conv":
-            return self.inner
-        return self.inner + 2 * self.num_key_heads * self.key_head_dim
+        return self.inner + (0 if self.kind == "conv" else 2 * self.num_key_heads * self.key_head_dim)
 
     @property
     def projected(self) -> int:
@@ -203,9 +201,7 @@ class LinearAttention(Frozen):
     @property
     def state_values(self) -> int:
         """Values of the state of one sequence and layer."""
-        if self.kind == "conv":
-            return 0
-        return self.num_value_heads * self.key_head_dim * self.value_head_dim
+        return 0 if self.kind == "conv" else self.num_value_heads * self.key_head_dim * self.value_head_dim
 
     @property
     def flops_per_value(self) -> int:

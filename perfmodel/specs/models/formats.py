@@ -118,8 +118,7 @@ def _format(name: str, flag: str) -> Format:
         return Format(name, size, most.compute, most.input_bytes)
     key = _SHORT.get(name, name)
     if key.endswith("-a8") and key not in WEIGHT_FORMATS:
-        stored = _format(key.removesuffix("-a8"), flag).weight_only
-        return Format(key, stored.bytes_per_value, "fp8", 1.0)
+        return Format(key, _format(key.removesuffix("-a8"), flag).weight_only.bytes_per_value, "fp8", 1.0)
     if group := re.fullmatch(r"(?:(int)([2-8])|(awq))-g([1-9]\d{0,3})(-sym)?", key):
         scale_bytes = _GROUP_BYTES.get((group[1] or group[3]) + (group[5] or ""))
         if scale_bytes is not None:

@@ -80,8 +80,9 @@ def _quantised(key: str) -> ModelSpec | None:
     for row in read_rows(data_folder("models") / "checkpoints.csv", Checkpoint):
         spelled = files.spelling(row.checkpoint)
         if key in (spelled, spelled.rpartition("/")[2]):
-            formats = {"weights": row.weights, "kv_dtype": row.kv_dtype, "hf_id": row.checkpoint}
-            return load_model(row.model).model_copy(update=formats)
+            return load_model(row.model).model_copy(
+                update={"weights": row.weights, "kv_dtype": row.kv_dtype, "hf_id": row.checkpoint}
+            )
     with suppress(InputError):
         if found := IN_FORMAT.fullmatch(key):
             return load_model(found[1]).model_copy(update={"weights": _MEANT.get(found[2], found[2])})

@@ -24,8 +24,7 @@ class SnapView(Packed):
         """Chooses and copies, layer by layer and sequence by sequence, because scores are large."""
         self.raise_bound(min(self.source.bound, self.kept))
         # a separate draft lags: of one token it holds none
-        layers = self.k.shape[0] if self.source.bound else 0
-        for layer in range(layers):
+        for layer in range(self.k.shape[0] if self.source.bound else 0):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
         self.lengths.copy_(self.source.lengths.clamp(max=self.kept))

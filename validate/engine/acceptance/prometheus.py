@@ -32,8 +32,7 @@ def since(before: str, now: str) -> str:
         )
         return found[0] if name in gauges else f"{found[1]} {value - was!r}"
 
-    between = _SAMPLE.sub(less, now)
-    return now if any(restarted) else between
+    return now if any(restarted) else _SAMPLE.sub(less, now)
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:

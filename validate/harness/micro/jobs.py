@@ -92,8 +92,11 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
-    inner = spec.intermediate_size // plan.tensor_parallel
-    at = {**heads_of(spec, plan.tensor_parallel), "hidden": spec.hidden_size, "inner": inner}
+    at = {
+        **heads_of(spec, plan.tensor_parallel),
+        "hidden": spec.hidden_size,
+        "inner": spec.intermediate_size // plan.tensor_parallel,
+    }
     out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in SMALL]
     return out + [Job("sampling", {"vocab": spec.vocab_size, "batch": b}) for b in (1, 4, 16)]
 

@@ -151,8 +151,7 @@ class KernelMaker:
         caches = self._rotating(self.cached, shape, shape)
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
-        lengths = torch.full((batch,), context, dtype=torch.int64, device=self.device)
-        span = Span(lengths, context)
+        span = Span(torch.full((batch,), context, dtype=torch.int64, device=self.device), context)
         call, count = lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches)
         return Kernel(call, count, size * count, self._spacer())
 
@@ -187,8 +186,10 @@ class KernelMaker:
         """The linear ops, or the attention, of one layer of a shell."""
         spec = shell_spec(1)
         if what == "attention":
-            timed = self._attention(**heads_of(spec, 1), batch=batch, context=SHELL_CONTEXT, query=query)
-            return replace(timed, spacer=None)
+            return replace(
+                self._attention(**heads_of(spec, 1), batch=batch, context=SHELL_CONTEXT, query=query),
+                spacer=None,
+            )
         *layer, _ = linear_shapes(spec)
         pairs = [
             (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n))
