@@ -1,9 +1,8 @@
-"""A drafter on devices of its own: times by hand, the hit rate at its ends, memory, refusals."""
+"""A drafter on devices of its own: the hit rate at its ends, memory, refusals; its times are pinned."""
 
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 
 ASKED = {"hardware": "h100", "tp": 4, "context": 8192, "gamma": 5, "draft": "llama-3.2-1b", "alpha": 0.75}
@@ -11,32 +10,6 @@ ASKED = {"hardware": "h100", "tp": 4, "context": 8192, "gamma": 5, "draft": "lla
 
 def compare(**more):
     return pm.compare("llama-3.1-70b", **(ASKED | {"draft_hardware": "a100"} | more))
-
-
-def test_an_iteration_by_hand() -> None:
-    """Batch and gamma that are chosen, timed from passes; replicas are 5/4 of the group's throughput."""
-    for hit, outcomes in ((None, 1), (1.0, 3), (0.0, 3), (0.6, 2)):
-        found = compare(hit=hit, outcomes=outcomes)
-        apart = found.apart
-        best = apart.before if hit is None else apart.while_verifying
-        near, far = (
-            resolve(
-                Query("llama-3.1-70b", name, 1, 8192, tp=tp, draft_tp=1, draft="llama-3.2-1b", alpha=0.75)
-            )
-            for name, tp in (("h100", 4), ("a100", 1))
-        )
-        draft_s = best.gamma * float(far.draft_pass_s(best.batch, 8192.0, float(outcomes)))
-        verify_s = float(near.target_pass_s(best.batch, 8192.0, best.gamma + 1.0))
-        verify_s += float(near.overhead_s(best.batch, 8192.0))
-        share = hit or 0.0
-        iteration = share * max(draft_s, verify_s) + (1 - share) * (draft_s + verify_s)
-        gained = float(near.acceptance.tokens_per_iteration(best.gamma))
-        assert best.tpot_s == pytest.approx(iteration / gained, rel=1e-9)
-        assert best.tokens_per_s == pytest.approx(best.batch / best.tpot_s, rel=1e-12)
-        alone = pm.whatif("llama-3.1-70b", "h100", apart.replicas.batch, 8192, 0, tp=4)
-        assert apart.replicas.tokens_per_s == pytest.approx(
-            1.25 * alone.ar_throughput_tokens_per_s, rel=1e-12
-        )
 
 
 def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:

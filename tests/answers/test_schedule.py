@@ -281,17 +281,3 @@ def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
     question = {"hardware": "h100", "context": 2048} | ({} if answer is schedule else {"batch": 4}) | more
     for model in ("llama-3.1-8b", "qwen3-8b"):
         refused(f"{model} has no known multi-token prediction layer", answer, model, **question)
-
-
-def test_costs_for_sglang_are_those_of_single_answers() -> None:
-    """Iterations per second by tokens verified, gamma + 1 for each sequence."""
-    question = {"draft": "dspark", "alpha": 0.8, "context": 4096}
-    table = schedule("qwen3-8b", "h100", **question, max_batch=12).tables[0]
-    costs, gamma = table.sglang_costs, table.max_tokens
-    assert costs["sample_batch_tokens"] == [b * (gamma + 1) for b in (1, 2, 4, 8, 12)]
-    assert costs["max_batch_tokens"] == 12 * (gamma + 1)
-    one = whatif("qwen3-8b", "h100", batch=8, gamma=gamma, **question)
-    assert 1 / costs["sample_steps_per_sec"][3] == pytest.approx(
-        one.tpot_s * one.acceptance.tokens_per_iteration, rel=1e-3
-    )
-    assert schedule("qwen3-8b", "h100", **question | {"draft": "eagle3"}).tables[0].sglang_costs is None
