@@ -116,13 +116,6 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
     assert any("no number of replicas" in note for note in none.warnings)
 
 
-def test_unknown_acceptance_tells_the_baseline():
-    ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
-    answer = pm.traffic(**ask, request_rate="0.1,0.2", gamma="1,3")
-    assert (answer.verdict, answer.drafts) == ("unknown_acceptance", ())
-    assert {row.gamma for row in answer.rows} == {0}
-
-
 def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own():
     for load in ({"request_rate": 1}, {"max_concurrency": 32}):
         auto, table = rows(**load)[-1], rows(**load, gamma="2,3,table")[-1]

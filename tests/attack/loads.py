@@ -84,8 +84,7 @@ def question(rng: Random) -> dict[str, Any]:
 def broken(rng: Random) -> Iterator[str]:
     """What does not hold of one drawn question, at rates and with clients."""
     settings = question(rng)
-    alone = traffic(max_concurrency=1, **settings)
-    most = min(row.saturation_rate for row in alone.rows)
+    most = min(row.saturation_rate for row in traffic(max_concurrency=1, **settings).rows)
     seats = (settings["max_num_seqs"] or 4096) * settings.get("dp", 1)
     if not most:
         return
@@ -120,7 +119,6 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     """What does not hold of the rows of one length, by load."""
     served = np.array([row.requests_per_s for row in rows])
     tpot = np.array([row.tpot_s.mean for row in rows if not doubted(row)])
-    share = np.array([row.slo_share or 0.0 for row in rows])
     numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
     wrong = {
         "a number is negative or endless": not all(0 <= number < math.inf for number in numbers),
@@ -128,7 +126,9 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
         "more than capacity is served": (served > rows[0].saturation_rate * (1 + SLACK)).any(),
         "more decode than there are seats": max(row.running_mean for row in rows) > seats * (1 + SLACK),
         "TPOT falls with load": isinstance(rows[0].gamma, int) and (np.diff(tpot) < -SLACK * tpot[1:]).any(),
-        "the share within the SLO rises with load": (np.diff(share) > SLACK).any(),
+        "the share within the SLO rises with load": (
+            np.diff([row.slo_share or 0.0 for row in rows]) > SLACK
+        ).any(),
     }
     return [fault for fault, found in wrong.items() if found]
 
