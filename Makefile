@@ -62,6 +62,8 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 
 docs: $(VENV)/.dev  ## regenerate pinned answers, tables, outputs and pictures in docs/, and build the site into site/
 	$(BIN)/python -m tests.pinned --write
+	$(BIN)/python -m tests.test_terms
+	$(BIN)/python tests/queueing/test_numbers.py
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

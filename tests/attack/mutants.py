@@ -29,7 +29,7 @@ from tests.attack.forks import FORK
 
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
-ALL = ("tests/test_by_hand.py", "tests/test_numbers.py", "tests/test_pinned.py")
+ALL = ("tests/test_by_hand.py", "tests/test_pinned.py", "tests/test_terms.py")
 """Tests of every folder of the engine: numbers worked by hand, and answers that stay as they are."""
 TOP = {
     "perfmodel": (

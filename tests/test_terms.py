@@ -1,7 +1,7 @@
 """Questions about every kind of model, device, engine and draft: every number of an answer is as it was.
 
-A question is a name in numbers.json: model, device, and arguments of `Query`. ``python -m
-tests.test_numbers`` writes the numbers of all of them anew; the difference of the file shows what moved.
+A question is a name in terms.json: model, device, and arguments of `Query`. ``python -m
+tests.test_terms`` writes the numbers of all of them anew; the difference of the file shows what moved.
 """
 
 import json
@@ -26,7 +26,7 @@ from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import choose
 
-KEPT = Path(__file__).with_name("numbers.json")
+KEPT = Path(__file__).with_name("terms.json")
 ANSWERS = json.loads(KEPT.read_text(encoding="utf-8"))
 BATCHES, CONTEXTS = np.array([[1.0], [6.0], [90.0]]), np.array([150.0, 3000.0, 40000.0])
 LIKELY = Acceptance("drafts of two kinds", (0.8, 0.7), bins=((0.3, (0.9, 0.8)), (0.6, (0.6, 0.5))))
@@ -76,7 +76,7 @@ def sums(value: object) -> list[float]:
 @pytest.mark.parametrize("question", ANSWERS)
 def test_every_number_is_as_it_was(question: str) -> None:
     kept = {name: pytest.approx(values, rel=1e-9) for name, values in ANSWERS[question].items()}
-    assert numbers(question) == kept
+    assert numbers(question) == kept, "if that is meant: make docs"
 
 
 if __name__ == "__main__":
