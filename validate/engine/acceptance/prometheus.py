@@ -32,7 +32,8 @@ def since(before: str, now: str) -> str:
         )
         return found[0] if name in gauges else f"{found[1]} {value - was!r}"
 
-    return now if any(restarted) else _SAMPLE.sub(less, now)
+    between = _SAMPLE.sub(less, now)  # fills `restarted`
+    return now if any(restarted) else between
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
