@@ -15,7 +15,7 @@ from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
-TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.12
+TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.15
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
 
 

@@ -24,7 +24,6 @@ class RetrievalView(Packed):
     latest: Tensor
     """Queries [layers, batch, heads, 1, head_dim]."""
     iteration: int
-    _unseen: int
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         check_option(method, "keep_means", method.keep_means, method.keep_means)
@@ -34,6 +33,7 @@ class RetrievalView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
         self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
+        self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
