@@ -109,12 +109,12 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
     )
     for pairs, bound, device, splits in (
-        (1, 4096, CPU, 4),
+        (1, 4096, CPU, 3),
         (3, 4096, CPU, 1),
         (1, 767, CPU, 2),
         (1, 0, CPU, 1),
         (8, 10**5, CUDA, 32),
-        (100, 10**5, CUDA, 5),
+        (100, 10**5, CUDA, 3),
         (600, 10**5, CUDA, 1),
     ):
         assert kernel._splits(Tuning(), pairs, 2, bound, device) == splits, (pairs, bound)
@@ -124,7 +124,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
 
 def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
     """As a sweep wrote it; a record holds them, and anything else is refused with the file's name."""
-    assert tunings() == {1: Tuning()}
+    assert tunings() == {16: Tuning(), 32: Tuning(programs_per_processor=2)}
     path = tmp_path / "tuning.json"
     monkeypatch.setenv(VARIABLE, str(path))
     path.write_text('{"32": {"block": 32, "stages": 4}, "16": {"warps": 8}}')
