@@ -228,7 +228,7 @@ def attended(
         Span(torch.full((batch,), context, device=device), context),
     )
     for n in parse_counts(args.queries, "--queries"):
-        tile = max(16, 1 << (HEADS // KV_HEADS * n - 1).bit_length())
+        tile = min(64, max(16, 1 << (HEADS // KV_HEADS * n - 1).bit_length()))
         named = (
             candidates(tile)
             if args.sweep

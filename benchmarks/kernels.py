@@ -26,6 +26,7 @@ from triton.compiler import ASTSource
 from perfmodel.validate.decoder.triton_attention import (
     MAX_NEW_TILE,
     MERGED,
+    ROW_TILE,
     _combine,
     _split,
     launch,
@@ -90,17 +91,18 @@ def cases() -> Iterator[Case]:
         ("5 query tokens", 5, 20, {}),
         ("9 query tokens", 9, 36, {}),
         ("tree of 16 nodes", 16, 64, {"STATED": True}),
-        ("32 query tokens, the most", 32, 128, {}),
+        ("64 query tokens", 64, 256, {}),
         ("tree of 48 nodes, no groups", 48, 48, {"STATED": True}),
         ("5 query tokens, sliding window", 5, 20, {"WINDOW": True}),
         ("1 query token, pages by index", 1, 4, {"PAGE": 16}),
         ("8 query tokens, heads of 256", 8, 64, {"D": 256}),
     ):
-        tile, warps, stages = launch(rows, changes.get("D", 128), tuning)
+        d = changes.get("D", 128)
+        tile, warps, stages = launch(d, tuning)
         sizes = {
             "QUERIES": queries,
             "ROWS": rows,
-            "PAD": tile_of(rows),
+            "PAD": tile_of(rows, ROW_TILE * 128 // d),
             "TILE": tile,
             "NEW_TILE": tile_of(queries, MAX_NEW_TILE),
             "WINDOW": False,
@@ -189,8 +191,8 @@ def candidates(rows: int, capability: int = 90) -> list[dict[str, int]]:
     """
     ranked = []
     for block, warps, stages in itertools.product((32, 64, 128), (4, 8), (2, 3, 4)):
-        sizes = {"QUERIES": rows // 4, "ROWS": rows, "PAD": tile_of(rows), "TILE": block}
-        sizes |= {"NEW_TILE": tile_of(rows // 4), "WINDOW": False, "STATED": False, "PAGE": 0}
+        sizes = {"QUERIES": rows // 4, "ROWS": rows, "PAD": rows, "TILE": block}
+        sizes |= {"NEW_TILE": tile_of(rows // 4, MAX_NEW_TILE), "WINDOW": False, "STATED": False, "PAGE": 0}
         found = compiled(Case(_split, "", {"HEADS": 8, "D": 128} | sizes, warps, stages), capability)
         programs = 0 if found.spill_bytes else occupancy(found, warps, capability)
         given = {"block": block, "warps": warps, "stages": stages, "programs_per_processor": programs}
@@ -202,7 +204,7 @@ def candidates(rows: int, capability: int = 90) -> list[dict[str, int]]:
 def main() -> None:
     """Print the table; with --write, put it into the page, in the place of what this version had there."""
     if "--tunings" in sys.argv:
-        found = {rows: candidates(rows) for rows in (16, 32)}
+        found = {rows: candidates(rows) for rows in (16, 32, 64)}
         lines = [
             f'  "{rows}": [\n    ' + ",\n    ".join(map(json.dumps, each)) + "\n  ]"
             for rows, each in found.items()

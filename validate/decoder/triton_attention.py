@@ -16,11 +16,14 @@ from torch import Tensor
 from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
 from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
 
-MAX_ROWS = 128
-"""Group x new tokens up to which the kernel is used, for heads of 128. Beyond it (prefill) reading the cache
-does not dominate.
-
-Half as many for heads of 256, because more do not fit into a multiprocessor.
+MAX_ROWS = 512
+"""Group x new tokens up to which the kernel is used, for heads of 128; half as many for heads of 256. Beyond
+it (prefill) reading the cache does not dominate.
+"""
+ROW_TILE = 64
+"""Most rows of a program, for heads of 128: the rows of one tensor-core instruction, so that two programs fit
+on a multiprocessor and one multiplies while the other takes exponentials. Programs of the same cached tokens
+run side by side, and find them in the chip's cache.
 """
 MAX_NEW_TILE = 32
 """Most new tokens of a tile. A tile as large as the cache's would take its shared memory."""
@@ -33,11 +36,14 @@ UNSEEN = tl.constexpr(-1.0e30)
 
 @triton.jit
 def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyped-def]
-    """One tile of the online softmax: q [rows, d], k and v [tile, d], seen [rows, tile]."""
+    """One tile of the online softmax, in powers of two: q [rows, d], k and v [tile, d], seen [rows, tile].
+
+    scale: of the scores, times log2(e).
+    """
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     higher = tl.maximum(top, tl.max(scores, axis=1))
-    weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
-    fade = tl.exp(top - higher)
+    weights = tl.where(seen, tl.exp2(scores - higher[:, None]), 0.0)
+    fade = tl.exp2(top - higher)
     total = total * fade + tl.sum(weights, axis=1)
     out = out * fade[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
     return higher, total, out
@@ -73,6 +79,7 @@ def _split(  # type: ignore[no-untyped-def]
     splits,
     new,
     chosen,
+    blocks,
     HEADS: tl.constexpr,
     QUERIES: tl.constexpr,
     ROWS: tl.constexpr,
@@ -84,16 +91,17 @@ def _split(  # type: ignore[no-untyped-def]
     STATED: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD].
+    """Program (sequence x KV head x block of rows, stretch): partial output [PAD, D] and log2 of its sum of
+    exponentials [PAD].
 
     An fp8 cache becomes the queries' type in registers.
 
     PAGE: tokens per page of the `chosen` pages in the index, which are read one after another; 0 reads all
     tokens.
     """
-    pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    pair, stretch = (tl.program_id(0) // blocks).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS
-    rows, d = tl.arange(0, PAD), tl.arange(0, D)
+    rows, d = tl.program_id(0) % blocks * PAD + tl.arange(0, PAD), tl.arange(0, D)
     real, query = rows < ROWS, rows % QUERIES
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
     top = tl.full((PAD,), UNSEEN, tl.float32)
@@ -120,7 +128,7 @@ def _split(  # type: ignore[no-untyped-def]
             v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0).to(
                 q.dtype
             )
-            seen = valid[None, :] & (rows[:, None] < PAD)
+            seen = valid[None, :] & (rows[:, None] >= 0)
             if WINDOW:
                 seen = seen & (t[None, :] >= first[:, None])
             top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
@@ -145,7 +153,7 @@ def _split(  # type: ignore[no-untyped-def]
             top, total, out = _accumulate(q, k, v, seen, scale, top, total, out)
     some = tl.where(total > 0, total, 1.0)
     place = (pair * (splits + 1) + stretch) * ROWS + rows
-    tl.store(lse_at + place, tl.where(total > 0, top + tl.log(some), UNSEEN), mask=real)
+    tl.store(lse_at + place, tl.where(total > 0, top + tl.log2(some), UNSEEN), mask=real)
     tl.store(out_at + place[:, None] * D + d, out / some[:, None], mask=real[:, None])
 
 
@@ -161,8 +169,7 @@ def _combine(  # type: ignore[no-untyped-def]
     D: tl.constexpr,
     MERGED: tl.constexpr,
 ):
-    """Program (sequence x KV head, row): the stretches' outputs weighted by the exponentials of their
-    log-sum-exps.
+    """Program (sequence x KV head, row): the stretches' outputs weighted by their sums of exponentials.
 
     Written as [batch, queries, all heads, D], which is what the next matrix product reads.
     """
@@ -176,7 +183,7 @@ def _combine(  # type: ignore[no-untyped-def]
         lse = tl.load(lse_at + at, mask=there, other=UNSEEN)
         part = tl.load(out_at + at[:, None] * D + d, mask=there[:, None], other=0.0)
         higher = tl.maximum(top, tl.max(lse, axis=0))
-        weights, fade = tl.where(there, tl.exp(lse - higher), 0.0), tl.exp(top - higher)
+        weights, fade = tl.where(there, tl.exp2(lse - higher), 0.0), tl.exp2(top - higher)
         total = total * fade + tl.sum(weights, axis=0)
         out = out * fade + tl.sum(weights[:, None] * part, axis=0)
         top = higher
@@ -200,12 +207,12 @@ class SplitKV(FoldedAttention):
         self.choices, self.unsplit = {1: tuning} if tuning else tunings(), unsplit
         self.splits: int | None = None
 
-    def takes(self, q: Tensor, new_k: Tensor) -> bool:
-        """Whether the kernel handles queries [batch, heads, n, d]. fp32 would spill its registers and is left
-        to torch.
+    def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
+        """Whether the kernel handles queries [batch, heads, n, d], with at most so many rows. fp32 would
+        spill its registers and is left to torch.
         """
         count, d = q.shape[1] // new_k.shape[1] * q.shape[2], q.shape[3]
-        fits = count * max(1, d // 128) <= MAX_ROWS and d >= 16 and not d & (d - 1)
+        fits = count * max(1, d // 128) <= most and d >= 16 and not d & (d - 1)
         return fits and (q.element_size() == 2 or q.device.type == "cpu")
 
     def __call__(
@@ -241,17 +248,18 @@ class SplitKV(FoldedAttention):
         """
         rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
-        tuning = of_rows(self.choices, count)
-        splits = self.splits or self._splits(tuning, batch * heads, n, span.bound, q.device)
-        pairs, stretches = batch * heads, splits + 1
+        tuning, pad = of_rows(self.choices, count), tile_of(count, ROW_TILE // max(1, d // 128))
+        pairs, blocks = batch * heads, triton.cdiv(count, pad)
+        splits = self.splits or self._splits(tuning, pairs * blocks, n, span.bound, q.device)
+        stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(pairs, stretches, count, dtype=torch.float32, device=q.device)
-        tile, warps, stages = launch(count, d, tuning)
+        tile, warps, stages = launch(d, tuning)
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         stated = lse if sees is None else sees.contiguous().view(torch.uint8)
         index = lse if index is None else index  # not looked at without pages
-        _split[(pairs, stretches)](
+        _split[(pairs * blocks, stretches)](
             rows,
             k,
             v,
@@ -268,14 +276,15 @@ class SplitKV(FoldedAttention):
             *new_k.stride()[:3],
             *new_v.stride()[:3],
             stated.stride(0) if sees is not None and len(sees) > 1 else 0,
-            1 / math.sqrt(d),
+            math.log2(math.e) / math.sqrt(d),
             splits,
             new_k.shape[2],
             index.shape[1],
+            blocks,
             HEADS=heads,
             QUERIES=n,
             ROWS=count,
-            PAD=tile_of(count),
+            PAD=pad,
             D=d,
             TILE=tile,
             NEW_TILE=tile_of(new_k.shape[2], MAX_NEW_TILE),
@@ -301,7 +310,7 @@ class SplitKV(FoldedAttention):
         )
         return result
 
-    def _splits(self, tuning: Tuning, pairs: int, queries: int, bound: int, device: torch.device) -> int:
+    def _splits(self, tuning: Tuning, programs: int, queries: int, bound: int, device: torch.device) -> int:
         """Number of parts such that every multiprocessor has as many programs as it may, none waits for a
         second turn, and each reads a few tiles.
         """
@@ -310,24 +319,19 @@ class SplitKV(FoldedAttention):
         processors = (
             torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
         )
-        filling = tuning.programs_per_processor * processors // pairs
+        filling = tuning.programs_per_processor * processors // programs
         return max(1, min(filling, tuning.max_splits, bound // (4 * tuning.block)))
 
 
-def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
-    """Tile, warps and pipeline stages for this many rows of heads of d.
-
-    More warps if the registers of one would not hold the rows. Heads of 256 have shorter tiles and fewer of
-    them in flight.
+def launch(d: int, tuning: Tuning) -> tuple[int, int, int]:
+    """Tile, warps and pipeline stages for heads of d. Heads of 256 have shorter tiles and fewer of them in
+    flight.
     """
-    wide = d > 128
-    return (
-        tuning.block // (2 if wide else 1),
-        tuning.warps * (2 if rows * max(1, d // 128) > 64 else 1),
-        min(2, tuning.stages) if wide else tuning.stages,
-    )
+    if d <= 128:
+        return tuning.block, tuning.warps, tuning.stages
+    return tuning.block // 2, tuning.warps, min(2, tuning.stages)
 
 
-def tile_of(count: int, most: int = MAX_ROWS) -> int:
+def tile_of(count: int, most: int) -> int:
     """The tile for `count` rows or tokens: a power of two, 16 or more (the least of a matrix instruction)."""
     return min(most, max(16, triton.next_power_of_2(count)))

@@ -11,6 +11,8 @@ from perfmodel.validate.decoder.attention import Span, fold
 from perfmodel.validate.decoder.selection import Selection
 from perfmodel.validate.decoder.triton_attention import UNSEEN, SplitKV, tile_of
 
+SELECTED_ROWS = 128
+"""Most rows of a tile of scores, for heads of 128."""
 TILE = 64
 SEARCHED = 1024
 """Scores per step of the search."""
@@ -193,7 +195,7 @@ class FusedSelection(Selection):
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        if not self.fused.takes(q, new_k):
+        if not self.fused.takes(q, new_k, SELECTED_ROWS):
             return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
         rows, (low, high), pages = fold(q, k.shape[1]).contiguous(), bounds, bounds[0].shape[2]
         batch, heads, count, d = rows.shape
@@ -208,7 +210,7 @@ class FusedSelection(Selection):
             pages,
             HEADS=heads,
             ROWS=count,
-            PAD=tile_of(count),
+            PAD=tile_of(count, SELECTED_ROWS),
             D=d,
             TILE=TILE,
             PAGE=page,
@@ -228,7 +230,7 @@ class FusedSelection(Selection):
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        if not self.fused.takes(q, new_k):
+        if not self.fused.takes(q, new_k, SELECTED_ROWS):
             return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
         rows, tokens = fold(q, k.shape[1]).contiguous(), k.shape[2]
         (batch, heads, count, d), tiles = rows.shape, triton.cdiv(tokens, TILE)
@@ -246,7 +248,7 @@ class FusedSelection(Selection):
             tiles,
             HEADS=heads,
             ROWS=count,
-            PAD=tile_of(count),
+            PAD=tile_of(count, SELECTED_ROWS),
             D=d,
             TILE=TILE,
             num_warps=SCORE_WARPS,
@@ -279,7 +281,7 @@ class FusedSelection(Selection):
             lse.shape[1],
             HEADS=heads,
             ROWS=rows,
-            PAD=tile_of(rows),
+            PAD=tile_of(rows, SELECTED_ROWS),
             COUNT=count,
             TILE=SEARCHED,
             VOTES=scored is not None,

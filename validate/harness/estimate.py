@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
 from perfmodel.speculation import Scenario, Workload, capacity, predict, tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
@@ -85,7 +86,10 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
 def _one(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
     drafted, tree = point.queries[-1] - 1, None
-    room = capacity.memory_of(scenario, batch, context, drafted, fraction)
+    held = scenario
+    if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
+        held = scenario_of(plan, point.model_copy(update={"draft_kv": "full"}))  # the decoder keeps its cache
+    room = capacity.memory_of(held, batch, context, drafted, fraction)
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
         tree = Tree(point.parents, widths(point.parents), gained)

@@ -44,12 +44,12 @@ def near(actual: Any, theirs: Any, tolerance: float = 0) -> None:
 
 def attention() -> None:
     """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in
-    several.
+    several, in one block of rows and in two.
     """
     chosen: Any = choose("triton", CPU, torch.float32)
     portable, tolerance = choose("math", CPU, torch.float32), 1e-5
     for (n, m), splits, each in zip(
-        (*SHAPES, (5, 5)), (1, 3, 2, 3, 2), (*[TYPES[0]] * 4, TYPES[1]), strict=True
+        (*SHAPES, (5, 5), (40, 43)), (1, 3, 2, 3, 2, 2), (*[TYPES[0]] * 4, TYPES[1], TYPES[0]), strict=True
     ):
         chosen.splits = splits
         check(chosen, n, m, *each, [127, 0, 57])

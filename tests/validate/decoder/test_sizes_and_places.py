@@ -89,21 +89,20 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
 
     kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
     for n, d, dtype, takes in (
-        (32, 128, torch.bfloat16, True),
-        (33, 128, torch.bfloat16, False),
-        (16, 256, torch.bfloat16, True),
-        (17, 256, torch.bfloat16, False),
-        (32, 16, torch.bfloat16, True),
-        (33, 16, torch.bfloat16, False),
+        (128, 128, torch.bfloat16, True),
+        (129, 128, torch.bfloat16, False),
+        (64, 256, torch.bfloat16, True),
+        (65, 256, torch.bfloat16, False),
+        (128, 16, torch.bfloat16, True),
+        (129, 16, torch.bfloat16, False),
         (1, 8, torch.bfloat16, False),
         (1, 24, torch.bfloat16, False),
         (1, 128, torch.float32, False),
     ):
         q = torch.zeros(1, 8, n, d, dtype=dtype, device="meta")
         assert kernel.takes(q, new) == takes, (n, d, dtype)
-    sizes = [launch(rows, d, Tuning()) for rows, d in ((64, 128), (65, 64), (32, 256), (33, 256))]
-    assert sizes == [(64, 4, 3), (64, 8, 3), (32, 4, 2), (32, 8, 2)]
-    assert [*map(tile_of, (1, 16, 17)), tile_of(17, 16)] == [16, 16, 32, 16]
+    assert [launch(d, Tuning()) for d in (64, 128, 256)] == [(64, 4, 3), (64, 4, 3), (32, 4, 2)]
+    assert [tile_of(rows, 64) for rows in (1, 16, 17, 65)] == [16, 16, 32, 64]
     assert [norm_warps(values) for values in (256, 1024, 16384)] == [1, 2, 8]
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
