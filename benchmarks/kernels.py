@@ -41,7 +41,14 @@ from perfmodel.validate.decoder.triton_pointwise import (
     _rotate,
     _silu_mul,
 )
-from perfmodel.validate.decoder.triton_selection import SEARCHED, TILE, _best, _page_scores, _token_scores
+from perfmodel.validate.decoder.triton_selection import (
+    SEARCH_WARPS,
+    SEARCHED,
+    TILE,
+    _best,
+    _page_scores,
+    _token_scores,
+)
 from perfmodel.validate.decoder.tuning import Tuning
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
@@ -114,8 +121,8 @@ def cases() -> Iterator[Case]:
     yield Case(_page_scores, "pages of 16, 1 query token", chosen | {"PAGE": 16}, 4)
     yield Case(_token_scores, "1 query token", chosen, 4)
     searched = {"HEADS": 8, "ROWS": 4, "PAD": 16, "COUNT": 128, "TILE": SEARCHED}
-    yield Case(_best, "128 pages", searched | {"VOTES": False}, 8)
-    yield Case(_best, "128 tokens", searched | {"VOTES": True}, 8)
+    yield Case(_best, "128 pages", searched | {"VOTES": False}, SEARCH_WARPS)
+    yield Case(_best, "128 tokens", searched | {"VOTES": True}, SEARCH_WARPS)
     yield Case(_combine, "5 query tokens", heads | {"QUERIES": 5, "ROWS": 20, "MERGED": MERGED}, 2)
     yield Case(_add_norm, "hidden 4096", {"HIDDEN": 4096, "BLOCK": 4096}, 8)
     yield Case(_silu_mul, "any width", {"INNER": 14336, "BLOCK": BLOCK}, 4)

@@ -14,11 +14,11 @@ from perfmodel.validate.decoder.triton_attention import UNSEEN, SplitKV, tile_of
 SELECTED_ROWS = 128
 """Most rows of a tile of scores, for heads of 128."""
 TILE = 64
-SEARCHED = 1024
-"""Scores per step of the search."""
-SCORE_WARPS, SEARCH_WARPS = 4, 8
-BITS, LEAST, MOST = (tl.constexpr(number) for number in (32, -(2**31), 2**31 - 1))
-"""Of the integers among which `_best` searches: their bits, the least and the largest."""
+SEARCHED = 8192
+"""Most scores per step of the search."""
+SCORE_WARPS, SEARCH_WARPS = 4, 16
+LEAST = tl.constexpr(-(2**31))
+"""The least of the integers among which `_best` searches."""
 
 
 @triton.jit
@@ -147,26 +147,28 @@ def _best(  # type: ignore[no-untyped-def]
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
         tl.debug_barrier()
-    low, high = tl.full((), LEAST, tl.int64), tl.full((), MOST, tl.int64)
-    for _ in range(BITS):  # the largest threshold that COUNT units reach
-        middle = low + (high - low + 1) // 2
-        reach = tl.zeros((), tl.int32)
+    low = tl.full((), LEAST, tl.int64)
+    for done in range(0, 32, 2):  # the largest threshold that COUNT units reach, two of its bits at a time
+        # three counts are added in one sum, 21 bits each
+        step, reach = tl.full((), 1, tl.int64) << (30 - done), tl.zeros((), tl.int64)
         for start in range(0, units, TILE):
             t = start + tl.arange(0, TILE)
-            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(
-                tl.int64
-            )
-            reach += tl.sum(((key >= middle) & (t < units)).to(tl.int32), axis=0)
-        low, high = tl.where(reach >= COUNT, middle, low), tl.where(reach >= COUNT, high, middle - 1)
+            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
+            counts = tl.zeros((TILE,), tl.int64)
+            for nth in tl.static_range(1, 4):
+                counts += (key >= (low + nth * step).to(tl.int32)).to(tl.int64) << 21 * (nth - 1)
+            reach += tl.sum(tl.where(t < units, counts, 0), axis=0)
+        for nth in tl.static_range(3):
+            low += tl.where(((reach >> 21 * nth) & 0x1FFFFF) >= COUNT, step, 0)
     above = tl.zeros((), tl.int32)
     for start in range(0, units, TILE):
         t = start + tl.arange(0, TILE)
-        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
         above += tl.sum(((key > low) & (t < units)).to(tl.int32), axis=0)
     taken, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
     for start in range(0, units, TILE):
         t = start + tl.arange(0, TILE)
-        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
         same = ((key == low) & (t < units)).to(tl.int32)
         fits = equal + tl.cumsum(same, axis=0) <= COUNT - above
         take = (((key > low) & (t < units)) | ((same != 0) & fits)).to(tl.int32)
@@ -283,7 +285,7 @@ class FusedSelection(Selection):
             ROWS=rows,
             PAD=tile_of(rows, SELECTED_ROWS),
             COUNT=count,
-            TILE=SEARCHED,
+            TILE=min(SEARCHED, max(256, triton.next_power_of_2(votes.shape[1]))),
             VOTES=scored is not None,
             num_warps=SEARCH_WARPS,
         )
