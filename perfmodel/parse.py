@@ -18,7 +18,6 @@ MAX_VALUES = 1_000_000
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
-_ONE = "a positive whole number such as 8 or 32k (32768)"
 _ALLOWED = (
     "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, "
     "LOW..HIGHxFACTOR"
@@ -50,7 +49,12 @@ def parse_switch(given: object, flag: str) -> bool:
     return given
 
 
-def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -> int:
+def parse_count(
+    given: object,
+    flag: str,
+    least: int = 1,
+    allowed: str = "a positive whole number such as 8 or 32k (32768)",
+) -> int:
     """One whole number: text such as 8, 32_000 or 1e5 with ``k`` for 1024 and ``m`` for 1048576, or a number.
 
     Raises InputError for anything else and below `least`.

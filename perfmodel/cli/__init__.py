@@ -46,12 +46,12 @@ HEADINGS = {
 """Heading in ``--help`` -> the verbs below it -> the purpose of each."""
 COMMANDS = {verb: summary for verbs in HEADINGS.values() for verb, summary in verbs.items()}
 
-BY_RANK = "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
-BY_DRAFT = "give the acceptance of each draft instead: --rate DRAFT=0.8"
 RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
 INSTEAD = {
-    "tree": dict.fromkeys((*RATES, "--acceptance"), BY_RANK),
-    "advise": dict.fromkeys(RATES, BY_DRAFT),
+    "tree": dict.fromkeys(
+        (*RATES, "--acceptance"), "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
+    ),
+    "advise": dict.fromkeys(RATES, "give the acceptance of each draft instead: --rate DRAFT=0.8"),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")

@@ -64,10 +64,39 @@ def _print(a: Traffic) -> None:
                 say(_intervals(row, row.throughput_interval))
     else:
         say(_rollout(a.rollout), "bold")
-        table(ROLLED_OUT, [_rolled_out(row) for row in a.rollout])
+        table(
+            ROLLED_OUT,
+            [
+                (
+                    "" if row.age is None else f"{row.age:g}",
+                    "" if row.alpha is None else f"{row.alpha:g}",
+                    str(row.gamma),
+                    seconds(row.makespan_s),
+                    seconds(row.tail_s),
+                    f"{row.output_tokens_per_s:,.0f}",
+                    f"{row.speedup:.2f}x",
+                    f"{row.stream_speedup:.2f}x",
+                )
+                for row in a.rollout
+            ],
+        )
     if a.classes is not None:
         say("by class, simulated request by request")
-        table(BY_CLASS, [_of_class(row) for row in a.classes])
+        table(
+            BY_CLASS,
+            [
+                (
+                    _load(row),
+                    str(row.gamma),
+                    row.name,
+                    *(_time(times, name) for times in (row.ttft_s, row.tpot_s) for name in ("mean", "p99")),
+                    f"{row.slo_share:.0%}",
+                    f"{row.goodput:.3g}",
+                    f"{row.output_tokens_per_s:,.0f}",
+                )
+                for row in a.classes
+            ],
+        )
     if a.replay is not None:
         say("simulated request by request")
         table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
@@ -99,31 +128,6 @@ def _rollout(rows: tuple[RolloutRow, ...]) -> str:
         text += f", {seconds(best.makespan_s)} with {in_words(best.gamma)}: {best.speedup:.2f}x"
         text += f", {best.stream_speedup:.2f}x per request"
     return text
-
-
-def _rolled_out(row: RolloutRow) -> tuple[str, ...]:
-    return (
-        "" if row.age is None else f"{row.age:g}",
-        "" if row.alpha is None else f"{row.alpha:g}",
-        str(row.gamma),
-        seconds(row.makespan_s),
-        seconds(row.tail_s),
-        f"{row.output_tokens_per_s:,.0f}",
-        f"{row.speedup:.2f}x",
-        f"{row.stream_speedup:.2f}x",
-    )
-
-
-def _of_class(row: ClassRow) -> tuple[str, ...]:
-    return (
-        _load(row),
-        str(row.gamma),
-        row.name,
-        *(_time(times, name) for times in (row.ttft_s, row.tpot_s) for name in ("mean", "p99")),
-        f"{row.slo_share:.0%}",
-        f"{row.goodput:.3g}",
-        f"{row.output_tokens_per_s:,.0f}",
-    )
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:

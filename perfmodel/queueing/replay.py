@@ -254,13 +254,8 @@ class _Server:
             hit_rate=None if self.blocks is None else self.blocks.hit_rate,
         )
 
-    def _send(self, when: float) -> None:
-        """A client of a closed loop sends its next request. A pass that has begun no longer takes it."""
-        if self.following < len(self.first_sent):
-            self._send_one(self.first_sent[self.following], when)
-            self.following += 1
-
     def _send_one(self, request: int, when: float) -> None:
+        """A client sends a request. A pass that has begun no longer takes it."""
         self.sent[request] = when
         heappush(self.coming, (when + self.steps.own_s, request, self.number + (self.running > 0)))
 
@@ -392,8 +387,9 @@ class _Server:
             self._send_one(self.held.popleft(), self.time)
         if (later := self.next.get(request)) is not None:
             self._send_one(later, max(self.time + self.think_s[later], self.sent[later]))
-        elif self.clients is not None:
-            self._send(self.time)
+        elif self.clients is not None and self.following < len(self.first_sent):
+            self._send_one(self.first_sent[self.following], self.time)
+            self.following += 1
 
     def _preempt(self) -> None:
         decoding = {request: end for end, request, stay in self.ends if stay == self.stay[request]}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 CHECK_FAILED = 1
 SHARES = (TINY, 10.0)
-NEXT = "to keep errors that you know of from growing: --baseline FILE --write once, then --baseline FILE"
 
 
 @flagged
@@ -101,7 +100,11 @@ def check(
         click.echo(line, err=True)
     if faults:
         if not (max_error or baseline):
-            click.echo(NEXT, err=True)
+            click.echo(
+                "to keep errors that you know of from growing: --baseline FILE --write once, then "
+                "--baseline FILE",
+                err=True,
+            )
         raise click.exceptions.Exit(CHECK_FAILED)
 
 

@@ -175,18 +175,18 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
         value, module = tensors[0] if len(tensors) == 1 else torch.cat(tensors), owners[owner]
         held = getattr(module, leaf)
         if held.dtype == FP8:
-            peaks = torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)])
+            peaks = torch.cat(
+                [  # of whole rows, even if a rank holds some of the columns
+                    (source.read(replace(piece, start=0, stop=None)) if piece.dim else read).abs().amax(1)
+                    for piece, read in zip(parts, tensors, strict=True)
+                ]
+            )
             if isinstance(module, RoutedExperts):
                 module.hold(leaf, value.view(held.shape), peaks)
             else:
                 module.hold(value, peaks)
             continue
         setattr(module, leaf, nn.Parameter(value.view(held.shape), requires_grad=False))
-
-
-def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
-    """The largest absolute value of each row, over the whole row even if a rank holds some of its columns."""
-    return (source.read(replace(piece, start=0, stop=None)) if piece.dim else read).abs().amax(1)
 
 
 def load(

@@ -8,8 +8,6 @@ from perfmodel.validate.fit.kernels import POPULARITY, Kernels, TableFit
 from perfmodel.validate.solving import significant
 
 COMMENT = "Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
-COPY = "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this device"
-ENGINES_FILE = "hardware/engines.yaml states it"
 INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
 
 
@@ -29,7 +27,11 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         "attention_flops_fraction": (curve[4096.0], "no figure for attention: the GEMM one"),
         "attention_fixed_s": (wide.values[0], _calls(wide)),
         "small_kernel_s": (start_s, shortest),
-        "small_bandwidth_fraction": (0.867, COPY),
+        "small_bandwidth_fraction": (
+            0.867,
+            "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this "
+            "device",
+        ),
         "allreduce_multiplier": (1, "the table as it is"),
     }
     if narrow:
@@ -43,7 +45,8 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         source = f"sparse-attention modules less the GEMMs and attention priced here: {_calls(k.index)}"
         values |= {name: (value, source) for name, value in zip(INDEX, k.index.values, strict=True) if value}
     values |= dict.fromkeys(
-        ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"), (0, ENGINES_FILE)
+        ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"),
+        (0, "hardware/engines.yaml states it"),
     )
     fields: dict[str, Any] = {
         "name": f"{gpu.name}.{engine}",

@@ -88,22 +88,8 @@ SPECULATING = (
 )
 
 QWEN = "QwenLM/Qwen3@4da996c speed_benchmark.rst"
-ACCELMARK = "FreedomIntelligence/AccelMark@5797fc4"
-_V0 = f"38 steps of {QWEN} and {ACCELMARK}, vLLM 0.4.2 to 0.7.3: the host works between passes"
-_V1 = "engine V1, the default from 0.8 on, schedules during the pass before"
-_H20 = f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
 _FA3 = "16 steps of vLLM's blog of 2026-04-22; FlashAttention 3 in vllm-project/vllm#43232"
-_SGLANG_15 = "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15"
 _CDNA3 = "42 runs of 8 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX (left_out.py, all rows)"
-_DASHBOARD = (
-    "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
-    "a model left out is 7 % off on average"
-)
-_BLOCK = (
-    "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6), "
-    "RTX 3090 (1.1), RTX PRO 6000 (2.2)"
-)
-_SHARED = "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us"
 _GDDR = (
     "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "
     "RTX PRO 6000 (vllm-project/vllm#56128): 11 steps, 20 % too slow with the kernels of data-centre devices"
@@ -119,19 +105,45 @@ PUBLIC = (
         source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more "
         "than its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
     ),
-    Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
-    Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1, elsewhere=0.01),
+    Parameter(
+        "vllm.pass_fixed_s",
+        1.42e-3,
+        0.33,
+        source=f"38 steps of {QWEN} and FreedomIntelligence/AccelMark@5797fc4, vLLM 0.4.2 to 0.7.3: "
+        "the host works between passes",
+    ),
+    Parameter(
+        "vllm@0.8.pass_fixed_s",
+        0.01,
+        1.0,
+        True,
+        "engine V1, the default from 0.8 on, schedules during the pass before",
+        elsewhere=0.01,
+    ),
     Parameter(
         "sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6", elsewhere=1.0
     ),
     Parameter(
         "sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted", elsewhere=1.0
     ),
-    Parameter("sglang@0.5.6.iteration_fixed_s", 0.386, 0.2, True, _DASHBOARD),
+    Parameter(
+        "sglang@0.5.6.iteration_fixed_s",
+        0.386,
+        0.2,
+        True,
+        "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
+        "a model left out is 7 % off on average",
+    ),
     *(
         Parameter(place, value, spread, source=source, elsewhere=value)
         for place, value, spread, source in (
-            ("all.block_bandwidth", 1.4, 0.35, _BLOCK),
+            (
+                "all.block_bandwidth",
+                1.4,
+                0.35,
+                "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), "
+                "#51995 (0.6), RTX 3090 (1.1), RTX PRO 6000 (2.2)",
+            ),
             ("ampere.block_bandwidth", 1.1, 0.2, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
             (
                 "blackwell.block_bandwidth",
@@ -139,12 +151,24 @@ PUBLIC = (
                 0.2,
                 "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
             ),
-            ("all.shared_allreduce_s", 4.2e-5, 0.1, _SHARED),
+            (
+                "all.shared_allreduce_s",
+                4.2e-5,
+                0.1,
+                "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us",
+            ),
             ("all.shared_allreduce_byte_s", 5.2e-10, 1.0, "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"),
         )
     ),
     *(
-        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20, elsewhere)
+        Parameter(
+            f"{board}.{name}",
+            value,
+            spread,
+            name != "gemm_flops_factor",
+            f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s",
+            elsewhere,
+        )
         for board in ("h20-sxm-96gb", "h20-sxm-141gb")
         for name, value, spread, elsewhere in (
             ("gemm_factor", 0.383, 0.1, 0.39),
@@ -153,7 +177,13 @@ PUBLIC = (
         )
     ),
     *(
-        Parameter(f"sglang@0.5.15.{name}", value, spread, True, _SGLANG_15)
+        Parameter(
+            f"sglang@0.5.15.{name}",
+            value,
+            spread,
+            True,
+            "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15",
+        )
         for name, value, spread in (
             ("state_layer_s", 0.24, 0.7),
             ("gemm_fixed_s", 0.62, 0.3),

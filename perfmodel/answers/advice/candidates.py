@@ -333,13 +333,9 @@ def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
         for word, kind in kinds().items()
         if word != "self" and not kind.named_model and kind.suits(target)
     ]
-    return ("self", *smaller_models(target), *("eagle3" if word == "eagle" else word for word in heads))
-
-
-def smaller_models(target: ModelSpec) -> tuple[str, ...]:
-    """Every bundled model with the target's vocabulary size and less than half of its parameters."""
-    return tuple(
+    smaller = [
         m.name
         for m in map(load_model, files.bundled_names("models"))
         if m.vocab_size == target.vocab_size and 2 * m.total_params < target.total_params
-    )
+    ]
+    return ("self", *smaller, *("eagle3" if word == "eagle" else word for word in heads))

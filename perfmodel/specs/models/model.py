@@ -127,11 +127,6 @@ def _plain(name: str) -> str | None:
     return plain if plain in aliases() or plain in files.bundled_names("models") else None
 
 
-def _untuned(name: str) -> str:
-    """The name without its tuning suffix."""
-    return re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", name)
-
-
 def hub_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
     one.
@@ -176,7 +171,10 @@ _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 def _bare(name: str) -> str:
     """An id without its owner, its maker and its tuning suffix."""
-    return re.sub(r"^(meta|nvidia)-", "", _untuned(files.spelling(name.rpartition("/")[2])))
+    own = re.sub(
+        r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", files.spelling(name.rpartition("/")[2])
+    )
+    return re.sub(r"^(meta|nvidia)-", "", own)
 
 
 def precision_of(

@@ -86,5 +86,7 @@ def read(path: Path, given: GivenFacts) -> list[Timing]:
                 [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
             )
             return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
-    titles = "; ".join([*(known.title for known in FORMATS.values()), printed_block.TITLE])
+    titles = "; ".join(
+        [*(known.title for known in FORMATS.values()), f"the printed block {printed_block.HEAD!r}"]
+    )
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

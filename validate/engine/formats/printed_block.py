@@ -13,7 +13,6 @@ from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
-TITLE = "the printed block 'Serving Benchmark Result'"
 HEAD = "Serving Benchmark Result"
 KEYS = {
     "successful requests": "completed",
