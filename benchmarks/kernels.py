@@ -41,6 +41,7 @@ from perfmodel.validate.decoder.triton_pointwise import (
     _rotate,
     _silu_mul,
 )
+from perfmodel.validate.decoder.triton_product import SUMMED, _add_parts, _few_rows, product_launch
 from perfmodel.validate.decoder.triton_selection import (
     SEARCH_WARPS,
     SEARCHED,
@@ -63,9 +64,13 @@ TYPES |= {
     "expert_at": "*i64",
     "score_at": "*fp32",
     "vote_at": "*fp32",
+    "x_scale_at": "*fp32",
+    "scale_at": "*fp32",
+    "parts_at": "*fp32",
 }
 FLOATS = ("scale", "eps")
 PARTIAL = {"_split": {"out_at": "*fp32"}, "_combine": {"out_at": "*fp32"}}
+PARTIAL["_few_rows"] = {"x_at": "*fp8e4nv", "codes_at": "*fp8e4nv", "out_at": "*fp32"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class Case:
     sizes: dict[str, Any]
     warps: int
     stages: int = 3
+    least: int = 80
+    """First architecture that runs it. It is compiled for this one instead of an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,12 @@ def cases() -> Iterator[Case]:
     yield Case(_copy_tokens, "a commit", {"BATCH": 24, "HEADS": 8, "D": 128, "BLOCK": 128}, 1)
     experts = {"K": 2048, "M": 1536, "BLOCK_M": EXPERT_BLOCK[0], "BLOCK_K": EXPERT_BLOCK[1]}
     yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
+    for rows in (5, 24, 64, 100):
+        sizes, parts = product_launch(rows, 4096, 4096)
+        warps, stages = sizes.pop("num_warps"), sizes.pop("num_stages")
+        sizes |= {"N": 4096, "K": 4096, "BIAS": False}
+        yield Case(_few_rows, f"{rows} rows in fp8 (sm_89 for sm_80)", sizes, warps, stages, 89)
+    yield Case(_add_parts, "4 parts", {"PARTS": parts, "BLOCK": SUMMED}, 4)
 
 
 def compiled(case: Case, capability: int) -> Compiled:
@@ -150,7 +163,7 @@ def compiled(case: Case, capability: int) -> Compiled:
     ]
     source = ASTSource(case.kernel, signature, case.sizes, {(i,): [["tt.divisibility", 16]] for i in aligned})
     options = {"num_warps": case.warps, "num_stages": case.stages, "enable_fp_fusion": True}
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    made = triton.compile(source, target=GPUTarget("cuda", max(capability, case.least), 32), options=options)
     told = _resources(made.asm["cubin"])
     return Compiled(told["REG"], told["STACK"] + told["LOCAL"], made.metadata.shared, made.asm["ptx"])
 
@@ -173,7 +186,7 @@ def table() -> str:
     for case in cases():
         found = [compiled(case, capability) for capability in SHARED_BYTES]
         cells = [f"{c.registers} | {c.spill_bytes} | {c.shared_bytes / 1024:.1f}" for c in found]
-        stages = f", {case.stages} stages" if case.kernel is _split else ""
+        stages = f", {case.stages} stages" if case.kernel in (_split, _few_rows) else ""
         name = case.kernel.__name__.strip("_")
         rows.append(f"| `{name}` | {case.what} | {case.warps} warps{stages} | {' | '.join(cells)} |")
     head = " | ".join(f"sm_{c} registers | spilled bytes | shared KiB" for c in SHARED_BYTES)

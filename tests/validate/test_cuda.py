@@ -102,12 +102,17 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     device, source = torch.device("cuda"), RandomWeights(0, torch.device("cuda"), torch.bfloat16, 0.3)
     if not fp8.multiplies(device):
         pytest.skip("compute capability below 8.9")
-    x, weight = torch.randn(5, 256, device=device).bfloat16(), torch.randn(64, 256, device=device).bfloat16()
+    weight, bias = (
+        torch.randn(320, 1024, device=device).bfloat16(),
+        torch.randn(320, device=device).bfloat16(),
+    )
     codes, scale = fp8.by_row(weight, weight.abs().amax(1, keepdim=True))
-    actual = fp8.scaled_product(x, codes, scale[:, 0])
-    rows, scales = fp8.by_row(x, x.abs().amax(1, keepdim=True))
-    theirs = (rows.double() * scales) @ (codes.double() * scale).T
-    torch.testing.assert_close(actual.double(), theirs, rtol=2e-2, atol=2e-1)
+    for rows in (1, 5, 24, 50, 100, 200):  # every tile, and the library's product
+        x = torch.randn(rows, 1024, device=device).bfloat16()
+        taken, own = fp8.by_row(x, x.abs().amax(1, keepdim=True))
+        theirs = (taken.double() * own) @ (codes.double() * scale).T + bias.double()
+        actual = fp8.product(x, codes, scale[:, 0], bias).double()
+        torch.testing.assert_close(actual, theirs, rtol=2e-2, atol=2e-1)
     model = build(tiny_spec(hidden_size=128, head_dim=64), source, fp8=True)
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     request = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")

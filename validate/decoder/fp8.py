@@ -52,26 +52,11 @@ class Fp8Linear(nn.Module):
 def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., inputs] times the transpose of codes [outputs, inputs], by the device's own method."""
     if x.is_cuda:
+        from perfmodel.validate.decoder.triton_product import scaled_product
+
         return scaled_product(x, weight, scale, bias)
     out = (F.linear(x, weight.to(x.dtype)) * scale).to(x.dtype)
     return out if bias is None else out + bias
-
-
-def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] in bf16, quantised by token, times the transpose of weight [outputs, inputs], by the
-    library.
-    """
-    rows = x.reshape(-1, x.shape[-1])
-    if x.is_cuda:
-        from perfmodel.validate.decoder.triton_pointwise import rows_to_fp8
-
-        codes, scales = rows_to_fp8(rows)
-    else:
-        codes, scales = by_row(rows, rows.abs().amax(1, keepdim=True))
-    out = torch._scaled_mm(
-        codes, weight.t(), scale_a=scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype
-    )
-    return out.view(*x.shape[:-1], -1)
 
 
 def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.triton_pointwise import Fused, rows_to_fp8
+from perfmodel.validate.decoder.triton_product import scaled_product
 from tests.validate.decoder.test_attention import SHAPES, check, inputs
 from tests.validate.tiny import tiny_spec
 
@@ -203,6 +204,18 @@ def eight() -> None:
         for each in (choose("triton", CPU, dtype), choose("math", CPU, dtype)):
             wide = each(q, *(part.to(dtype) for part in stored), span, new_k, new_v)
             near(each(q, *stored, span, new_k, new_v), wide, tolerance)
+
+
+def product() -> None:
+    """Rows times an fp8 matrix, beside float64: odd sizes, one part and several, with and without bias."""
+    library = [(130, 48, 64)] if torch.__version__ >= "2.12" else []  # older: one scale for all rows on a CPU
+    for rows, n, k in ((1, 70, 50), (5, 131, 1000), (24, 64, 640), (100, 261, 300), *library):
+        x, weight, bias = torch.randn(rows, k), torch.randn(n, k), torch.randn(n)
+        (codes, own), (matrix, scale) = (by_row(each, each.abs().amax(1, True)) for each in (x, weight))
+        wanted = (codes.double() * own) @ (matrix.double() * scale).mT
+        for added in (None, bias):
+            found = scaled_product(x, matrix, scale[:, 0], added)
+            near(found.double(), wanted + (0 if added is None else added), 1e-5)
 
 
 def decoding() -> None:

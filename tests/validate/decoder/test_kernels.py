@@ -23,7 +23,7 @@ def interpreted(*parts: str) -> str:
 
 @pytest.mark.long
 def test_kernels_know_fp8_and_decode_as_plain_torch_does() -> None:
-    interpreted("eight", "decoding")
+    interpreted("eight", "product", "decoding")
 
 
 @pytest.mark.long
@@ -36,12 +36,16 @@ import sys
 sys.path[:0] = [{root!r}, {root!r} + "/benchmarks"]
 import kernels
 from perfmodel.validate.decoder.triton_attention import _split
+from perfmodel.validate.decoder.triton_product import _few_rows
 for case in kernels.cases():
     for capability, most in kernels.SHARED_BYTES.items():
         made = kernels.compiled(case, capability)
         assert made.spill_bytes <= (8 if capability == 80 else 0), (case, capability, made.spill_bytes)
         assert made.shared_bytes <= most, (case, capability, made.shared_bytes)
-        assert case.kernel is not _split or "cp.async" in made.ptx, "the cache is not read ahead"
+        ahead = case.kernel not in (_split, _few_rows) or "cp.async.cg" in made.ptx
+        assert ahead, "what is read once is not read ahead"
+        eight = case.kernel is not _few_rows or "f32.e4m3.e4m3" in made.ptx
+        assert eight, "fp8 is widened"
 print(kernels.table(), end="")
 """
 EIGHT = """
