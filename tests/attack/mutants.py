@@ -49,7 +49,9 @@ STARTS_S, TIMES, LONGEST_S = 10.0, 3, 900.0
 longer does not end, which is seen too; and the most for tests of which that is not known yet.
 """
 OTHERS_S = 20.0
-"""Processor time for tests of other folders, the quickest of those that reach a mutant."""
+"""Processor time for the quickest of the tests of other folders that reach a mutant, and of those beside the
+tests of its own folder that do.
+"""
 WAITS = 4
 """A run may wait so many times as long as it may compute, and longer on a busy machine."""
 MEMORY_BYTES = 8 * 2**30
@@ -241,15 +243,19 @@ def _watched(module: str, kept: str) -> int:
 
 
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:
-    """Each mutant, and whether all tests that reach it pass: first those of its folder, then the others."""
+    """Each mutant, and whether all tests that reach it pass: first those of its folder, then the others and
+    those of the same modules.
+    """
     left = list(chosen)
     for own in (True, False):
         calls = []
         for mutant in left:
-            tests = {
-                test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own
-            }
-            tests = tests if own else _quickest(tests, known.seconds)
+            reach, place = known.among(mutant), folders()[_folder(mutant)]
+            tests = {test for test in reach if test.startswith(place) == own}
+            if not own:  # and those that use what the first test of their module made: a fixture, a cache
+                modules = tuple(f"{test.partition('::')[0]}::" for test in reach - tests)
+                beside = {test for test in known.seconds if test.startswith(modules)}
+                tests = _quickest(tests | beside - reach, known.seconds)
             paths = sorted({test.partition("::")[0] for test in tests})
             limit_s = STARTS_S + TIMES * sum(
                 s for test, s in known.seconds.items() if test.partition("::")[0] in paths
