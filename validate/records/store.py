@@ -56,8 +56,14 @@ class Record:
 
     @property
     def calibration(self) -> str | None:
-        """The calibration of the run's predictions, by name or path; None for the device's own."""
-        return None if self.data.calibration is None else beside(self.path, self.data.calibration)
+        """The calibration of the run's predictions, by name or path; None for the device's own.
+
+        A file that is gone has since been added to those that ship, under its own name.
+        """
+        named = self.data.calibration
+        if named is None or not files.looks_like_path(found := beside(self.path, named)):
+            return named
+        return found if Path(found).is_file() else Path(found).stem
 
     @property
     def rows(self) -> tuple[PointRow, ...]:
