@@ -24,7 +24,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from perfmodel.validate.decoder.triton_attention import (
-    MAX_NEW_TILE,
     MERGED,
     ROW_TILE,
     _combine,
@@ -118,7 +117,6 @@ def cases() -> Iterator[Case]:
             "ROWS": rows,
             "PAD": tile_of(rows, ROW_TILE * 128 // d),
             "TILE": tile,
-            "NEW_TILE": tile_of(queries, MAX_NEW_TILE),
             "WINDOW": False,
             "STATED": False,
             "PAGE": 0,
@@ -212,7 +210,7 @@ def candidates(rows: int, capability: int = 90) -> list[dict[str, int]]:
     ranked = []
     for block, warps, stages in itertools.product((32, 64, 128), (4, 8), (2, 3, 4)):
         sizes = {"QUERIES": rows // 4, "ROWS": rows, "PAD": rows, "TILE": block}
-        sizes |= {"NEW_TILE": tile_of(rows // 4, MAX_NEW_TILE), "WINDOW": False, "STATED": False, "PAGE": 0}
+        sizes |= {"WINDOW": False, "STATED": False, "PAGE": 0}
         found = compiled(Case(_split, "", {"HEADS": 8, "D": 128} | sizes, warps, stages), capability)
         programs = 0 if found.spill_bytes else occupancy(found, warps, capability)
         given = {"block": block, "warps": warps, "stages": stages, "programs_per_processor": programs}

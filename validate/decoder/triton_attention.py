@@ -25,8 +25,10 @@ ROW_TILE = 64
 on a multiprocessor and one multiplies while the other takes exponentials. Programs of the same cached tokens
 run side by side, and find them in the chip's cache.
 """
-MAX_NEW_TILE = 32
-"""Most new tokens of a tile. A tile as large as the cache's would take its shared memory."""
+NEW_TILE = tl.constexpr(16)
+"""New tokens of a tile. A tile as large as the cache's would take its shared memory; with 32 and a stated
+mask, registers would spill on sm_80.
+"""
 MERGED = 16
 """Parts that `_combine` loads at a time."""
 COMBINE_WARPS = 2
@@ -86,7 +88,6 @@ def _split(  # type: ignore[no-untyped-def]
     PAD: tl.constexpr,
     D: tl.constexpr,
     TILE: tl.constexpr,
-    NEW_TILE: tl.constexpr,
     WINDOW: tl.constexpr,
     STATED: tl.constexpr,
     PAGE: tl.constexpr,
@@ -287,7 +288,6 @@ class SplitKV(FoldedAttention):
             PAD=pad,
             D=d,
             TILE=tile,
-            NEW_TILE=tile_of(new_k.shape[2], MAX_NEW_TILE),
             WINDOW=span.first is not None,
             STATED=sees is not None,
             PAGE=page,
@@ -333,5 +333,5 @@ def launch(d: int, tuning: Tuning) -> tuple[int, int, int]:
 
 
 def tile_of(count: int, most: int) -> int:
-    """The tile for `count` rows or tokens: a power of two, 16 or more (the least of a matrix instruction)."""
+    """The tile for `count` rows: a power of two, 16 or more (the least of a matrix instruction)."""
     return min(most, max(16, triton.next_power_of_2(count)))

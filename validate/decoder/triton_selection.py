@@ -100,10 +100,10 @@ def _token_scores(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _ordered(score):  # type: ignore[no-untyped-def]
-    """Integers with the order of the floats."""
-    bits = score.to(tl.int32, bitcast=True)
-    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
+    """Integers with the order of the floats, the least beyond the end."""
+    bits = tl.load(vote_at + t, mask=t < units, other=0.0).to(tl.int32, bitcast=True)
+    return tl.where(t < units, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LEAST)
 
 
 @triton.jit
@@ -147,32 +147,27 @@ def _best(  # type: ignore[no-untyped-def]
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
         tl.debug_barrier()
-    low = tl.full((), LEAST, tl.int64)
+    low, vote_at = tl.full((), LEAST, tl.int64), vote_at + pair * units
     for done in range(0, 32, 2):  # the largest threshold that COUNT units reach, two of its bits at a time
         # three counts are added in one sum, 21 bits each
         step, reach = tl.full((), 1, tl.int64) << (30 - done), tl.zeros((), tl.int64)
         for start in range(0, units, TILE):
-            t = start + tl.arange(0, TILE)
-            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
-            counts = tl.zeros((TILE,), tl.int64)
+            key, counts = _ordered(vote_at, start + tl.arange(0, TILE), units), tl.zeros((TILE,), tl.int64)
             for nth in tl.static_range(1, 4):
                 counts += (key >= (low + nth * step).to(tl.int32)).to(tl.int64) << 21 * (nth - 1)
-            reach += tl.sum(tl.where(t < units, counts, 0), axis=0)
+            reach += tl.sum(counts, axis=0)
         for nth in tl.static_range(3):
             low += tl.where(((reach >> 21 * nth) & 0x1FFFFF) >= COUNT, step, 0)
-    above = tl.zeros((), tl.int32)
+    low, above, index_at = low.to(tl.int32), tl.zeros((), tl.int32), index_at + pair * COUNT
     for start in range(0, units, TILE):
-        t = start + tl.arange(0, TILE)
-        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
-        above += tl.sum(((key > low) & (t < units)).to(tl.int32), axis=0)
+        above += tl.sum((_ordered(vote_at, start + tl.arange(0, TILE), units) > low).to(tl.int32), axis=0)
     taken, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
     for start in range(0, units, TILE):
         t = start + tl.arange(0, TILE)
-        key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf")))
-        same = ((key == low) & (t < units)).to(tl.int32)
-        fits = equal + tl.cumsum(same, axis=0) <= COUNT - above
-        take = (((key > low) & (t < units)) | ((same != 0) & fits)).to(tl.int32)
-        tl.store(index_at + pair * COUNT + taken + tl.cumsum(take, axis=0) - 1, t, mask=take != 0)
+        key = _ordered(vote_at, t, units)
+        same = (key == low).to(tl.int32)
+        take = ((key > low) | ((same != 0) & (equal + tl.cumsum(same, axis=0) <= COUNT - above))).to(tl.int32)
+        tl.store(index_at + (taken + tl.cumsum(take, axis=0) - 1), t, mask=take != 0)
         taken += tl.sum(take, axis=0)
         equal += tl.sum(same, axis=0)
 
