@@ -20,7 +20,7 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     random = np.random.default_rng([seed, 3])
     outputs = begin.output_tokens[:, None]
     if turns > 1:
-        later = arrivals(reuse.first, sessions * (turns - 1), None, 1.0, seed + 1).output_tokens
+        later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1).output_tokens
         outputs = np.concatenate([outputs, later.reshape(sessions, -1)], 1)
     added = np.concatenate([begin.input_tokens[:, None], outputs[:, :-1] + int(reuse.turn_tokens)], 1)
     prompts = np.cumsum(added, 1)

@@ -43,9 +43,51 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         for rate in (1e-9, 1e9)
     ),
     ("traffic", {"request_rate": None, "rollout": 8, "slo": "tpot:20"}, "slo: must be left out with rollout"),
+    ("traffic", {"output_len": 1}, "output_len: must be a whole number from 2 to 1099511627776,"),
+    ("traffic", {"acceptance_std": 0.6}, "acceptance_std: must be a number from 0 to 0.5,"),
+    ("traffic", {"burstiness": 0}, "burstiness: must be a number from 0.01 to 1000,"),
+    ("traffic", {"max_num_seqs": 5000}, "max_num_seqs: must be a whole number from 1 to 4096,"),
+    ("traffic", {"max_num_batched_tokens": 1}, "must be a whole number from 2 to 16777216,"),
+    ("traffic", {"prefix_hits": 2}, "prefix_hits: must be a number from 0 to 1,"),
+    ("traffic", {"turns": 2000}, "turns: must be a whole number from 1 to 1000,"),
+    ("traffic", {"think_time": -1}, "think_time: must be a number from 0 to 1000000,"),
+    ("traffic", {"rollout": 10**6}, "rollout: must be a whole number from 1 to 100000,"),
+    ("traffic", {"num_prompts": 10**7}, "num_prompts: must be a whole number from 1 to 1000000,"),
+    ("traffic", {"request_rate": 1e9}, "request_rate: must be a number from 1e-06 to 1000000,"),
+    ("traffic", {"input_std": 1183}, "input_std: must be from 0 to the mean / sqrt(3) = 1182, given"),
+    ("traffic", {"output_std": 116}, "output_std: must be from 0 to the mean / sqrt(3) = 115, given"),
+    ("traffic", {"prefix_len": 2049}, "prefix_len: must be at most input_len 2048, given 2049"),
+    ("traffic", {"slo": "ttft:1,ttft:2"}, "slo: must be ttft:MS, tpot:MS or e2e:MS"),
+    ("traffic", {"turns": 2}, "turns, turn_input_len: both must be given, turns from 2, or neither"),
+    ("traffic", {"turn_input_len": 9}, "turns, turn_input_len: both must be given"),
+    ("traffic", {"rollout": 4}, "rollout: must be left out with request_rate"),
+    ("traffic", {"alpha_by_age": "0:0.5"}, "alpha_by_age: needs rollout"),
+    *(
+        (
+            "traffic",
+            {"request_rate": None, "rollout": 4, "alpha_by_age": ages},
+            "alpha_by_age: must be different ages",
+        )
+        for ages in ("0:1.5", "0:0.5,8:1", "0:0.5,0:0.6", "-1:0.5", "inf:0.5", "8", "")
+    ),
+    ("compare", {"draft_devices": 65}, "draft_devices: must be a whole number from 1 to 64,"),
+    ("compare", {"outcomes": 65}, "outcomes: must be a whole number from 1 to 64,"),
+    ("schedule", {"context": 2**41}, "context: must be a whole number from 1 to 1099511627776,"),
+    ("schedule", {"max_batch": 5000}, "max_batch: must be a whole number from 1 to 4096,"),
+    ("schedule", {"dynamic_price": 2}, "dynamic_price: must be a number from 0 to 1,"),
+    ("whatif", {"context_std": 2**41}, "context_std: must be a whole number from 0 to 1099511627776,"),
+    ("whatif", {"kv_reread": 0}, "kv_reread: must be a number from 1 to 1025,"),
+    ("whatif", {"kv_page": 2**21}, "kv_page: must be a whole number from 1 to 1048576,"),
+    ("whatif", {"layer_split": 65}, "layer_split: must be a whole number from 1 to 64,"),
+    ("whatif", {"cpu_moe": 2000}, "cpu_moe: must be a whole number from 0 to 1024,"),
+    ("whatif", {"gpu_layers": 2000}, "gpu_layers: must be a whole number from 1 to 1024,"),
+    ("whatif", {"host_bandwidth": 1e5}, "host_bandwidth: must be a number above 0 and at most 10000,"),
+    ("whatif", {"memory_fraction": 2}, "memory_fraction: must be a number above 0 and at most 1,"),
 ]
 
 
 @pytest.mark.parametrize(("verb", "changes", "message"), REFUSED)
 def test_refused_in_one_line(verb: str, changes: dict[str, Any], message: str) -> None:
+    """Of a question that is no mistake without the change."""
+    getattr(pm, verb).question(**ASKED[verb])
     refused(re.escape(message), getattr(pm, verb), **ASKED[verb] | changes)

@@ -68,17 +68,3 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
         assert answer.rollout is not None
         assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
     refused("rollout: must be at most the 2 requests of", traffic, **ASKED, trace=str(where), rollout=3)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rollout": 4, "request_rate": 1}, "left out with request_rate"),
-        ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "needs rollout"),
-        ({"rollout": 4, "alpha_by_age": "0:1.5"}, "such as 0:0.75,8:0.6"),
-        ({"rollout": 4, "alpha_by_age": "0:0.5,0:0.6"}, "different ages"),
-        ({"rollout": 1_000_000}, "from 1 to 100000"),
-    ],
-)
-def test_what_is_no_rollout_is_refused(given: dict[str, object], message: str) -> None:
-    refused(message, traffic, **ASKED, **given)

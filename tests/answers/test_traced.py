@@ -40,8 +40,9 @@ def test_a_trace_says_lengths_and_rate(tmp_path: Path) -> None:
 
 
 def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
-    answer = traffic(trace=trace(tmp_path, (7, 500, 90), (7, 1500, 110)), **ASKED)
-    assert (answer.rows[0].concurrency, answer.rows[0].request_rate) == (2, None)
+    (row,) = traffic(trace=trace(tmp_path, (7, 500, 1), (7, 1500, 1)), **ASKED).rows
+    assert (row.concurrency, row.request_rate) == (2, None)
+    assert row.output_tokens_per_s == pytest.approx(2 * row.requests_per_s), "two tokens have a TPOT"
 
 
 def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
@@ -60,15 +61,16 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
 
 
 def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_replay, "LONGEST", 50)
     calm = [(i, 100, 10) for i in range(50)]
     beginning = traffic(trace=trace(tmp_path, *calm), **ASKED).replay
-    monkeypatch.setattr(traffic_replay, "LONGEST", 50)
     whole = traffic(trace=trace(tmp_path, *calm, (50, 9000, 900)), **ASKED).replay
     assert beginning is not None
     assert whole is not None
     assert whole[0].tpot_s == beginning[0].tpot_s
     assert traffic_replay.percentiles(np.zeros(0)) == Percentiles(0, 0, 0, 0)
-    assert whole[0].warnings == ("the first 50 of the trace's 51 requests are replayed",)
+    notes = [row.warnings for row in (*beginning, *whole)]
+    assert notes == [(), ("the first 50 of the trace's 51 requests are replayed",)]
 
 
 def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() -> None:

@@ -181,16 +181,3 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
     assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
     assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)
     assert replayed.running_mean <= clients
-
-
-def test_clients_of_equal_lengths_are_warned_of() -> None:
-    """They stay in step; one client, lengths that differ, and arrivals at a rate do not."""
-    question = {"input_len": 2000, "output_len": 500, "gamma": 0}
-
-    def warned(**load: object) -> list[bool]:
-        found = pm.traffic("llama-3.1-8b", "h100", **question, **load)
-        return [any("stay in step" in note for note in row.warnings) for row in found.rows]
-
-    assert warned(max_concurrency="1,16") == [False, True]
-    assert warned(max_concurrency=16, output_std="0.2k") == [False]
-    assert warned(request_rate=1) == [False]

@@ -2,12 +2,15 @@
 text.
 """
 
+import re
 import shlex
 import sys
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from perfmodel.cli import output
+from perfmodel.cli.output import Column
 from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
@@ -59,20 +62,36 @@ def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch)
     assert line.startswith("\x1b[1;31m")
 
 
-# What stands beside the numbers: what they rest on, what to know, and what to type instead.
+TABLE = (
+    "draft",
+    Column("TPOT", spare=1),
+    "",
+    Column("tokens/s", spare=3),
+    Column("why it is so", True),
+    Column("best gamma", spare=2),
+)
+ROWS = (
+    ("eagle3 streamingllm:512", "7.25 ms", "", "1,350", "limited by the KV cache of all requests", "3"),
+    ("none", "12.00 ms", "", "94", "", "0"),
+)
+LAYOUTS = re.split(
+    r"^=+ (.+)\n", Path(__file__).with_name("layouts.txt").read_text("utf-8"), flags=re.MULTILINE
+)
 
-Out = Callable[[str], str]
 
-
-@pytest.fixture
-def out(capsys: pytest.CaptureFixture[str]) -> Out:
-    return lambda line: run(capsys, *shlex.split(line))
-
-
-def test_lines_are_whole_where_no_terminal_is(out: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = f"whatif {LLAMA} --batch 8 --context 32k --gamma 3 --alpha 0.8"
-    whole = out(command)
-    monkeypatch.setenv("COLUMNS", "60")
-    narrow = out(command)
-    assert max(map(len, narrow.splitlines())) <= 60 < 112 < max(map(len, whole.splitlines()))
-    assert narrow.split() == whole.split()
+@pytest.mark.parametrize(("terminal", "layout"), [*zip(LAYOUTS[1::2], LAYOUTS[2::2], strict=True)])
+def test_a_layout_for_each_width(terminal, layout, capsys, monkeypatch) -> None:
+    """Without its columns if they are missing; in a terminal with colours if it has any."""
+    columns, _, colours = terminal.partition(" ")
+    for name, value in (("COLUMNS", columns), ("TERM", colours or "dumb"), ("NO_COLOR", "")):
+        monkeypatch.setenv(name, value)
+    for name, most in (("WIDTH", 112), ("SHOWN", 2)):
+        monkeypatch.setattr(output, name, most)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: bool(colours))
+    output.table(TABLE, ROWS, bold_last=True)
+    output.facts({"why": "an iteration saves 26.34 ms of decoding", "memory": "50.43 GB " * 20})
+    output.warn_where([("batch 8", ["it does not fit", "twice"]), ("batch 16", ["twice"])])
+    output.warn_some(["one", "two"])
+    output.warn_some(["one", "two", "three", "four"])
+    shown = capsys.readouterr()
+    assert shown.out + shown.err == layout

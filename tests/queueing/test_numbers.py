@@ -21,7 +21,7 @@ from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 KEPT = Path(__file__).with_name("numbers.json")
-SERVERS = 24
+SERVERS = 60
 LOADS = np.array([0.2, 0.7, 0.97, 1.1])
 """Shares of saturation."""
 

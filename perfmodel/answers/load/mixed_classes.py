@@ -45,13 +45,13 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
     classes = list(read_mix(question.mix).values())
     weight = np.array([c.share for c in classes])
     stated: dict[str, float | int] = {}
-    for name, least in (("input", 1), ("output", 2)):
+    for name in ("input", "output"):
         means = np.array([getattr(c, f"{name}_len") for c in classes], float)
         stds = np.array([getattr(c, f"{name}_std") for c in classes])
         mean = float(np.average(means, weights=weight))
         std = math.sqrt(np.average((means - mean) ** 2 + stds**2, weights=weight))
         if getattr(question, f"{name}_len") is None:
-            length = max(round(mean), least)
+            length = round(mean)
             stated |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
     known = [c.alpha for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
@@ -104,7 +104,9 @@ def _drawn(
             raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
     inputs, outputs = base.input_tokens.copy(), base.output_tokens.copy()
     for at, one in enumerate(classes.values()):
-        drawn = arrivals(replace(question.lengths, **_lengths(one)), count, None, 1.0, seed + at)
+        drawn = arrivals(
+            replace(question.lengths, **_lengths(one)), count, None, question.burstiness, seed + at
+        )
         inputs[of == at], outputs[of == at] = (
             tokens[of == at] for tokens in (drawn.input_tokens, drawn.output_tokens)
         )
@@ -148,7 +150,7 @@ def _row(
         requests=int(mine.sum()),
         ttft_s=percentiles(met.ttft_s[mine]),
         tpot_s=percentiles(met.tpot_s[mine & (met.output_tokens > 1)]),
-        slo_share=float(good.mean()) if good.size else 0.0,
+        slo_share=float(good.mean()),
         goodput=float(good.sum()) / met.duration_s,
         output_tokens_per_s=float(met.output_tokens[mine].sum()) / met.duration_s,
     )

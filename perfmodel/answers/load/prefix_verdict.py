@@ -120,7 +120,7 @@ def _verdict(
     if own.law.dropped and (option := engine.option(replica.scenario)):
         changes.append((option, others.row(kept, at)))
     running = np.array([max(best.running_mean, 1.0)])
-    again = float((steps.prompt_at(running) - found.prompt_at(running))[0]) if found.seats else 0.0
+    again = float((steps.prompt_at(running) - found.prompt_at(running))[0])
     net_s, pays = _net(baseline, best)
     ranked = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(baseline, row)) for name, row in changes]
     return PrefixVerdict(
@@ -146,10 +146,8 @@ def _worth(row: TrafficRow) -> tuple[bool, float]:
 
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
     """Seconds by which a request ends sooner than in the baseline, and whether the draft pays."""
-    if baseline.e2e_s is None or row.e2e_s is None:
-        return None, _worth(row) < _worth(baseline)
-    net = baseline.e2e_s.mean - row.e2e_s.mean
-    return net, net > 0
+    net_s = None if baseline.e2e_s is None or row.e2e_s is None else baseline.e2e_s.mean - row.e2e_s.mean
+    return net_s, _worth(row) < _worth(baseline)
 
 
 def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:

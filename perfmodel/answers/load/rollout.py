@@ -79,7 +79,7 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
         requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
-    cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()
+    (cap,), rows = question.max_concurrency or (), list[RolloutRow]()
 
     def served(choice: Choice) -> ReplayedRequests:
         return replay(

@@ -47,7 +47,7 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
         return question
     trace = trace_of(question.trace)
     of, stated = lengths_of(trace), dict[str, Any]()
-    means = {"input": max(round(of.input_mean), 1), "output": max(round(of.output_mean), 2)}
+    means = {"input": round(of.input_mean), "output": max(round(of.output_mean), 2)}
     for name, mean in means.items():
         if getattr(question, f"{name}_len") is None:
             std = min(getattr(of, f"{name}_std"), mean / 3**0.5)

@@ -328,8 +328,8 @@ class TrafficQuery(CommonOptions):
     @property
     def longest(self) -> int:
         """Tokens of the last context of a session."""
-        prompt, answer = self.input_len or 0, self.output_len or 0
-        return prompt + answer + (self.turns - 1) * (answer + (self.turn_input_len or 0))
+        turns, first = self.turns, self.first
+        return int(first.input_mean + turns * first.output_mean + (turns - 1) * self.reusing.turn_tokens)
 
     @property
     def reusing(self) -> Reuse:

@@ -187,10 +187,13 @@ def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     """
     closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.zeros(1, int)), log_off)[0]
     rows = rows_of(replace(question, max_concurrency=None), choice, log_off)
-    full = [row.ttft_s is None or (row.request_rate or 0.0) >= closed.requests_per_s for row in rows]
     return [
-        replace(closed if f else row, **question.named(row.request_rate or 0.0), replicas=row.replicas)
-        for f, row in zip(full, rows, strict=True)
+        replace(
+            closed if row.ttft_s is None or rate >= closed.requests_per_s else row,
+            **question.named(rate),
+            replicas=row.replicas,
+        )
+        for rate, row in zip(question.loads[choice.at].tolist(), rows, strict=True)
     ]
 
 
@@ -291,7 +294,7 @@ def _falling_share(question: TrafficQuery, steps: StepTimes, served: ServedLoad,
     lower = lower if question.opens else np.unique(np.maximum(np.round(lower), 1.0))
     before = serve(steps, question.load(lower), question.limits, question.spread)
     least = np.minimum.accumulate(_slo_share(question.limits_s, before))
-    share = np.minimum(share, np.interp(loads, lower, least, left=1.0))
+    share = np.minimum(share, np.interp(loads, lower, least, left=np.inf))
     order = np.argsort(loads)
     share[order] = np.minimum.accumulate(share[order])
     return share

@@ -82,7 +82,7 @@ def by_batch(
     chosen = np.argmax(leave, 1)
     for _ in range(ROUNDS):
         share, worth = values(leave[at, chosen], rate)
-        crossed = np.concatenate([[0.0], share[:-1]]) * rate
+        crossed = np.roll(share, 1) * rate  # from the second batch on
         toll = 2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]  # down as often as up
         better = walk(-share[:, None] * leave * worth[:, None], toll)
         if np.array_equal(better, chosen):
