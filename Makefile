@@ -68,7 +68,7 @@ docs: $(VENV)/.dev  ## regenerate pinned answers, tables, outputs and pictures i
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-constants: $(VENV)/.dev  ## fit what engines cost anew, all folds too (a minute), then sources
+constants: $(VENV)/.dev  ## fit what engines cost anew, all folds too (three minutes), then sources
 	$(BIN)/perfmodel validate calibrate engines --write
 	$(BIN)/perfmodel validate calibrate llamacpp --write
 	$(MAKE) sources

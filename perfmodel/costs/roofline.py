@@ -160,7 +160,11 @@ class Machine:
         factor = self.calibration.expert_factor.value
         start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
-        loaded = op.cost.weight_bytes * (self._byte_s / bandwidth)
+        read: Floats = op.cost.weight_bytes
+        if alone := self.calibration.expert_alone_tokens.value:  # up to these, each reads its own experts
+            each = np.maximum(read, op.cost.flops * (op.bytes_per_value / 2.0))
+            read = np.where(np.less_equal(op.rows, alone), each, read)
+        loaded = read * (self._byte_s / bandwidth)
         computed = op.cost.flops * (1.0 / (self.gpu.peak_flops(op.compute) * flops))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
 

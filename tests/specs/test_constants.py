@@ -111,6 +111,7 @@ SERVED = (
 def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
     stated = {
+        "expert_alone_tokens": 32.0,
         "latent_bandwidth_fraction_fp8": 0.4,
         "multiprocessor_bandwidth": 0.5,
         "gemm_flops_factor": 0.02,

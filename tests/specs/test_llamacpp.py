@@ -44,6 +44,8 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     assert weights("llama-3.1-8b", engine="llamacpp") == "q4_k_m"
     assert weights("gpt-oss-20b", engine="llamacpp") == "mxfp4_moe"
     assert weights("llama-3.1-8b") == "bf16"
+    mixed = Query("unsloth/Qwen3.6-35B-A3B-GGUF:UD-Q4_K_XL", "rtx-5090", 1, 1024)
+    assert Named.of(mixed).precision(mixed).weights.of("qkv").name == "q8_0"
     notes = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp").warnings
     assert any(warning.startswith("no weights were given: q4_k_m") for warning in notes)
     named = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, weights="q8_0")
@@ -177,11 +179,11 @@ def test_a_mac_gives_its_gpu_what_metal_reports(mac: str, megabytes: float) -> N
 
 
 def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length() -> None:
-    a = advise("gpt-oss-20b", "m4-max", 16384)
+    a = advise("llama-3.1-8b", "m4-max", 16384)
     assert a.serve
     assert a.query.as_dict()["batch"] == [1, 4]
     assert "-c 65536 -np 4" in str(a.serve.llamacpp_line)
-    default = whatif("gpt-oss-20b", "m4-max", 4, 16384, 3, draft="eagle3").speedup
+    default = whatif("llama-3.1-8b", "m4-max", 4, 16384, 3, draft="eagle3").speedup
     assert a.serve.notes[0] == f"by default the server drafts 3 tokens: {default:.2f} times the baseline"
     states = {"model": "qwen3.6-27b", "hardware": "3090", "context": 8192, "engine": "llamacpp"}
     one, other = advise(**states), schedule(**states, draft="mtp")  # type: ignore[arg-type]

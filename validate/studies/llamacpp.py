@@ -8,7 +8,8 @@ decode step, of a verification alone (kind ``pass``) and of an iteration with dr
 
 import datetime
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -24,18 +25,30 @@ from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened
-from perfmodel.validate.studies.held_out import quantile, refits, replay
+from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
-from perfmodel.validate.studies.robust import Array, FittedRows, FittedValues, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.robust import (
+    STEP,
+    Array,
+    FittedRows,
+    Parts,
+    Spread,
+    Values,
+    parts_of,
+    solve,
+)
 from perfmodel.validate.studies.steps import StepGroup
 
 FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "llamacpp.json"
 """Figure (step, ratio) -> id of a run -> its log error without its source."""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
-HALVES = 2
-"""Steps of half length; full ones would oscillate, because shares of a curve are pooled."""
+LENGTHS = (1.0, 0.5, 0.25, 0.0)
+"""Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
+ROUNDS = 4
+FUSED = "2025-09"
+"""Month from which builds start fewer kernels (a pass of older ones has an own factor)."""
 FITTED = "fitted to public_runs.csv"
 NOTES = (
     "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
@@ -57,6 +70,10 @@ SET: dict[str, tuple[float, str]] = {
     "token_s": (0.0, "part of gemm_efficiency"),
 }
 """Fixed constants, which the rows do not determine."""
+ALONE_TOKENS = {"NVIDIA": 4.0, "AMD": 4.0, "Apple": 31.0}
+"""Maker -> tokens of a pass up to which each token reads its own experts: those of the matrix-vector kernels
+in ggml-cuda and ggml-metal of 0c1e57098.
+"""
 FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
     "attention_bandwidth_fraction": (0.65, 0.3, 0.3, 0.15),
     "small_kernel_s": (7e-6, 0.6, 0.5, 0.3),
@@ -101,21 +118,21 @@ def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: f
     return ONE_TOKEN * max(1.0, 2.0 * tokens / (ridge * value_bytes)) * one / all_of_them
 
 
-def scopes(gpu: GPUSpec) -> tuple[str, str, str]:
-    """The scopes of a constant, the widest first: all devices, the maker's, this device."""
-    return "all", gpu.vendor, gpu.name
-
-
 @dataclass(frozen=True)
 class DeviceConstants:
-    """llama.cpp's constants on a device as functions of the parameters."""
+    """llama.cpp's constants on a device as functions of the parameters. old: of a build before `FUSED`."""
 
     gpu: GPUSpec
+    old: bool = False
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes of a constant, the widest first: all devices, the maker's, this device."""
+        return ("all", self.gpu.vendor, self.gpu.name, *["old"] * self.old)
 
     def known(self, values: Values) -> dict[str, float]:
-        """The values of the parameters of these constants; factors of scopes without rows are 1."""
-        places = (f"{scope}.{name}" for scope in scopes(self.gpu) for name in TERMS)
-        return {place: values.get(place, 1.0) for place in places}
+        """The constants by name. Factors of scopes without rows are 1."""
+        return {n: math.prod(values.get(f"{scope}.{n}", 1.0) for scope in self.scopes) for n in TERMS}
 
     def calibration(self, values: Values) -> Calibration:
         """The calibration with these values by place."""
@@ -123,8 +140,7 @@ class DeviceConstants:
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
         """The content of the file. more: other keys of it."""
-        known = self.known(values)
-        of = {name: float(np.prod([known[f"{s}.{name}"] for s in scopes(self.gpu)])) for name in TERMS}
+        of = self.known(values)
         ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
         wide = {n: of["share"] * of.get(f"bf16@{n}", 1.0) for n in TOKENS}
         packed = {n: factor * of[f"q4_k@{n}"] for n, factor in wide.items()}
@@ -136,10 +152,10 @@ class DeviceConstants:
             for form, curve in (("bf16", wide), ("q4_k", packed))
         }
         kernel = {"fixed_s": of["expert_s"], "bandwidth_fraction": of["expert_share"], "flops_fraction": 0.3}
-        first, last = curves["bf16"][0][1], curves["bf16"][-1][1]
         alone = SET | {
-            "gemm_bandwidth_fraction": (first, FITTED),
-            "gemm_flops_fraction": (last, "as at 32 tokens"),
+            "gemm_bandwidth_fraction": (curves["bf16"][0][1], FITTED),
+            "gemm_flops_fraction": (curves["bf16"][-1][1], "as at 32 tokens"),
+            "expert_alone_tokens": (ALONE_TOKENS.get(self.gpu.vendor, 1.0), "code of 0c1e57098"),
             **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
         }
         return {
@@ -164,18 +180,17 @@ class Pass:
     figure: str
     seconds: float
 
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """The common part of rows that differ only in batch and context."""
-        gamma = None if self.figure == "step" else self.run.gamma
-        return self.run.server, self.run.kv_dtype, self.run.draft, self.figure, gamma
-
 
 @dataclass
 class PassGroup(StepGroup):
     """Rows with a common part, represented by the first."""
 
     first: Pass
+
+    def moved(self, name: str, at: Values, factor: float) -> Array:
+        """Logarithm of the seconds of each row with one constant times a factor."""
+        values = {**at, f"all.{name}": at[f"all.{name}"] * factor}
+        return np.asarray(np.log(self.predict(self.constants.calibration(values))))
 
     def predict(self, calibration: Calibration) -> Array:
         """Seconds of each row."""
@@ -196,22 +211,33 @@ class Passes(FittedRows[Pass]):
     def __init__(self) -> None:
         self.rows = tuple(row for run in public_runs() if run.engine == LLAMACPP for row in _passes(run))
         self.logs = np.log([row.seconds for row in self.rows])
-        gpus = {load_gpu(row.run.hardware).name: load_gpu(row.run.hardware) for row in self.rows}
-        spreads = {scope: i for gpu in gpus.values() for i, scope in enumerate(scopes(gpu))}
+        boards = [DeviceConstants(load_gpu(row.run.hardware)) for row in self.rows]
+        spreads = {scope: i for board in boards for i, scope in enumerate(board.scopes)}
         self.parameters = [
             Parameter(f"{scope}.{name}", term[0] if i == 0 else 1.0, term[1 + i], times=i > 0)
             for scope, i in spreads.items()
             for name, term in TERMS.items()
             if term[1 + i]
+        ] + [Parameter("old.small_kernel_s", 1.3, 0.3, times=True)]
+        common = [
+            (r.run.server, r.run.kv_dtype, r.run.draft, r.figure, r.figure != "step" and r.run.gamma)
+            for r in self.rows
         ]
-        alike = grouped(range(len(self.rows)), lambda i: self.rows[i].alike)
+        alike = grouped(range(len(common)), lambda i: common[i])
         start = {p.place: p.expected for p in self.parameters}
         self.groups = [self._group(index, start) for index in alike.values()]
+        self.moving = [
+            (name, group)
+            for name in TERMS
+            for group in self.groups
+            if np.any(group.moved(name, start, 0.9) != np.log(group.at(start)))
+        ]
+        """Constants with the groups that they move."""
 
     def _group(self, index: list[int], start: Values) -> PassGroup:
         rows = [self.rows[i] for i in index]
         run = rows[0].run
-        constants = DeviceConstants(load_gpu(run.hardware))
+        constants = DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
         draft: dict[str, Any] = {"draft": run.draft or None, "alpha": 0.7}
         query = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
         scenario = with_calibration(resolve(query), constants.calibration(start))
@@ -220,6 +246,31 @@ class Passes(FittedRows[Pass]):
         )
         # of constants a group asks these two functions alone
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])  # type: ignore[arg-type]
+
+    def slopes(self, at: Values, off: Array) -> Array:
+        """As of any rows. Scopes multiply, so a constant has the same slope in each of them."""
+        found = np.zeros((len(self.rows), len(self.parameters)))
+        for name, group in self.moving:
+            slope = (group.moved(name, at, np.exp(STEP)) - self.logs[group.index] - off[group.index]) / STEP
+            places = [f"{scope}.{name}" for scope in group.constants.scopes]
+            found[np.ix_(group.index, [p.place in places for p in self.parameters])] = slope[:, None]
+        return found
+
+    def settled(self, train: NDArray[np.bool_]) -> Values:
+        """The values from the rows of `train` alone: `ROUNDS` steps from the expectations."""
+        parts, values = self.parts(train), {p.place: p.expected for p in self.parameters}
+
+        def misfit(values: Values) -> float:
+            strayed = [np.log(values[p.place] / p.expected) / p.spread for p in self.parameters]
+            parted = parts.residuals(parts.matrix @ self.off(values))
+            return float(np.dot(parted, parted) + np.dot(strayed, strayed))
+
+        for _ in range(ROUNDS):
+            off = self.off(values)
+            end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
+            tried = [{n: v ** (1 - t) * end[n] ** t for n, v in values.items()} for t in LENGTHS]
+            values = min(tried, key=misfit)
+        return values
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """The parts of the errors: of a source, of its servers, and of rows."""
@@ -270,23 +321,10 @@ class LeftOut:
         rms, within = float(np.sqrt(np.mean(size**2))), quantile(size, np.ones(len(size)))
         return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
 
-    def by_kind(self, source: str) -> dict[StepKind, dict[str, Any]]:
-        """The errors of steps to state, by their kind."""
-        return {kind: self.scatter("step", f"{source}: {kind}", kind) for kind in get_args(StepKind)}
-
 
 def kind_of(run: PublicRun) -> StepKind:
     """The kind of a run's steps."""
     return step_kind(bool(load_model(run.model).moe), run.batch)
-
-
-def fitted(rows: Passes) -> tuple[FittedValues, Array]:
-    """The values from all rows, and the slopes of the errors around them."""
-    values = {p.place: p.expected for p in rows.parameters}
-    for _ in range(HALVES):
-        further = rows.fit(values, 1)[0].values
-        values = {place: (value * further[place]) ** 0.5 for place, value in values.items()}
-    return rows.fit(values, 1)
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
@@ -294,19 +332,29 @@ def texts(date: datetime.date) -> dict[Path, str]:
     by path.
     """
     rows = Passes()
-    whole, slopes = fitted(rows)
+    whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
 
-    def left_out(key: Callable[[Pass], str]) -> LeftOut:
-        return LeftOut.of(rows.rows, replay(rows, key, refits(rows, key, whole.values, slopes)))
+    gpus = [load_gpu(row.run.hardware) for row in rows.rows]
+    sources, devices, makers = np.array(
+        [(row.run.source_id, gpu.name, gpu.vendor) for row, gpu in zip(rows.rows, gpus, strict=True)]
+    ).T
 
-    source, device, maker = map(left_out, (source_of, device_of, maker_of))
+    def left_out(names: NDArray[np.str_]) -> LeftOut:
+        off = np.empty(len(names))
+        for one in np.unique(names):
+            off[names == one] = rows.off(rows.settled(names != one))[names == one]
+        return LeftOut.of(rows.rows, off)
+
+    source, device, maker = map(left_out, (sources, devices, makers))
     own, of_maker, of_all = (
         dict[str, Any](
             observed_error={
                 "target_s": left.scatter("step", f"steps of {words}"),
                 "speedup": left.scatter("ratio", f"iterations over steps of {words}"),
             },
-            step_error=left.by_kind(f"steps of {words}"),
+            step_error={
+                kind: left.scatter("step", f"steps of {words}: {kind}", kind) for kind in get_args(StepKind)
+            },
         )
         for left, words in (
             (source, "sources left out whole"),
@@ -315,7 +363,6 @@ def texts(date: datetime.date) -> dict[Path, str]:
         )
     )
     own |= {"notes": NOTES, "transfer_error": of_maker["observed_error"]["target_s"]}
-    measured, makers = ({key(row) for row in rows.rows} for key in (device_of, maker_of))
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
@@ -323,27 +370,10 @@ def texts(date: datetime.date) -> dict[Path, str]:
         notes, errors = (OF_MAKER, of_maker) if gpu.vendor in makers else (NO_ROWS, of_all)
         more = {"kind": "literature", "notes": notes, **errors}
         more["transfer_error"] = errors["observed_error"]["target_s"]
-        if gpu.name in measured:
+        if gpu.name in devices:
             more = own
         elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board
             continue
-        made = Calibration.model_validate(
-            shortened(DeviceConstants(gpu).stated(whole.values, date=date, **more), 4)
-        )
+        made = Calibration.model_validate(shortened(DeviceConstants(gpu).stated(whole, date=date, **more), 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found
-
-
-def source_of(row: Pass) -> str:
-    """The source of a run."""
-    return row.run.source_id
-
-
-def device_of(row: Pass) -> str:
-    """Name of the device of a run."""
-    return load_gpu(row.run.hardware).name
-
-
-def maker_of(row: Pass) -> str:
-    """The maker of a device."""
-    return load_gpu(row.run.hardware).vendor

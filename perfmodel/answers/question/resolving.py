@@ -67,9 +67,10 @@ class Named:
 
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
-        weights = question.weights
-        if weights is not None and self.calibration.stack == LLAMACPP:
-            weights = in_gguf(weights)
+        weights, own = question.weights, self.target.weights
+        if self.calibration.stack == LLAMACPP:
+            mix = in_gguf(weights or own, bool(self.target.moe))
+            weights = mix if weights or mix != own else None
         return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
 
 

@@ -109,6 +109,12 @@ class EngineConstants(Frozen):
             "linear", "fixed", "s", "further time of each layer of experts with default flags of the engine"
         ),
     ] = ABSENT
+    expert_alone_tokens: Annotated[
+        Constant,
+        Declared(
+            "linear", "param_load", "count", "tokens of a pass up to which each token reads its own experts"
+        ),
+    ] = ABSENT
     expert_popularity: Annotated[
         Constant,
         Declared(

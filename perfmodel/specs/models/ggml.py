@@ -78,10 +78,24 @@ that of four query heads per KV head (`qkv`, where the values are a sixth) and o
 """
 
 
-MEANS = {"ud-q4_k_xl": "4.88bpw"}
+MEANS = {
+    "ud-q2_k_xl": "3.13bpw",
+    "ud-q3_k_xl": "3.87bpw",
+    "ud-q4_k_xl": "4.88bpw",
+    "ud-q6_k_xl": "7.01bpw",
+    "ud-q8_k_xl": "9.6bpw",
+}
 """Mean bits per weight of a mix that differs between files.
 
-Source: six models in lhl/strix-halo-testing@5ee14b5b, llm-bench (4.60 to 5.29, by size over parameters).
+Source: size over parameters of one model in Q2 and Q6, two in Q3 (3.54, 4.2), six in Q4 (4.60 to 5.29) and
+four in Q8 (8.83 to 10.24), in sudoingX/qwen38-mtp@c7bc4153, lhl/strix-halo-testing@5ee14b5b,
+kyuz0/amd-strix-halo-toolboxes@d1a34bee and kyuz0/amd-r9700-ai-toolboxes@8ad62bcd. None printed that of Q5.
+"""
+BESIDE_EXPERTS = {"ud-q4_k_xl": "q8_0,experts=5.23bpw"}
+"""The same of a model with routed experts, in files since December 2025: other tensors are q8_0.
+
+Source: then the sizes of four files leave 4.9, 5.1, 5.35 and 5.6 bits to their experts. That is a mix of q4_k
+and q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
 """
 
 
@@ -110,8 +124,9 @@ STAND_IN = {
 """First word of a format that llama.cpp does not have -> the mix with as many bits."""
 
 
-def in_gguf(weights: str) -> str:
-    """Weights in llama.cpp's formats. Formats of named parts stay."""
+def in_gguf(weights: str, experts: bool = False) -> str:
+    """Weights in llama.cpp's formats. Formats of named parts stay. experts: whether the model has any."""
+    weights = BESIDE_EXPERTS.get(weights.strip().lower(), weights) if experts else weights
     return weights if "," in weights else STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
 
 
