@@ -162,8 +162,8 @@ class Machine:
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
         read: Floats = op.cost.weight_bytes
         if alone := self.calibration.expert_alone_tokens.value:  # up to these, each reads its own experts
-            each = np.maximum(read, op.cost.flops * (op.bytes_per_value / 2.0))
-            read = np.where(np.less_equal(op.rows, alone), each, read)
+            each = op.cost.flops * (op.bytes_per_value / 2.0)
+            read = np.where(np.less_equal(op.rows, alone), np.maximum(read, each), read)
         loaded = read * (self._byte_s / bandwidth)
         computed = op.cost.flops * (1.0 / (self.gpu.peak_flops(op.compute) * flops))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None

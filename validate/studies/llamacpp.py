@@ -252,8 +252,8 @@ class Passes(FittedRows[Pass]):
         found = np.zeros((len(self.rows), len(self.parameters)))
         for name, group in self.moving:
             slope = (group.moved(name, at, np.exp(STEP)) - self.logs[group.index] - off[group.index]) / STEP
-            places = [f"{scope}.{name}" for scope in group.constants.scopes]
-            found[np.ix_(group.index, [p.place in places for p in self.parameters])] = slope[:, None]
+            columns = [p.name == name and p.scope in group.constants.scopes for p in self.parameters]
+            found[np.ix_(group.index, columns)] = slope[:, None]
         return found
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
@@ -268,7 +268,7 @@ class Passes(FittedRows[Pass]):
         for _ in range(ROUNDS):
             off = self.off(values)
             end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
-            tried = [{n: v ** (1 - t) * end[n] ** t for n, v in values.items()} for t in LENGTHS]
+            tried = ({n: v ** (1 - t) * end[n] ** t for n, v in values.items()} for t in LENGTHS)
             values = min(tried, key=misfit)
         return values
 
