@@ -1,6 +1,7 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,8 +56,8 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     ],
 )
 def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
-    each = [Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0)]
-    tpot, first, whole = each if rate != 3.0 else (each[0], None, None)
+    tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
+    first, whole = more if rate != 3.0 else (None, None)
     found = with_intervals(
         TrafficRow(
             request_rate=rate,
@@ -82,11 +83,12 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
 
 def test_no_more_than_the_whole_room_is_taken():
     """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens hold a seat too."""
-    ask = {"model": "llama-3.1-8b", "hardware": "a100", "input_len": "30k", "output_len": 100, "alpha": 0.5}
-    few, many = pm.traffic(**ask, draft="ngram", request_rate="0.22,0.29", gamma=0).rows
-    assert (few.kv_share, many.kv_share) == tuple(
-        pytest.approx(row.running_mean / 13.19, rel=1e-3) for row in (few, many)
-    )
+    few, many = pm.traffic(
+        "llama-3.1-8b", "a100", "30k", 100, alpha=0.5, draft="ngram", request_rate="0.22,0.29", gamma=0
+    ).rows
+    assert [row.kv_share * 13.19 for row in (few, many)] == [
+        pytest.approx(row.running_mean, rel=1e-3) for row in (few, many)
+    ]
     assert 11 < many.running_mean < 13.19
 
 
@@ -107,9 +109,9 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
         8 * one.max_num_seqs,
         8 * one.max_num_batched_tokens,
     )
-    slo, rate = "ttft:2000,tpot:30", 6
-    needed = rows(request_rate=rate, gamma=0, slo=slo)[0].replicas
-    shares = [rows(request_rate=rate / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
+    slo = "ttft:2000,tpot:30"
+    needed = rows(request_rate=6, gamma=0, slo=slo)[0].replicas
+    shares = [rows(request_rate=6 / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
     assert shares[0] < 0.9 <= shares[1]
     none = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
     assert (none.slo_share, none.replicas) == (pytest.approx(0, abs=1e-3), None)
@@ -146,28 +148,50 @@ def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("met", "asked", "said"),
     [
-        ({"output_len": 20, "request_rate": 1}, "fewer than 10"),  # 19 tokens of at most 4 an iteration
-        ({"hardware": "l40s", "max_concurrency": 64, "input_len": "50k"}, "preemptions"),
-        ({"engine": "sglang", "gamma": 0, "output_len": 52, "request_rate": 49}, "varies"),  # of 58/s
-        ({"request_rate": 5}, ""),
+        ({}, {}, ""),
+        ({"over": True}, {}, "saturated at 1/s: 3 replicas"),
+        ({"rate": 0.9}, {}, ""),
+        ({"rate": 0.901}, {}, "above 90% of saturation"),
+        ({"rate": 0.97}, {"max_concurrency": 4}, ""),
+        ({"rate": 0.971}, {"max_concurrency": 4}, "above 97% of saturation"),
+        ({"full": 0.05}, {}, ""),
+        ({"full": 0.0501}, {}, "seats or caches are full 5% of the time"),
+        ({"full": 0.9}, {"max_concurrency": 4}, ""),
+        ({"rate": 0.5, "splits": True}, {}, ""),
+        ({"rate": 0.501, "splits": True}, {}, "prompts share passes"),
+        ({"rate": 0.501, "splits": True}, {"max_concurrency": 4}, ""),
+        ({"rate": 0.501}, {}, ""),
+        ({}, {"request_rate": 1, "burstiness": 0.99}, "arrivals are not Poisson"),
+        ({"rate": 0.5}, {"request_rate": 1, "burstiness": 1.01}, ""),
+        ({"rate": 0.501}, {"request_rate": 1, "burstiness": 1.01}, "arrivals are not Poisson"),
+        ({"short": 8}, {}, "an answer decodes in less time than 8 prefills"),
+        ({"two": True, "full": 1e-4}, {}, "two running batches are possible at this rate: a burst"),
+        ({"two": True, "full": 1.01e-4}, {}, "two running batches are possible at this rate: the slower"),
     ],
 )
-def test_where_the_closed_form_is_more_than_a_tenth_off_is_said(more, message) -> None:
-    server = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "eagle3", "alpha": 0.6, "gamma": 3}
-    row = pm.traffic(**server | {"input_len": 514, "output_len": 200, "output_std": 9} | more).rows[-1]
-    notes = [note for note in row.warnings if "--replay" in note]
-    assert message in "; ".join(notes)
-    assert bool(message) == bool(notes), notes
+def test_a_doubt_begins_at_its_limit(met, asked, said) -> None:
+    """Of a server that is saturated at 1/s; it has one seat, which is taken for a share of the time."""
+    met = {"rate": 0.1, "full": 0.0, "splits": False, "short": 0, "two": False, "over": False} | met
+    served = SimpleNamespace(
+        saturated=[met["over"]],
+        requests_per_s=[met["rate"]],
+        saturation_rate=1.0,
+        share=np.array([[1.0 - met["full"], met["full"]]]),
+        metastable=[met["two"]],
+    )
+    question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, **asked or {"request_rate": 1})
+    note = "".join(traffic_rows._warnings(question, met["short"], [met["splits"]], served, 0, 3))
+    assert (note.startswith(said), note > "") == (True, said > "")
 
 
 @pytest.mark.parametrize(
     ("alpha", "std", "count"), [(0.99, 0.2, 1), (0.99, None, 0), (0.6, 0.2, 0), (0, 0.2, 0)]
 )
 def test_a_spread_that_no_acceptance_has_is_said(alpha, std, count) -> None:
-    ask = ASK | {"model": "llama-3.1-8b", "request_rate": 1, "gamma": 3}
-    warned = pm.traffic(**ask, alpha=alpha, acceptance_std=std).warnings
+    ask = ASK | {"model": "llama-3.1-8b", "request_rate": 1, "gamma": 3, "acceptance_std": std}
+    warned = pm.traffic(**ask, alpha=alpha).warnings
     notes = [note for note in warned if "cannot differ" in note]
     assert notes == ["requests cannot differ by 0.2 around an acceptance of 0.99: 0.018 is used"] * count
 
