@@ -154,7 +154,7 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
 
 def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:
     """Errors of the calibration scaled to whole passes: fitted on one half, judged on the other."""
-    measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.speedup and p.overhead_s)
+    measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.overhead_s)
     if record.name in calibration.fitted_on or len({FOLDS["point"](p) for p in measured}) < MIN_HALVES:
         return []
     found = fit_stack(measured, calibration)

@@ -255,7 +255,8 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))
     found = figures(tmp_path)
     assert {f.calibration for f in found} == {made.calibration.name}
-    assert all(f.fitted for f in found)
+    assert {f.fitted for f in found} == {True}
+    assert {f.fitted for f in figures(tmp_path, "ideal")} == {False}
     by_name = {f.name: f for f in found}
     rows = {
         (t.batch, t.gamma): (t, s)

@@ -71,7 +71,7 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
     pytest.importorskip("transformers")
     documents = write_documents(tmp_path / "books.jsonl", [90, 40, 120, 95])
     return (
-        str(write_folder(tmp_path / "big", target)),
+        str(write_folder(tmp_path / "big", target, shards=3)),
         str(write_folder(tmp_path / "small", small)),
         str(documents),
     )
@@ -107,7 +107,7 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         "20",
     ]
     if draft == "self":
-        arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16"]
+        arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16", "--chat"]
     assert run(["validate", "acceptance", *arguments, "--threads", "1", "--out", str(out)]) == 0
     table = json.loads(out.read_text())
     found = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
@@ -122,58 +122,3 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
             "what draws from the target's own distribution stands"
         )
     assert " documents) tokens per iteration, by position " in capsys.readouterr().err
-    if draft == "small":
-        question = [
-            "--model",
-            big,
-            "--draft",
-            small,
-            "--acceptance",
-            str(out),
-            "--context",
-            "50",
-            "--batch",
-            "1",
-        ]
-        assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
-
-
-def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model) -> None:
-    """What `advise` reads is written: rates of this model's own caches, at the context that was decoded."""
-    pytest.importorskip("transformers")
-    folder = write_folder(tmp_path / "tiny-chat", make_model(), shards=3)
-    texts, out = write_documents(tmp_path / "questions.jsonl", [120, 130, 140]), tmp_path / "acceptance.json"
-    where = ["--checkpoint", str(folder), "--prompts", str(texts), "--chat", "--context", "100"]
-    how = [
-        "--gamma",
-        "3",
-        "--new-tokens",
-        "16",
-        "--draft-kv",
-        "streamingllm:32",
-        "--draft-kv",
-        "snapkv:48,window=8",
-    ]
-    assert run(["validate", "acceptance", *where, *how, "--dtype", "fp64", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["rows"]
-    assert [(row["target"], row["draft"], row["draft_kv"], row["kv_budget_tokens"]) for row in rows] == [
-        ("tiny-chat", "self", "streamingllm", 32),
-        ("tiny-chat", "self", "snapkv", 48),
-    ]
-    assert {row["context_tokens"] for row in rows} == {100.0}
-    assert all(sum(row["histogram"]) > 0 and row["standard_error"]["documents"] == 3 for row in rows)
-    capsys.readouterr()
-    ask = [
-        "advise",
-        "--model",
-        str(folder),
-        "--hardware",
-        "h100",
-        "--context",
-        "100",
-        "--batch",
-        "8",
-        "--json",
-    ]
-    assert run([*ask, "--acceptance", str(out)]) == 0
-    assert str(out) in capsys.readouterr().out

@@ -94,13 +94,6 @@ def test_a_tree_needs_a_model_and_its_own_acceptance(more: tuple[str, str], says
         output("--tree", "2x2", *more)
 
 
-def test_a_chain_drawn_as_a_tree_has_the_chains_prediction(folder) -> None:
-    arguments = ("--checkpoint", folder, "--draft-kv", "full", "--hardware", "h100", "--dtype", "fp32")
-    rows = [row(output(*arguments, *shape), "full") for shape in (["--gamma", "2"], ["--tree", "1x1"])]
-    assert rows[0][8] == rows[1][8], "the same acceptance"
-    assert rows[0][4] == rows[1][4]
-
-
 def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
     """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at
     batch 2.

@@ -21,7 +21,6 @@ from perfmodel.validate.engine.calibrate import (
     calibrate,
     lines,
     record_text,
-    speedup_logs,
 )
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
@@ -74,14 +73,6 @@ def made(rows: list[Timing]):
 @pytest.fixture(scope="module")
 def fitted():
     return made(engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)], noise=0.01))
-
-
-def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None:
-    unseen = engine([timing(b, s, k) for b in (4.0, 16.0) for s in (2048.0, 16384.0) for k in (0, 1, 4, 5)])
-    seconds = rows_of(unseen, QUERY, fitted.calibration).predict(fitted.calibration)
-    assert np.abs(seconds / [t.seconds for t in unseen] - 1).max() < 0.05
-    both = rows_of(unseen, QUERY, fitted.calibration)
-    assert max(map(abs, speedup_logs(both, both.predict(fitted.calibration)))) < 0.05
 
 
 def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) -> None:

@@ -58,12 +58,6 @@ def test_what_a_file_times(name, given, steps) -> None:
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
 
-def test_several_results_appended_to_one_file_are_several_steps(tmp_path) -> None:
-    path = tmp_path / "runs.json"
-    path.write_text("\n".join((FILES / f"vllm-serve-plain-{n}.json").read_text() for n in (1, 4)))
-    assert [t.batch for t in read(path, GivenFacts())] == [1, 4]
-
-
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
 
 

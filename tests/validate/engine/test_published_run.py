@@ -53,6 +53,7 @@ def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
     made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
+    assert [*made.tried] == [base], "nor rows apart, which are of CPUs"
     wanted = [t for t in rows if point(t)]
     seconds = rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
     errors = np.abs(seconds / [t.seconds for t in wanted] - 1)

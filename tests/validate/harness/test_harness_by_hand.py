@@ -16,7 +16,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling, factory
+from perfmodel.validate.decoder import Generation, KVCache, Pair, Request, Sampling, factory
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.harness import acceptance, environment, measure, progress, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
@@ -93,7 +93,7 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
     rows = [(str(number), partial(row, number)) for number in range(6)]
     for deadline, count in ((125.0, 3), (120.0, 2), (100.5, 2), (99.0, 1), (1e9, 6)):
         now[0], ran[:] = 0.0, []
-        session._measure(rows, CPU, RankShard(), journal, deadline)
+        session._measure(rows, CPU, SimpleNamespace(of_all=lambda mine: [mine, True]), journal, deadline)
         assert ran == [*range(count)]
 
 

@@ -4,6 +4,7 @@ hand.
 
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,7 +170,9 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
     kernel = Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
     maker = KernelMaker(plan, CPU, torch.float32)
     monkeypatch.setattr(maker, "make", lambda job: kernel)
-    row = run.time_job(maker, Job("gemm", {}), clock, CPU, RankShard(), samples=2)
+    row = run.time_job(
+        maker, Job("gemm", {}), clock, CPU, SimpleNamespace(of_all=lambda mine: [mine, mine / 2]), samples=2
+    )
     calls = 4 if own_s == 1e-3 else 1
     assert row["samples"]["call_s"] == pytest.approx([own_s] * 2)
     assert (row["status"], row["calls"], row["captured"], row["working_set_bytes"]) == (
@@ -181,18 +184,39 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
     assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
 
 
+@pytest.mark.parametrize(
+    ("kind", "graphs", "captured"),
+    [("gemm", False, True), ("shell", False, False), ("shell", True, True), ("loop", True, False)],
+)
+def test_kernels_that_a_gpu_runs_in_a_graph(plan, monkeypatch, kind, graphs, captured) -> None:
+    """Once and once more outside of it, then stretches of 4 on 3 buffers, each from the first on if in a
+    graph.
+    """
+    for name, done in (("captured", lambda work: work), ("synchronize", lambda device: None)):
+        monkeypatch.setattr(run, name, done)
+    made = plan.model_copy(update={"protocol": plan.protocol.model_copy(update={"graphs": graphs})})
+    maker = KernelMaker(made, CPU, torch.float32)
+    kernel = Kernel((clock := Told()).after(1e-3), 3, 77.0)
+    monkeypatch.setattr(maker, "make", lambda job: kernel)
+    row = run.time_job(maker, Job(kind, {}), clock, torch.device("cuda"), RankShard(), samples=2)
+    assert (row["captured"], row["calls"]) == (captured, 4)
+    in_turn = [0, 1, 2, 0, 0, 1, 2, 0] if captured else [0, 1, 2, 0, 1, 2, 0, 1]
+    assert kernel.call.calls == [0, 1, *in_turn]  # type: ignore[attr-defined]
+
+
 def test_how_many_calls_a_stretch_has(plan) -> None:
-    """Of 4 ms; a long call is not run again to warm up, and a cache with room for two takes no third."""
-    for once, again, most, wanted, ran in (
-        (1.0, 1e-3, 2000, 1, 0),
-        (0.25, 1e-3, 2000, 1, 0),
-        (0.2, 1e-3, 2000, 4, 1),
-        (0.2, 1e-3, 2, 2, 1),
-        (0.1, 0.0, 2000, 2000, 1),
-        (0.1, 0.1, 2000, 1, 1),
+    """Of 4 ms; a call that is long on a rank is not run again to warm up; room for two is for no third."""
+    for once, again, most, wanted, ran, short in (
+        (1.0, 1e-3, 2000, 1, 0, True),
+        (0.25, 1e-3, 2000, 1, 0, True),
+        (0.2, 1e-3, 2000, 4, 1, True),
+        (0.2, 1e-3, 2000, 1, 0, False),
+        (0.2, 1e-3, 2, 2, 1, True),
+        (0.1, 0.0, 2000, 2000, 1, True),
+        (0.1, 0.1, 2000, 1, 1, True),
     ):
-        clock = Told()
+        clock, ranks = Told(), SimpleNamespace(of_all=lambda mine, other=short: [mine, other])
         call = clock.after(again)
         kernel = Kernel(call, 2, 0.0, max_calls=most)
-        assert run._calls(kernel, once, clock, CPU, RankShard()) == wanted
+        assert run._calls(kernel, once, clock, CPU, ranks) == wanted
         assert call.calls == [1] * ran, "the second buffer"

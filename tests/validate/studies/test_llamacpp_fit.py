@@ -30,6 +30,11 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
 
 def test_rows_are_priced_as_answers_are() -> None:
     rows = Passes()
+    off = rows.off({p.place: p.expected for p in rows.parameters})
+    parts = rows.parts(np.ones(len(off), dtype=bool))
+    assert [np.square(off).sum(), np.square(parts.residuals(parts.matrix @ off)).sum()] == pytest.approx(
+        [43.8938, 1667.004], rel=1e-4
+    ), "by the expected constants, before any fit"
     seen = set()
     for group in rows.groups:
         run, figure = group.first.run, group.first.figure

@@ -123,11 +123,11 @@ class KernelMaker:
 
     def _copy(self, bytes: int) -> Kernel:
         source, sink = (self._random(bytes // 8, dtype=torch.float32) for _ in "rw")
-        return Kernel(lambda i: sink.copy_(source), 1, bytes)
+        return Kernel(lambda i: sink.copy_(source), 1, source.nbytes + sink.nbytes)
 
     def _read(self, bytes: int) -> Kernel:
         source = self._random(bytes // 4, dtype=torch.float32)
-        return Kernel(lambda i: source.sum(), 1, bytes)
+        return Kernel(lambda i: source.sum(), 1, source.nbytes)
 
     def _gemm(self, n: int, k: int, m: int) -> Kernel:
         size = n * k * self.stored.itemsize
