@@ -96,7 +96,7 @@ class FoldedAttention:
 def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Attention of q [b, h, r, d] over k, v [b, h, s, d], and the log-sum-exp [b, h, r] of its scores."""
     exact = torch.float64 if q.dtype == torch.float64 else torch.float32
-    scores = (q @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
+    scores = (q @ k.mT).to(exact) / math.sqrt(q.shape[-1])
     if bias is not None:
         scores = scores + bias
     lse = scores.logsumexp(-1)

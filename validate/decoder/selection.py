@@ -44,7 +44,7 @@ class Selection:
         lengths [batch]: tokens in the cache k, v.
         """
         (low, high), rows = bounds, fold(q, k.shape[1])
-        rows = rows.transpose(-1, -2)  # the small operand: bf16 products on a CPU copy a transposed large one
+        rows = rows.mT  # the small operand: bf16 products on a CPU copy a transposed large one
         score = (high @ rows.clamp(min=0) + low @ rows.clamp(max=0)).float().amax(3)
         number, filled = torch.arange(score.shape[2], device=q.device), -(-lengths // page)
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
@@ -74,7 +74,7 @@ class Selection:
         """
         rows, k = fold(q, k.shape[1]), k.to(q.dtype)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
-        scores = (rows @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
+        scores = (rows @ k.mT).to(exact) / math.sqrt(q.shape[-1])
         outside = torch.arange(k.shape[2], device=q.device) >= lengths[:, None]
         scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
         votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -torch.inf)

@@ -33,7 +33,7 @@ def _add_norm(  # type: ignore[no-untyped-def]
     inside = d < HIDDEN
     x = tl.load(x_at + row + d, mask=inside, other=0.0).to(tl.float32)
     residual = tl.load(residual_at + row + d, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_at + d, mask=inside, other=0.0).to(tl.float32)
+    weight = tl.load(weight_at + d, mask=inside).to(tl.float32)
     rounded = (residual + x).to(total_at.dtype.element_ty)
     total = rounded.to(tl.float32)
     scale = tl.rsqrt(tl.sum(total * total, axis=0) / HIDDEN + eps)
@@ -46,8 +46,8 @@ def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # 
     """Program (row, stretch): SiLU of the first half of a row times the second half."""
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < INNER
-    gate = tl.load(gate_up_at + row * 2 * INNER + at, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(gate_up_at + row * 2 * INNER + INNER + at, mask=inside, other=0.0).to(tl.float32)
+    gate = tl.load(gate_up_at + row * 2 * INNER + at, mask=inside).to(tl.float32)
+    up = tl.load(gate_up_at + row * 2 * INNER + INNER + at, mask=inside).to(tl.float32)
     gated = (gate / (1.0 + tl.exp(-gate))).to(out_at.dtype.element_ty).to(tl.float32)
     tl.store(out_at + row * INNER + at, (gated * up).to(out_at.dtype.element_ty), mask=inside)
 
@@ -79,7 +79,7 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
     tl.store(scale_at + row, scale)
     for start in range(0, K, BLOCK):
         inside = start + d < K
-        x = tl.load(x_at + row * K + start + d, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_at + row * K + start + d, mask=inside).to(tl.float32)
         tl.store(codes_at + row * K + start + d, _e4m3(x / scale).to(tl.float8e4nv), mask=inside)
 
 
@@ -129,12 +129,12 @@ def _rotate(  # type: ignore[no-untyped-def]
     if head < HEADS + KV_HEADS:
         kind = x.dtype
         partner = tl.where(d < HALF, d + HALF, tl.where(d < 2 * HALF, d - HALF, d))
-        one, other = x.to(tl.float32), tl.load(at + partner, mask=inside, other=0.0).to(tl.float32)
+        one, other = x.to(tl.float32), tl.load(at + partner, mask=inside).to(tl.float32)
         if NORM:
             norm_at = q_norm_at if head < HEADS else k_norm_at
             scale = tl.rsqrt(tl.sum(one * one, axis=0) / D + eps)
-            one *= scale * tl.load(norm_at + d, mask=inside, other=0.0).to(tl.float32)
-            other *= scale * tl.load(norm_at + partner, mask=inside, other=0.0).to(tl.float32)
+            one *= scale * tl.load(norm_at + d, mask=inside).to(tl.float32)
+            other *= scale * tl.load(norm_at + partner, mask=inside).to(tl.float32)
             one, other = one.to(kind).to(tl.float32), other.to(kind).to(tl.float32)
         turns = d < 2 * HALF
         cosine = tl.load(cosine_at + token * HALF + d % HALF, mask=turns, other=1.0).to(tl.float32)

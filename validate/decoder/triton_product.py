@@ -53,10 +53,10 @@ def _few_rows(  # type: ignore[no-untyped-def]
         left = tl.load(matrix + start, mask=there[:, None] & inside[None, :], other=0.0)
         right = tl.load(x + start, mask=given[None, :] & inside[:, None], other=0.0)
         total += tl.dot(left, right)
-    scale = tl.load(scale_at + first + n, mask=there, other=0.0)
-    total *= scale[:, None] * tl.load(x_scale_at + m, mask=given, other=0.0)[None, :]
+    scale = tl.load(scale_at + first + n, mask=there)
+    total *= scale[:, None] * tl.load(x_scale_at + m, mask=given)[None, :]
     if BIAS and part == 0:
-        total += tl.load(bias_at + first + n, mask=there, other=0.0).to(tl.float32)[:, None]
+        total += tl.load(bias_at + first + n, mask=there).to(tl.float32)[:, None]
     out = out_at + (part.to(tl.int64) * rows + m[None, :]) * N + first + n[:, None]
     tl.store(out, total.to(out_at.dtype.element_ty), mask=there[:, None] & given[None, :])
 
@@ -66,7 +66,7 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
     """Program (stretch): the sum of all parts."""
     at, total = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32)
     for part in tl.static_range(PARTS):
-        total += tl.load(parts_at + part * count + at, mask=at < count, other=0.0)
+        total += tl.load(parts_at + part * count + at, mask=at < count)
     tl.store(out_at + at, total.to(out_at.dtype.element_ty), mask=at < count)
 
 

@@ -46,10 +46,10 @@ def _page_scores(  # type: ignore[no-untyped-def]
     b, h = pair // HEADS, pair % HEADS
     rows, d, page = tl.arange(0, PAD), tl.arange(0, D), tl.program_id(1) * TILE + tl.arange(0, TILE)
     real, filled = rows < ROWS, tl.cdiv(tl.load(lengths_at + b).to(tl.int32), PAGE)
-    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
+    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None])
     at = b * page_b + h * page_h + page[:, None] * page_s + d
-    low = tl.load(low_at + at, mask=(page < filled)[:, None], other=0.0)
-    high = tl.load(high_at + at, mask=(page < filled)[:, None], other=0.0)
+    low = tl.load(low_at + at, mask=(page < filled)[:, None])
+    high = tl.load(high_at + at, mask=(page < filled)[:, None])
     zero = tl.zeros_like(q)
     bounds = tl.dot(tl.where(q > 0, q, zero), tl.trans(high), input_precision="ieee")
     bounds += tl.dot(tl.where(q < 0, q, zero), tl.trans(low), input_precision="ieee")
@@ -86,8 +86,8 @@ def _token_scores(  # type: ignore[no-untyped-def]
     b, h = pair // HEADS, pair % HEADS
     rows, d, t = tl.arange(0, PAD), tl.arange(0, D), tile * TILE + tl.arange(0, TILE)
     real, seen = rows < ROWS, t < tl.load(lengths_at + b).to(tl.int32)
-    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
-    k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None], other=0.0).to(q.dtype)
+    q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None])
+    k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None]).to(q.dtype)
     score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
     top = tl.max(score, axis=1)
     lse = top + tl.log(tl.sum(tl.exp(score - top[:, None]), axis=1))
@@ -102,7 +102,7 @@ def _token_scores(  # type: ignore[no-untyped-def]
 @triton.jit
 def _ordered(vote_at, t, units):  # type: ignore[no-untyped-def]
     """Integers with the order of the floats, the least beyond the end."""
-    bits = tl.load(vote_at + t, mask=t < units, other=0.0).to(tl.int32, bitcast=True)
+    bits = tl.load(vote_at + t, mask=t < units).to(tl.int32, bitcast=True)
     return tl.where(t < units, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits), LEAST)
 
 

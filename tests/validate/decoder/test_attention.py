@@ -29,7 +29,7 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, lengths: list[int], new_k: Tensor, 
 
 
 def inputs(
-    n: int, m: int, dtype: torch.dtype, heads: int = 4, kv: int = 2, d: int = 16, room: int = 160
+    n: int, m: int, dtype: torch.dtype, heads: int = 6, kv: int = 2, d: int = 16, room: int = 160
 ) -> list[Tensor]:
     generator = torch.Generator().manual_seed(n * 10 + m)
     shapes = [(3, heads, n, d), (3, kv, room, d), (3, kv, room, d), (3, kv, m, d), (3, kv, m, d)]

@@ -12,23 +12,14 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).parents[3]
 
 
-def interpreted(*parts: str) -> str:
-    """Standard output of parts of interpreted.py, which runs on a CPU through Triton's interpreter."""
+@pytest.mark.long
+@pytest.mark.parametrize("parts", ["eight product decoding", "attention selection pointwise copying"])
+def test_kernels_equal_plain_torch(parts) -> None:
+    """Parts of interpreted.py, which runs on a CPU through Triton's interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts]
+    command = [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts.split()]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("ok\n"), done.stderr[-2000:]
-    return done.stdout
-
-
-@pytest.mark.long
-def test_kernels_know_fp8_and_decode_as_plain_torch_does() -> None:
-    interpreted("eight", "product", "decoding")
-
-
-@pytest.mark.long
-def test_kernels_equal_plain_torch() -> None:
-    interpreted("attention", "selection", "pointwise", "copying")
 
 
 COMPILED = """

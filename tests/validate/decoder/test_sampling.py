@@ -21,7 +21,7 @@ from perfmodel.validate.decoder import (
     tree_sampling,
     watched,
 )
-from perfmodel.validate.decoder.sampling import Script, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.sampling import Script, accept_sampled
 from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 
@@ -194,14 +194,6 @@ def test_the_ends_of_what_is_allowed() -> None:
         4,
         2 / 7,
     )
-
-
-def test_accept_greedy_by_hand() -> None:
-    """The target wants 3 1 4 1; drafts 3 1 5 stand up to the 5, and the bonus is the 4 in its place."""
-    logits = torch.nn.functional.one_hot(torch.tensor([[3, 1, 4, 1]] * 3), 6).float()
-    accepted = accept_greedy(torch.tensor([[3, 1, 5], [3, 1, 4], [0, 1, 4]]), logits)
-    assert accepted.count.tolist() == [2, 3, 0]
-    assert accepted.next_token.tolist() == [4, 1, 3]
 
 
 def counts_of(script: Script, batch: int) -> torch.Tensor:

@@ -4,8 +4,10 @@ device.
 
 import math
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -84,7 +86,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     tiles.
     """
     pytest.importorskip("triton")
-    from perfmodel.validate.decoder.triton_attention import SplitKV, launch, tile_of
+    from perfmodel.validate.decoder.triton_attention import SplitKV
     from perfmodel.validate.decoder.triton_pointwise import norm_warps
 
     kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
@@ -101,8 +103,6 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     ):
         q = torch.zeros(1, 8, n, d, dtype=dtype, device="meta")
         assert kernel.takes(q, new) == takes, (n, d, dtype)
-    assert [launch(d, Tuning()) for d in (64, 128, 256)] == [(64, 4, 3), (64, 4, 3), (32, 4, 2)]
-    assert [tile_of(rows, 64) for rows in (1, 16, 17, 65)] == [16, 16, 32, 64]
     assert [norm_warps(values) for values in (256, 1024, 16384)] == [1, 2, 8]
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
@@ -119,6 +119,68 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
         assert kernel._splits(Tuning(), pairs, 2, bound, device) == splits, (pairs, bound)
     whole: Any = backends.choose("triton-unsplit", CUDA, torch.bfloat16)
     assert [whole._splits(Tuning(), 8, queries, 10**5, CUDA) for queries in (1, 2, 8)] == [32, 1, 1]
+
+
+def test_grids_and_sizes_of_launches(monkeypatch) -> None:
+    """Where no output shows them: blocks of rows, the search's stretches, parts of a product."""
+    pytest.importorskip("triton")
+    from perfmodel.validate.decoder import (
+        triton_attention,
+        triton_pointwise,
+        triton_product,
+        triton_selection,
+    )
+
+    found: list[Any] = []
+
+    def launched(grid: tuple[int, ...], *_: Any, **sizes: int) -> None:
+        names = ("PAD", "TILE", "num_warps", "num_stages")
+        found.append((grid, *(sizes[name] for name in names if name in sizes)))
+
+    stand_in = MagicMock()
+    stand_in.__getitem__ = lambda _, grid: partial(launched, grid)
+    for module, name in (
+        *((triton_attention, name) for name in ("_split", "_combine")),
+        *((triton_selection, name) for name in ("_page_scores", "_token_scores", "_best")),
+        *((triton_product, name) for name in ("_few_rows", "_add_parts")),
+        (triton_pointwise, "_rows_to_fp8"),
+    ):
+        monkeypatch.setattr(module, name, stand_in)
+    kernel: Any = backends.choose("triton", CUDA, torch.bfloat16)
+    kernel._splits = lambda *given: found.append(given) or 3
+    one_query, many, size = Tuning(), Tuning(programs_per_processor=2), torch.tensor([512, 9])
+    for n, d in ((40, 128), (40, 256), (1, 16)):
+        q, k = torch.zeros(2, 8, n, d), torch.zeros(2, 2, 512, d)
+        kernel(q, k, k, Span(size, 512), k[:, :, :n], k[:, :, :n])
+    chooser: Any = backends.selection(kernel)
+    bounds, new = (torch.zeros(2, 2, 130, 16),) * 2, k[:, :, :1]
+    chooser.over_pages(q, k, k, bounds, 4, size, Span(size, 64), new, new, None)
+    chooser.over_tokens(q, k, k, size, Span(size, 64), new, new, None)
+    for units in (300, 9000):
+        chooser._best(torch.zeros(3, units), 5, size, (2, 1))
+    attended = [(one_query, 4, 1, 64, CPU), ((4, 4), 16, 64, 4, 3), ((4, 4), 2)]
+    for rows, n, inputs in (
+        (5, 4096, 4096),
+        (100, 4096, 4096),
+        (24, 28672, 4096),
+        (33, 1024, 300),
+        (1, 10**5, 8),
+    ):
+        codes = torch.empty(n, inputs, dtype=torch.float8_e4m3fn)
+        triton_product.scaled_product(torch.zeros(rows, inputs), codes, torch.ones(n))
+    assert found == [
+        *((many, 12, 40, 512, CPU), ((12, 4), 64, 64, 4, 3), ((4, 160), 2)),
+        *((many, 20, 40, 512, CPU), ((20, 4), 32, 32, 4, 2), ((4, 160), 2)),
+        *((one_query, 4, 1, 512, CPU), ((4, 4), 16, 64, 4, 3), ((4, 4), 2)),
+        *(((4, 3), 16, 64, 4), ((4,), 16, 256, 16), *attended),
+        *(((4, 8), 16, 64, 4), ((4,), 16, 512, 16), *attended),
+        *(((3,), 16, 512, 16), ((3,), 16, 8192, 16)),
+        *(((5,), 4), ((64, 4), 16, 64, 4, 5), ((40,),)),
+        *(((100,), 4), ((32, 4), 128, 128, 8, 4), ((800,),)),
+        *(((24,), 4), ((448, 1), 32, 64, 4, 5)),
+        *(((33,), 4), ((8, 3), 64, 128, 8, 4), ((66,),)),
+        *(((1,), 4), ((1563, 1), 16, 64, 4, 5)),
+    ]
 
 
 def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,12 +118,12 @@ def heaviest(source: KVCache, b: int, head: int) -> list[int]:
     return torch.as_tensor(votes).topk(min(12, len(keys))).indices.tolist()
 
 
-def best_pages(source: KVCache, b: int, head: int, score: Callable[[Tensor, Tensor], Tensor]) -> list[int]:
-    """The newest page of four tokens, and four more: those of the highest score of their keys by either query
-    head.
-    """
+def best_pages(
+    source: KVCache, b: int, head: int, score: Callable[[Tensor, Tensor], Tensor], page: int = 4
+) -> list[int]:
+    """The newest page, and four more: those of the highest score of their keys by either query head."""
     q, length = query()[0], int(source.lengths[b])
-    pages = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
+    pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
 
     def of(page: list[int]) -> float:
         return max(float(score(source.k[1, b, head, page], q[b, h, 0])) for h in (2 * head, 2 * head + 1))
@@ -131,9 +132,9 @@ def best_pages(source: KVCache, b: int, head: int, score: Callable[[Tensor, Tens
     return [token for page in [*best, pages[-1]] for token in page]
 
 
-def by_bounds(source: KVCache, b: int, head: int) -> list[int]:
+def by_bounds(source: KVCache, b: int, head: int, page: int = 4) -> list[int]:
     return best_pages(
-        source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum()
+        source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum(), page
     )
 
 
@@ -158,6 +159,12 @@ def test_a_view_is_its_definition(
     for growth in ([], GROWTH * times):
         grow(source, made, growth)
         torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-12, atol=1e-12)
+
+
+def test_pages_of_a_full_cache_whose_last_is_not_full() -> None:
+    source = cache([255, 9, 256])
+    wanted = by_selection(source, partial(by_bounds, page=5))
+    torch.testing.assert_close(attended(view("quest:25,page=5", source)), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
@@ -340,15 +347,3 @@ def test_a_view_states_all_that_iterations_change(target: Model, method: str) ->
         assert not isinstance(view, Packed) or small() != before
         snapshot.restore()
         assert small() == before
-
-
-def test_bounds_of_pages_are_those_of_committed_tokens_alone() -> None:
-    """The cache holds keys of refused tokens beyond them."""
-    source = cache(LENGTHS)
-    made: Any = view("quest:20,page=4", source)
-    grow(source, made, GROWTH)
-    for b, length in enumerate(source.lengths.tolist()):
-        for page in range(0, length, 4):
-            keys = source.k[:, b, :, page : min(page + 4, length)]
-            assert torch.equal(made.low[:, b, :, page // 4], keys.amin(2))
-            assert torch.equal(made.high[:, b, :, page // 4], keys.amax(2))

@@ -58,7 +58,7 @@ class RetrievalView(Packed):
         for layer, latest in enumerate(self.latest):
             sums = self.sums[layer][:, :, :-1]
             number = torch.arange(sums.shape[2], device=device)
-            score = (fold(latest, sums.shape[1]) @ sums.transpose(-1, -2)).amax(2).float()
+            score = (fold(latest, sums.shape[1]) @ sums.mT).amax(2).float()
             score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
             score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
             best = score.topk(count, dim=-1).indices
