@@ -49,27 +49,28 @@ CHATS = "arrival_s,input_tokens,output_tokens,session_id\n0,100,20,a\n1,50,5,\n2
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "paths", "follows"),
+    ("name", "text", "paths", "keeps", "follows"),
     [
         # three hashes of 1,200 tokens: blocks of 512
         (
             "t.jsonl",
             HASHED,
             [((7, 512), (8, 512), (9, 76)), ((7, 512), (8, 512), (10, 176)), ()],
+            [-1, -1, -1],
             (),
         ),
         # a context of 119, then of 158 of which a shorter prompt takes its 60
-        ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [-1, -1, 0, 2]),
-        ("t.jsonl", MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'), [(), ()], [-1, -1]),
-        ("t.jsonl", MOONCAKE.replace("[1]", '[ ], "session_id": 0'), [(), ()], [-1, -1]),
+        ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [0, -1, 0, 0], [-1, -1, 0, 2]),
+        ("t.jsonl", MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'), [(), ()], [-1, 0], [-1, -1]),
+        ("t.jsonl", MOONCAKE.replace("[1]", '[ ], "session_id": 0'), [(), ()], [-1, 0], [-1, -1]),
     ],
 )
-def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
+def test_what_prompts_have_in_common(tmp_path, name, text, paths, keeps, follows):
     where = tmp_path / name
     where.write_text(text)
     shared = read_trace(where).shared
     assert shared is not None
-    assert (shared.paths, shared.follows) == (paths, follows)
+    assert (shared.paths, shared.keeps, shared.follows) == (paths, keeps, follows)
 
 
 def test_empty_hashes_are_no_session(tmp_path):

@@ -31,5 +31,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
     low, high = (row.output_tokens_per_s * seconds[1] / each for each in (seconds[0], seconds[2]))
-    first = None if ttft is None else (ttft[2], ttft[0])
-    return replace(row, ttft_interval=first, throughput_interval=(low, high))
+    return replace(
+        row,
+        ttft_interval=None if ttft is None else (ttft[2], ttft[0]),
+        throughput_interval=(low, high),
+    )

@@ -104,18 +104,18 @@ def _drawn(
             raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
     inputs, outputs = base.input_tokens.copy(), base.output_tokens.copy()
     for at, one in enumerate(classes.values()):
-        drawn = arrivals(
-            replace(question.lengths, **_lengths(one)), count, None, question.burstiness, seed + at
+        own = replace(
+            question.lengths,
+            input_mean=float(one.input_len),
+            output_mean=float(one.output_len),
+            input_std=one.input_std,
+            output_std=one.output_std,
         )
+        drawn = arrivals(own, count, None, question.burstiness, seed + at)
         inputs[of == at], outputs[of == at] = (
             tokens[of == at] for tokens in (drawn.input_tokens, drawn.output_tokens)
         )
     return of, Arrivals(base.at_s, inputs, outputs)
-
-
-def _lengths(one: RequestClass) -> dict[str, float]:
-    means = {"input_mean": float(one.input_len), "output_mean": float(one.output_len)}
-    return means | {"input_std": one.input_std, "output_std": one.output_std}
 
 
 def _gains(

@@ -10,7 +10,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import refuse
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica, parse_policies
-from perfmodel.queueing.replay import Arrivals, ReplayedRequests, replay
+from perfmodel.queueing.replay import Arrivals, replay
 from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"
@@ -80,21 +80,9 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
     (cap,), rows = question.max_concurrency or (), list[RolloutRow]()
-
-    def served(choice: Choice) -> ReplayedRequests:
-        return replay(
-            choice.steps,
-            question.lengths,
-            question.limits,
-            requests,
-            None,
-            question.spread,
-            question.seed,
-            cap,
-        )
-
+    given = question.lengths, question.limits, requests, None, question.spread, question.seed, cap
     for server in servers:
-        met = [(choice, served(choice)) for choice in server.choices if choice.steps.seats]
+        met = [(c, replay(c.steps, *given)) for c in server.choices if c.steps.seats]
         for choice, of in met:
             base = met[0][1]
             rows.append(

@@ -47,8 +47,11 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
         limits = {str(name).strip(): float(milliseconds) for name, milliseconds in pairs}
     except (TypeError, ValueError):
         limits = {}
-    known = limits.keys() <= {"ttft", "tpot", "e2e"}
-    if not known or len(limits) < len(pairs) or not all(0 < limit < math.inf for limit in limits.values()):
+    if (
+        not limits.keys() <= {"ttft", "tpot", "e2e"}
+        or len(limits) < len(pairs)
+        or not all(0 < limit < math.inf for limit in limits.values())
+    ):
         raise refuse(
             flag, None, "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30", given
         )

@@ -146,7 +146,9 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
             query.kv_reread,
             attention_backend=query.attention_backend,
             host_experts=_host_experts(query, target) if query.cpu_moe else 0.0,
-            host_layers=0.0 if query.gpu_layers is None else _host_layers(query.gpu_layers, target),
+            host_layers=0.0
+            if query.gpu_layers is None  # the output counts as one layer, as in llama.cpp
+            else max(0.0, 1.0 - query.gpu_layers / (target.num_hidden_layers + 1)),
             host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
         ),
         precision=precision,
@@ -167,11 +169,6 @@ def _host_experts(query: Query, target: ModelSpec) -> float:
     if not target.moe:
         raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
     return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
-
-
-def _host_layers(kept: int, target: ModelSpec) -> float:
-    """Share of the layers that run on the host. The output counts as one layer, as in llama.cpp."""
-    return max(0.0, 1.0 - kept / (target.num_hidden_layers + 1))
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:

@@ -61,8 +61,7 @@ class Replica:
         if not table:
             return Choice(policy, policy.name, self.passes[0], self.everywhere, (0,))
         priced = sorted(set(table))
-        chosen = np.searchsorted(priced, table)
-        steps = switched([self.passes[k] for k in priced], self.lengths, rate, chosen)
+        steps = switched([self.passes[k] for k in priced], self.lengths, rate, np.searchsorted(priced, table))
         return Choice(policy, policy.name, steps, self.everywhere, tuple(table))
 
     @property
