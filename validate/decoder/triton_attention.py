@@ -327,7 +327,7 @@ def launch(d: int, tuning: Tuning) -> tuple[int, int, int]:
     """Tile, warps and pipeline stages for heads of d. Heads of 256 have shorter tiles and fewer of them in
     flight.
     """
-    if d <= 128:
+    if d < 256:
         return tuning.block, tuning.warps, tuning.stages
     return tuning.block // 2, tuning.warps, min(2, tuning.stages)
 

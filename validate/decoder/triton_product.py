@@ -73,7 +73,7 @@ def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr
 def product_launch(rows: int, n: int, k: int) -> tuple[dict[str, int], int]:
     """Sizes and options of `_few_rows`, and the number of parts."""
     pad = tile_of(rows, MAX_ROWS)
-    tile, stages = (64, 5) if pad <= 32 else (128, 4)
+    tile, stages = (64, 5) if pad < 64 else (128, 4)
     warps = tile // 16
     parts = max(1, round(WARPS / warps / triton.cdiv(n, tile)))
     part = INPUTS * triton.cdiv(triton.cdiv(k, INPUTS), parts)

@@ -111,6 +111,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
         (1, 4096, CPU, 3),
         (3, 4096, CPU, 1),
         (1, 767, CPU, 2),
+        (1, 768, CPU, 3),
         (1, 0, CPU, 1),
         (8, 10**5, CUDA, 32),
         (100, 10**5, CUDA, 3),
@@ -165,6 +166,8 @@ def test_grids_and_sizes_of_launches(monkeypatch) -> None:
         (24, 28672, 4096),
         (33, 1024, 300),
         (1, 10**5, 8),
+        (128, 1024, 128),
+        (5, 8192, 4096),
     ):
         codes = torch.empty(n, inputs, dtype=torch.float8_e4m3fn)
         triton_product.scaled_product(torch.zeros(rows, inputs), codes, torch.ones(n))
@@ -180,6 +183,8 @@ def test_grids_and_sizes_of_launches(monkeypatch) -> None:
         *(((24,), 4), ((448, 1), 32, 64, 4, 5)),
         *(((33,), 4), ((8, 3), 64, 128, 8, 4), ((66,),)),
         *(((1,), 4), ((1563, 1), 16, 64, 4, 5)),
+        *(((128,), 4), ((8, 1), 128, 128, 8, 4)),
+        *(((5,), 4), ((128, 2), 16, 64, 4, 5), ((80,),)),
     ]
 
 
