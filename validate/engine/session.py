@@ -59,7 +59,7 @@ class PartialRun(Exception):
 
     def __init__(self, path: Path, rows: Sequence[dict[str, str]]) -> None:
         failed = [row["error"] for row in rows if row.get("status") == "failed"]
-        why, times = collections.Counter(failed).most_common(1)[0]
+        why, times = collections.Counter(failed).most_common()[0]
         several = f" ({times} of them)" if times < len(failed) else ""
         super().__init__(f"{len(failed)} of {len(rows)} points failed{several}: {why}")
         self.path = path

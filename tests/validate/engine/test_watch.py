@@ -72,7 +72,10 @@ def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
     ("words", "says"),
     [
         (["--watch", "ftp://x"], "error: --watch: must be http://HOST:PORT"),
-        (["--watch", "http://127.0.0.1:1"], "error: --watch: http://127.0.0.1:1 cannot be reached"),
+        (
+            ["--watch", "http://127.0.0.1:1"],
+            "error: --watch: http://127.0.0.1:1 cannot be reached or breaks off at /metrics: All connection",
+        ),
         (["--watch", "page", "--plan"], "error: --watch: must be left out with --plan"),
         (["--watch", "page", "--url", "http://h:1"], "error: --watch: must be left out with --url"),
         (["--watch", "page", "--from", "x.json"], "error: --watch: must be left out with --from"),

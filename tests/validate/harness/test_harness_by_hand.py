@@ -338,14 +338,3 @@ def test_clocks_of_a_gpu(monkeypatch) -> None:
         assert found == ({"clocks": clocks} if index else {})
         assert index is None or look.call_args.args[0][-1] == index
     assert environment._clocks("") == {}
-
-
-def test_what_a_run_says_by_hand() -> None:
-    """Ten iterations of 0.3 s gained 40 tokens."""
-    made = Generation([[0] * 11] * 4, [[6, 4]] * 4)
-    plain, one = (
-        side_by_side.Run(Request(4, 70, 11, gamma), made, 3.0, 40, 10, 1.0, 0.02, 0.1) for gamma in (0, 3)
-    )
-    assert one.tokens_per_s == pytest.approx(40 / 3)
-    assert one.outside_s == pytest.approx(0.3 - 0.16)
-    assert one.speedup_from_parts(plain) == pytest.approx(0.1 / 0.16)

@@ -1,9 +1,7 @@
 """The journal by itself: torn and damaged lines, two writers, and the file that comes out."""
 
 import errno
-import json
 import os
-import shutil
 import zlib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.harness.session import finish_journal, open_journal
+from perfmodel.validate.harness.session import open_journal
 from perfmodel.validate.records import machine_folder
 from tests.validate.tiny import refused
 
@@ -53,16 +51,6 @@ def test_damage_of_any_byte_is_refused_with_its_line(tmp_path, bits) -> None:
 def test_a_journal_without_a_header_is_refused(tmp_path) -> None:
     (tmp_path / "run.journal").write_bytes(b"")
     refused("must hold a header", Journal.resume, tmp_path / "run.journal")
-
-
-def test_the_finished_rows_of_a_journal_become_a_record(tmp_path) -> None:
-    path = begun(tmp_path)
-    copy = shutil.copy(path, tmp_path / "run.txt")
-    record = json.loads(finish_journal(path).read_text())
-    assert [row["key"] for row in record["points"]] == ["k0", "k1", "k2"]
-    for left in (path, copy):
-        refused("must be a .journal file", finish_journal, left)
-    refused("must hold a finished row", finish_journal, begun(tmp_path, rows=0))
 
 
 @pytest.mark.parametrize(

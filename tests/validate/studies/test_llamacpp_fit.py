@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs import load_gpu, read_kernels
+from perfmodel.specs import CONSTANTS, load_gpu, read_kernels
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp import LEFT_OUT, TERMS, DeviceConstants, LeftOut, Passes, kind_of
@@ -28,13 +28,26 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
     assert curves == pytest.approx(0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8])
 
 
+@pytest.mark.long
+def test_the_constants_that_ship_are_those_of_all_rows() -> None:
+    """And their errors those of sources left out whole."""
+    rows = Passes()
+    whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
+    left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={row.run.id: row.run for row in rows.rows})
+    for name in ("rtx-5090-32gb", "rtx-3060-12gb"):
+        shipped, made = load_bundled(f"{name}.llamacpp"), DeviceConstants(load_gpu(name)).calibration(whole)
+        for form, curve in shipped.gemm_efficiency.knots.items():  # type: ignore[union-attr]
+            found = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
+            assert found == pytest.approx(np.array(curve), rel=1e-3)
+        values = [{n: getattr(c, n).value for n in TERMS if n in CONSTANTS} for c in (shipped, made)]
+        assert values[1] == pytest.approx(values[0], rel=1e-3)
+    ratio = load_bundled("rtx-5090-32gb.llamacpp").observed_error["speedup"]
+    again = left.scatter("ratio", ratio.source)
+    assert (again["log_rms"], again["rows"]) == (pytest.approx(ratio.log_rms, rel=1e-3), ratio.rows)
+
+
 def test_rows_are_priced_as_answers_are() -> None:
     rows = Passes()
-    off = rows.off({p.place: p.expected for p in rows.parameters})
-    parts = rows.parts(np.ones(len(off), dtype=bool))
-    assert [np.square(off).sum(), np.square(parts.residuals(parts.matrix @ off)).sum()] == pytest.approx(
-        [43.8938, 1667.004], rel=1e-4
-    ), "by the expected constants, before any fit"
     seen = set()
     for group in rows.groups:
         run, figure = group.first.run, group.first.figure

@@ -282,7 +282,8 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     gemms = [row for row in rows if row.kind == "gemm"]
     large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
     size = plan.precisions().weights.base.bytes_per_value
-    bandwidth = max((_moved(row.at, size) / row.best_s for row in large), default=0.0)
+    moved = ((row.at.get("bytes") or size * row.at["n"] * row.at["k"], row.best_s) for row in large)
+    bandwidth = max((least / seconds for least, seconds in moved), default=0.0)
     flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
@@ -310,11 +311,6 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
             size, "MiB", "what the system reports; shared with other guests"
         )
     return files.parse(GPUSpec, facts, str(record.path))
-
-
-def _moved(at: dict[str, Any], bytes_per_value: float) -> float:
-    """Least bytes that a kernel moves."""
-    return float(at["bytes"] if "bytes" in at else bytes_per_value * at["n"] * at["k"])
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:
