@@ -189,7 +189,7 @@ def _solve(
 ) -> _Solution:
     """Fits the free constants to the kept rows. The search begins at `start`, or at each prior."""
     if not free:
-        return _Solution({}, np.zeros((0, 0)), ())
+        return _Solution({}, np.eye(0), ())
     logs, noise = np.log(rows.measured)[kept], rows.noise[kept]
     prior, spread, lowest, highest = (
         np.array([getattr(place, name) for place in free.values()])

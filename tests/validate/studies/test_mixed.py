@@ -20,6 +20,7 @@ def test_the_likelihood_and_left_out_rows_are_those_of_the_whole_covariance() ->
     """Of a normal distribution whose rows share the variance of their levels."""
     off, sources, devices = drawn(2)
     found = MixedEffects(off, {"source": sources, "device": devices}, ["a", "b"] * 180)
+    assert found._weights.max() == pytest.approx((4 + 1) / 4, rel=1e-3), "of the row that is least off"
     same = [np.equal.outer(names, names) for names in map(np.array, (sources, devices))]
 
     def covariances(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
