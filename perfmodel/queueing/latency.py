@@ -62,7 +62,7 @@ def at_any_time(
     load = np.clip(rate * prompt, 0.0, FULL)
     pass_s = decode / (1.0 - load)
     variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
-    met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
+    met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
     # its share of the passes it rides in
     service = prompt + _passes(steps, np.maximum(batch, 1.0))[0] / per_pass
