@@ -48,6 +48,7 @@ class Op:
     cache: one latent per token, a recurrent state or an indexer's keys (attention only). packed_weights:
     weight values that must be unpacked. columns: output columns of all GEMMs. quantisations: kernels that
     quantise their inputs (all three for linear ops only). expert_layers: layers of routed experts in the op.
+    held_bytes: of all these experts.
     rows: tokens of each GEMM, or work items into which attention is cut, including the padding of a CUDA
     graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops
     only). devices: number of devices that exchange a message. stacked: several ops of one format on a leading
@@ -67,6 +68,7 @@ class Op:
     quantisations: Floats = 0.0
     rows: Floats = 1.0
     expert_layers: int = 0
+    held_bytes: float = 0.0
     longer_bytes: Floats = 0.0
     cache: Literal["heads", "latent", "state", "index"] = "heads"
     form: str = "bf16"

@@ -155,9 +155,8 @@ def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
         0.0,
         e.activation_bytes_per_token * tokens,
     )
-    return gemm(
-        "experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers
-    )
+    made = gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens)
+    return replace(made, expert_layers=e.layers, held_bytes=e.held_bytes)
 
 
 def gemm(
@@ -168,7 +167,6 @@ def gemm(
     columns: Floats = 0.0,
     *,
     rows: Floats = 1.0,
-    expert_layers: int = 0,
     stacked: bool = False,
 ) -> Op:
     """A linear op on weights of one format (the few biases among its bytes count as packed weights)."""
@@ -182,7 +180,6 @@ def gemm(
         columns=columns,
         quantisations=kernels if form.input_bytes is not None else 0.0,
         rows=rows,
-        expert_layers=expert_layers,
         form=form.name,
         bytes_per_value=form.bytes_per_value,
         stacked=stacked,

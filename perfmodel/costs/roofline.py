@@ -147,7 +147,8 @@ class Machine:
         """Routed experts, of which some layers' are read from the host's memory. The layers run in turn."""
         kept, cost = 1.0 - self.host_experts, op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
-        own = replace(op, cost=less, kernels=op.kernels * kept, expert_layers=round(op.expert_layers * kept))
+        part = {"kernels": op.kernels * kept, "held_bytes": op.held_bytes * kept}
+        own = replace(op, cost=less, expert_layers=round(op.expert_layers * kept), **part)
         device = replace(self, host_experts=0.0)
         alone, overlap = device._linear(own)
         slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, seconds_of(op, device._linear(op)))
@@ -161,9 +162,10 @@ class Machine:
         start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
         read: Floats = op.cost.weight_bytes
-        if alone := self.calibration.expert_alone_tokens.value:  # up to these, each reads its own experts
-            each = op.cost.flops * (op.bytes_per_value / 2.0)
-            read = np.where(np.less_equal(op.rows, alone), np.maximum(read, each), read)
+        if alone := self.calibration.expert_alone_tokens.value:
+            # up to so many tokens, each reads its own experts; more tokens never take less time
+            own = op.cost.flops * (op.bytes_per_value / 2.0) / op.rows
+            read = np.maximum(read, np.minimum(own * np.minimum(op.rows, alone), op.held_bytes))
         loaded = read * (self._byte_s / bandwidth)
         computed = op.cost.flops * (1.0 / (self.gpu.peak_flops(op.compute) * flops))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None

@@ -59,7 +59,7 @@ def test_command_line(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None
     done = run.invoke(app, ["accuracy"])
     assert done.exit_code == 0
     assert re.search(r"accuracy: PASS; mean error 2\.\d\d % over 268 held-out figures", done.output)
-    assert "1 own records that come with it; any others: validate check --results DIR" in done.output
+    assert "9 own records that come with it; any others: validate check --results DIR" in done.output
     worse = copy.deepcopy(recorded)
     worse["replays"]["shipped"]["overall"]["mape"] += 0.02
     monkeypatch.setattr(accuracy, "record", lambda: worse)
