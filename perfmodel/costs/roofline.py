@@ -147,8 +147,13 @@ class Machine:
         """Routed experts, of which some layers' are read from the host's memory. The layers run in turn."""
         kept, cost = 1.0 - self.host_experts, op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
-        part = {"kernels": op.kernels * kept, "held_bytes": op.held_bytes * kept}
-        own = replace(op, cost=less, expert_layers=round(op.expert_layers * kept), **part)
+        own = replace(
+            op,
+            cost=less,
+            kernels=op.kernels * kept,
+            expert_layers=round(op.expert_layers * kept),
+            held_bytes=op.held_bytes * kept,
+        )
         device = replace(self, host_experts=0.0)
         alone, overlap = device._linear(own)
         slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, seconds_of(op, device._linear(op)))
