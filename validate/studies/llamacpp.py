@@ -9,7 +9,7 @@ decode step, of a verification alone (kind ``pass``) and of an iteration with dr
 import datetime
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -314,12 +314,35 @@ class LeftOut:
             {row.run.id: row.run for row in rows},
         )
 
-    def scatter(self, figure: str, source: str, kind: StepKind | None = None) -> dict[str, Any]:
-        """The error to state, of all rows or of the steps of one kind. Nine in ten of them are inside."""
-        off = {id: e for id, e in getattr(self, figure).items() if kind in (None, kind_of(self.runs[id]))}
-        size = np.abs([*off.values()])
-        rms, within = float(np.sqrt(np.mean(size**2))), quantile(size, np.ones(len(size)))
-        return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
+    def stated(self, of: str, maker: str | None = None) -> dict[str, Any]:
+        """The errors that a file of a maker's device states (None: of any maker)."""
+        steps = {kind: [self.step[run.id] for run in self.alike(kind, maker)] for kind in get_args(StepKind)}
+        return {
+            "observed_error": {
+                "target_s": scatter(self.step.values(), f"steps of {of}"),
+                "speedup": scatter(self.ratio.values(), f"iterations over steps of {of}"),
+            },
+            "step_error": {kind: scatter(off, f"steps of {of}: {kind}") for kind, off in steps.items()},
+        }
+
+    def alike(self, kind: StepKind, maker: str | None) -> list[PublicRun]:
+        """Steps of a kind: those of makers that have the kind in several sources, if `maker` has, else
+        those of the others (None: all). Without its only source nothing of a maker is known.
+        """
+        runs = [self.runs[id] for id in self.step if kind_of(self.runs[id]) == kind]
+        by_maker = grouped(runs, lambda run: load_gpu(run.hardware).vendor)
+        several = {name for name, own in by_maker.items() if len({run.source_id for run in own}) > 1}
+        same = [
+            own for name, own in by_maker.items() if maker is None or (name in several) == (maker in several)
+        ]
+        return [run for own in same for run in own]
+
+
+def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
+    """The error to state. Nine in ten rows are inside."""
+    size = np.abs([*off])
+    rms, within = float(np.sqrt(np.mean(size**2))), quantile(size, np.ones(len(size)))
+    return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
 
 
 def kind_of(run: PublicRun) -> StepKind:
@@ -346,34 +369,23 @@ def texts(date: datetime.date) -> dict[Path, str]:
         return LeftOut.of(rows.rows, off)
 
     source, device, maker = map(left_out, (sources, devices, makers))
-    own, of_maker, of_all = (
-        dict[str, Any](
-            observed_error={
-                "target_s": left.scatter("step", f"steps of {words}"),
-                "speedup": left.scatter("ratio", f"iterations over steps of {words}"),
-            },
-            step_error={
-                kind: left.scatter("step", f"steps of {words}: {kind}", kind) for kind in get_args(StepKind)
-            },
-        )
-        for left, words in (
-            (source, "sources left out whole"),
-            (device, "devices left out whole, by constants of their maker"),
-            (maker, "makers left out whole, by constants of all"),
-        )
-    )
-    own |= {"notes": NOTES, "transfer_error": of_maker["observed_error"]["target_s"]}
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
+    of_device = "devices left out whole, by constants of their maker"
     for gpu in map(load_gpu, files.bundled_names("gpus")):
-        notes, errors = (OF_MAKER, of_maker) if gpu.vendor in makers else (NO_ROWS, of_all)
-        more = {"kind": "literature", "notes": notes, **errors}
-        more["transfer_error"] = errors["observed_error"]["target_s"]
         if gpu.name in devices:
-            more = own
+            more = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
+            transferred = device.stated(of_device, gpu.vendor)
         elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board
             continue
+        elif gpu.vendor in makers:
+            transferred = device.stated(of_device, gpu.vendor)
+            more = {"kind": "literature", "notes": OF_MAKER, **transferred}
+        else:
+            transferred = maker.stated("makers left out whole, by constants of all")
+            more = {"kind": "literature", "notes": NO_ROWS, **transferred}
+        more["transfer_error"] = transferred["observed_error"]["target_s"]
         made = Calibration.model_validate(shortened(DeviceConstants(gpu).stated(whole, date=date, **more), 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found

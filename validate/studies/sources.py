@@ -276,7 +276,8 @@ def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
         for name in names:
             seen.setdefault((engine, name), set()).add(source)
     engines = [(TITLES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
-    kinds = grouped([r for r in rows if r.kind and not r.draft], lambda r: f"llama.cpp, {r.kind}")
+    steps = [r for r in rows if r.kind and not r.draft]
+    kinds = grouped(steps, lambda r: "llama.cpp, " + r.kind.replace("_", ", "))
     rows = [r for r in rows if r.engine in ENGINES]
     parts = [("all", rows), *engines, *kinds.items()]
     parts.append(("data-centre devices of NVIDIA", [r for r in rows if r.hardware.startswith(DATA_CENTRE)]))

@@ -94,11 +94,13 @@ class Scatter(Frozen):
 
 
 FEW_SEQUENCES = 4
-"""Sequences of a step that is not `crowded`."""
-StepKind = Literal["dense", "experts", "crowded"]
-"""A step of a few sequences, of a model without or with routed experts; or one of more sequences."""
+"""Most sequences of a step that is not batched."""
+StepKind = Literal["dense", "experts", "dense_batched", "experts_batched"]
+"""A step of a model without or with routed experts, of a few or of more sequences."""
 
 
 def step_kind(experts: bool, batch: float) -> StepKind:
     """The kind of a step."""
-    return "crowded" if batch > FEW_SEQUENCES else "experts" if experts else "dense"
+    if batch > FEW_SEQUENCES:
+        return "experts_batched" if experts else "dense_batched"
+    return "experts" if experts else "dense"
