@@ -1,6 +1,5 @@
 """llama.cpp: which calibration answers, its builds, the mixes it is asked with, and published steps."""
 
-import numpy as np
 import pytest
 
 from perfmodel.answers.advice.advise import advise
@@ -8,7 +7,6 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query
 from perfmodel.specs import calibration_of, hub_id, is_gguf, load_gpu, load_model, parse_engine, release
-from perfmodel.validate.studies.sources import judged
 from tests.validate.tiny import refused
 
 
@@ -74,16 +72,6 @@ def test_a_repository_is_its_base_model_in_the_mix_of_the_file(
     assert (found.name, found.weights, hub_id(typed)) == (model, mix, official)
     assert is_gguf(typed)
     assert not is_gguf(official)
-
-
-@pytest.mark.long
-def test_published_runs_are_off_by_what_the_page_says() -> None:
-    for figure, most, left_out in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
-        rows = [row for row in judged(figure) if row.engine == "llamacpp"]
-        assert np.expm1(np.mean([abs(row.shipped) for row in rows])) < most
-        assert np.expm1(np.mean([abs(row.off) for row in rows])) < left_out
-        held = [row.inside(row.off - row.shipped) for row in rows if row.interval]
-        assert 0.85 <= np.mean(held or 0.9) < 1
 
 
 def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
