@@ -71,6 +71,8 @@ def test_a_machine_with_less_memory() -> None:
     """Memory is all that differs."""
     whole, less = load_gpu("m3-ultra"), load_gpu("M3-Ultra:96GB")
     assert (whole.memory_bytes, less.memory_bytes) == (384 * 2**30, 72 * 2**30)  # three quarters
+    assert (whole.label, less.label) == ("apple-m3-ultra-512gb", "apple-m3-ultra-512gb:96gb")
+    assert load_gpu(less.label).label == less.label
     assert less.model_copy(update={"memory": whole.memory}) == whole
     assert load_gpu("5060-ti:8gb").memory_bytes == 8 * 2**30  # in the unit of the board
 

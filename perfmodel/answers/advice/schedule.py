@@ -188,7 +188,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
         model=scenario.target.name,
-        hardware=scenario.machine.gpu.name,
+        hardware=scenario.machine.gpu.label,
         tp=query.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),

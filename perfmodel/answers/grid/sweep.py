@@ -193,7 +193,7 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     alpha, draft = scenario.acceptance.alpha, scenario.draft
     return {
         "model": scenario.target.name,
-        "hardware": scenario.machine.gpu.name,
+        "hardware": scenario.machine.gpu.label,
         "tp": query.tp,
         "draft": draft.name,
         "draft_tp": draft.tensor_parallel,

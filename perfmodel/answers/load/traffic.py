@@ -177,7 +177,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         if question.rollout
         else None,
         model=scenario.target.name,
-        hardware=scenario.machine.gpu.name,
+        hardware=scenario.machine.gpu.label,
         tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),

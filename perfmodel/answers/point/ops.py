@@ -95,7 +95,7 @@ def ops(query: OpsQuery) -> Ops:
         stage=query.stage,
         query_tokens=tokens,
         model=scenario.draft.model.name if query.stage == "draft" else scenario.target.name,
-        hardware=machine.gpu.name,
+        hardware=machine.gpu.label,
         tp=machine.tensor_parallel,
         batch=query.batch,
         context=query.context,

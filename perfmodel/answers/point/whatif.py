@@ -357,7 +357,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     return replace(
         query,
         model=scenario.target.name,
-        hardware=scenario.machine.gpu.name,
+        hardware=scenario.machine.gpu.label,
         gamma=gamma,
         draft=draft.name,
         draft_tp=draft.tensor_parallel,

@@ -122,6 +122,10 @@ class PowerDraw(Frozen):
             raise ValueError("static_w, lowest_limit_w and limit_w must rise")
 
 
+STATED = "as given:"
+"""Start of the source of a memory that the question states."""
+
+
 class GPUSpec(Frozen):
     """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
 
@@ -217,6 +221,12 @@ class GPUSpec(Frozen):
         return self.memory
 
     @property
+    def label(self) -> str:
+        """The name, followed by the memory if the question states it (`load_gpu`)."""
+        stated = self.memory is not None and self.memory.source.startswith(STATED)
+        return f"{self.name}:{self.stated_memory.value:g}gb" if stated else self.name
+
+    @property
     def memory_bytes(self) -> float:
         """The part of `stated_memory` that the GPU may use, in bytes."""
         size, limit = self.stated_memory.si, self.working_set
@@ -298,7 +308,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         memory = Quantity(
             value=float(sized[2]),
             unit="GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB",
-            source=f"as given: {flag} {name}",
+            source=f"{STATED} {flag} {name}",
         )
         return gpu.model_copy(update={"memory": memory})
     if files.looks_like_path(name):
