@@ -20,9 +20,11 @@ from perfmodel.validate.studies.left_out import (
     on_borrowed_kernels,
 )
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.sources import LEFT_OUT, of_figure
+from perfmodel.validate.studies.public_runs import answers, public_runs
+from perfmodel.validate.studies.sources import LEFT_OUT, TITLES
 
-H20 = [a for a in of_figure("step") if a.run.hardware == "h20-sxm-96gb" and a.run.kind == "step"][:6]
+H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
+ROWS = [answers(run)[0] for run in H20 if run.counts][:6]
 
 
 def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_versions_are() -> None:
@@ -35,7 +37,7 @@ def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_ve
 
 
 def test_a_step_moves_with_its_own_constants_alone() -> None:
-    step = Step.of_run(H20[0], {})
+    step = Step.of_run(ROWS[0], {})
     (board,) = [place for place in step.places if place == "h20-sxm-96gb.gemm_factor"]
     assert step.moved({}) == 0.0
     assert step.moved({board: 0.1}) < 0 < step.moved({board: -0.1})
@@ -45,8 +47,8 @@ def test_a_step_moves_with_its_own_constants_alone() -> None:
 
 def test_a_source_of_a_device_of_its_own_is_predicted_without_what_it_taught() -> None:
     """One source has all rows here: without it, small kernels of this version take 1 / 2.8 of their time."""
-    left = left_out(H20)
-    assert np.all(left < np.array([a.off for a in H20]) - 0.1)
+    left = left_out(ROWS)
+    assert np.all(left < np.array([a.off for a in ROWS]) - 0.1)
 
 
 def test_constants_are_refitted_by_generalised_least_squares() -> None:
@@ -84,9 +86,9 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
 
 
 def test_what_is_recorded_is_of_the_rows_that_count() -> None:
-    recorded = (
-        json.loads(LEFT_OUT.read_text()).keys() | json.loads(llamacpp.LEFT_OUT.read_text())["step"].keys()
-    )
-    assert recorded == {a.run.id for a in of_figure("step")}
-    ratios = {a.run.id for a in of_figure("ratio") if a.run.engine == "llamacpp"}
-    assert json.loads(llamacpp.LEFT_OUT.read_text())["ratio"].keys() == ratios
+    of_llamacpp = json.loads(llamacpp.LEFT_OUT.read_text())
+    runs = [run for run in public_runs() if run.counts and run.engine in TITLES]
+    steps = {run.id for run in runs if run.kind != "speculation"}
+    assert json.loads(LEFT_OUT.read_text()).keys() | of_llamacpp["step"].keys() == steps
+    ratios = {run.id for run in runs if run.engine == "llamacpp" and run.ratio}
+    assert of_llamacpp["ratio"].keys() == ratios

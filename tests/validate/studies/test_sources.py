@@ -1,6 +1,5 @@
 """Intervals of steps: what sources that were left out are off by."""
 
-import json
 import math
 
 import numpy as np
@@ -9,8 +8,8 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import kernels_of, load_gpu, step_errors
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER
-from perfmodel.validate.studies import gate, record as accuracy, sources
-from perfmodel.validate.studies.sources import LEFT_OUT, PATH, Judged, _part, texts
+from perfmodel.validate.studies import gate, record as accuracy
+from perfmodel.validate.studies.sources import Judged, _part
 
 
 def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() -> None:
@@ -66,10 +65,3 @@ def test_errors_of_a_part_by_hand() -> None:
     assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
     assert found["width"] == pytest.approx(((1.2 / 0.9) ** 0.5 + (1.5 / 1.05) ** 0.5) / 2 - 1)
     assert "inside" not in _part([far])
-
-
-def test_both_files_come_out_as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the errors that ship, each of a fit without its source."""
-    left = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
-    monkeypatch.setattr(sources, "left_out", lambda rows: np.array([left[a.run.id] for a in rows]))
-    assert texts(step_errors().date) == {p: p.read_text(encoding="utf-8") for p in (PATH, LEFT_OUT)}
