@@ -204,7 +204,7 @@ def _more(a: WhatIf) -> dict[str, str]:
         n = a.break_even_new_tokens
         earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
         rows["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
-    if (start := turn.memory_bound_context) is not None and start <= 1:
+    if (start := turn.memory_bound_context) == 1:
         rows["memory-bound context"] = "1 (loading takes longer than computing at every context)"
     else:
         never = f"{NONE} (at long contexts, computing takes longer than loading)"

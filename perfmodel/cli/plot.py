@@ -208,9 +208,8 @@ def latency(question: TrafficQuery, output: Output) -> None:
         else np.unique(np.round(np.geomspace(low, high, LOADS)))
     )
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
-    slo = {limit: 1e3 * seconds for limit, seconds in question.limits_s.items()}
     answer = traffic(replace(question, **given))
-    _save(plots.traffic(answer, slo=slo), output, answer.warnings)
+    _save(plots.traffic(answer, slo=question.slo), output, answer.warnings)
 
 
 def _save(figure: Figure, output: Path, notes: Iterable[str]) -> None:

@@ -18,10 +18,8 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     sessions = -(-count // turns)
     begin = arrivals(reuse.first, sessions, None if rate is None else rate / turns, burstiness, seed)
     random = np.random.default_rng([seed, 3])
-    outputs = begin.output_tokens[:, None]
-    if turns > 1:
-        later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1).output_tokens
-        outputs = np.concatenate([outputs, later.reshape(sessions, -1)], 1)
+    later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1).output_tokens
+    outputs = np.concatenate([begin.output_tokens[:, None], later.reshape(sessions, turns - 1)], 1)
     added = np.concatenate([begin.input_tokens[:, None], outputs[:, :-1] + int(reuse.turn_tokens)], 1)
     prompts = np.cumsum(added, 1)
     begins = random.random(sessions) < reuse.share
@@ -40,9 +38,9 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
         outputs.reshape(-1),
         Shared(
             paths,
-            (node + 1 if turns > 1 else np.full(total, -1)).tolist(),
-            np.where(turn > 0, np.arange(total) - 1, -1).tolist() if turns > 1 else (),
-            random.exponential(reuse.think_s, total).tolist() if turns > 1 else (),
+            (node + 1).tolist(),
+            np.where(turn > 0, np.arange(total) - 1, -1).tolist(),
+            random.exponential(reuse.think_s, total).tolist(),
         ),
     )
 

@@ -84,16 +84,25 @@ def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     assert "KV budget" not in doubts_of("whatif", **question | {"gamma": 0, "alpha": None})
 
 
-@pytest.mark.parametrize("picture", ["roofline", "surface", "ratios", "breakdown"])
+PICTURES = {
+    "roofline": ("--batch 1 --context 64k --gamma 2", "(+3)"),
+    "surface": ("--context 1k,64k", "(+2)"),
+    "ratios": ("--batch 1..8 --context 1k,64k --gamma 2", "(+3)"),
+    "breakdown": ("--context 64k --gamma 2", "(+3)"),
+}
+
+
+@pytest.mark.parametrize("picture", PICTURES)
 def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    context = "1k,64k" if picture in ("surface", "ratios") else "64k"
-    arguments = ["--context", context, "--hardware", "h100", "--draft-kv", "h2o:8", "--alpha", "0.7"]
-    arguments += ["--gamma", "2"]
-    arguments += ["--batch", "1"] if picture == "roofline" else []
-    assert cli.run(["plot", picture, "--model", "qwen3-8b", *arguments, "-o", str(tmp_path / "p.svg")]) == 0
+    """One sequence fits, two do not. For the passes alone nothing has to be accepted."""
+    asked, added = PICTURES[picture]
+    question = f"--model qwen3-8b --hardware 5090 --draft-kv h2o:8 --alpha 1 {asked}"
+    assert cli.run(["plot", picture, *question.split(), "-o", str(tmp_path / "p.svg")]) == 0
     printed = capsys.readouterr().out
-    assert "context 65536 (+" in printed
+    assert f"context 65536 {added}" in printed
     assert "KV budget 8: " in printed
+    assert "does not fit" not in printed
+    assert ("every drafted token is accepted" in printed) == (picture != "ratios")
 
 
 ASKS = {

@@ -29,13 +29,17 @@ def rows(**more):
 
 
 def test_a_row_for_each_load_and_length_that_agrees_with_itself():
-    closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1").rows
-    assert [(row.request_rate, row.concurrency, row.gamma) for row in closed] == [
-        (None, 4, 0),
-        (None, 4, 1),
-        (None, 16, 0),
-        (None, 16, 1),
-    ]
+    closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1")
+    at = [(row.request_rate, row.concurrency, row.gamma) for row in closed.rows]
+    assert at == [(None, 4, 0), (None, 4, 1), (None, 16, 0), (None, 16, 1)]
+    for row, cells in zip(closed.rows, closed.to_frame().itertuples(), strict=True):
+        assert (cells.gamma, cells.tpot_s_p99, cells.e2e_s_mean) == (
+            row.gamma,
+            row.tpot_s.p99,
+            row.e2e_s.mean,
+        )
+        assert (cells.ttft_low_s, cells.ttft_high_s) == row.ttft_interval
+        assert (cells.warnings,) == row.warnings
     for row in rows(request_rate="0.5,1", gamma="0,3"):
         assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), (
             "Little's law"

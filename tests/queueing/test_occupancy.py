@@ -82,7 +82,7 @@ def test_a_table_is_never_slower_than_any_length():
 def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
     """From the second request on three tokens save 0.2 % of the time: less than a pass at every change of it.
 
-    Where they save half of it the table has both.
+    Where they save half of it the table has both; where passes of drafts grow faster, up to 3 requests.
     """
     one = server(0.010 * np.arange(1.0, 9.0), gained=1.0)
     for saved, expected in ((0.002, {0}), (0.5, {0, 3})):
@@ -90,6 +90,9 @@ def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
             np.concatenate([[0.025], 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)]), gained=2.0, gamma=3
         )
         assert set(by_batch([one, three], LENGTHS, 0.5)[1].tolist()) == expected
+    batch = np.arange(1.0, 13.0)
+    grow = server(0.010 + 0.0005 * batch, 0.02), server(0.015 + 0.002 * batch, 0.02, gained=2.0, gamma=3)
+    assert by_batch(grow, LENGTHS, 5.0)[1].tolist() == [3] * 3 + [0] * 9
 
 
 def test_what_one_request_more_costs_balances_at_the_empty_end():
@@ -104,7 +107,8 @@ def test_what_one_request_more_costs_balances_at_the_empty_end():
 
 
 def test_a_walk_pays_its_tolls():
-    """Staying costs 3 + 3, changing once 1 + 1 and the toll."""
+    """Staying costs 3 + 3, changing once 1 + 1 and the toll; a change that saves nothing is not made."""
     cost = np.array([[1.0, 3.0], [3.0, 1.0]])
     assert walk(cost, 1.9).tolist() == [0, 1]
     assert walk(cost, 2.1).tolist() == [0, 0]
+    assert walk(np.array([[1.0, 1.0], [2.0, 1.0]]), 0.0).tolist() == [1, 1]

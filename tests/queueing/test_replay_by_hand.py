@@ -38,6 +38,8 @@ TRACES: dict[str, Any] = {
     "cut prompts": (PLAIN, {"budget": 60}, [0, 0], [2, 2], [80, 140], [119.5, 150], 39.5 + 10),
     # 100 prompt tokens | 99 beside the first's second token, in 59.5 | 1 in 10.5 | a token more
     "a full budget": (PLAIN, {"budget": 100}, [0, 0], [2, 2], [60, 130], [119.5, 140], 59.5 + 10),
+    # a token of each | two more beside the first's, 0.5 ms each | both 12
+    "a token left": (PLAIN, {"budget": 2, "prompts": [1, 3]}, [0, 0], [4, 2], [11, 32], [44, 44], 21 + 24),
     # two prompts in 10 + 100 ms | both 12 | the third's prompt beside the first's last token
     "a free seat": (PLAIN, {"seats": 2}, [0, 0, 0], [3, 2, 1], [110, 110, 182], [182, 122, 182], 2 * 12 + 60),
     # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no longer |
@@ -61,6 +63,8 @@ TRACES: dict[str, Any] = {
     "drafts": (DRAFTS, {"budget": 100}, [0, 0], [7, 5], [70, 160], [184, 204], 68 + 22 + 2 * 24 + 20),
     # together a token in 12 ms: two for the second's; then alone the first's six of eight in 3 x 15
     "by batch": (BY_BATCH, {}, [0, 0], [9, 3], [115, 115], [184, 139], 2 * 24 + 45),
+    # a billion tokens, one every 10 ms, are one step of the model
+    "no end": (server([10], room=2e9), {}, [0], [10**9 + 1], [60], [60 + 10**10], 10**10),
     # after 26 tokens each has 126 of 250: the second goes, and reads them when the first has left after 59
     "preempted": (server([10], room=250), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [700, 1103], 520 +
         660),

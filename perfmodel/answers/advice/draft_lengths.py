@@ -163,8 +163,7 @@ def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: i
     ranges = []
     for first, last, k in runs(chosen):
         batches = slice(first - 1, last)
-        share = weights[batches].sum()
-        gained = share / cost[batches].sum(0) if share > 0 else 1.0 / slowness[batches].mean(0)
+        gained = weights[batches].sum() / cost[batches].sum(0)
         ranges.append(Range.of(first, last, k, gained.tolist()))
     constants = 1.0 / cost.sum(0)
     best = int(np.argmax(constants))

@@ -295,7 +295,7 @@ def _vllm(
         )
         return None
     layers, longest = (served.mtp_layers if method == "mtp" else None) or 1, table.max_tokens
-    if longest > layers and longest % layers:
+    if max(longest, layers) % layers:
         notes.append(
             f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "
             f"{longest}: no line for it (--max-gamma {longest // layers * layers})"

@@ -43,7 +43,7 @@ def rate_of(trace: Arrivals) -> float | None:
 
 def with_trace(question: TrafficQuery) -> TrafficQuery:
     """The question with the trace's lengths and rate where it states none. Raises InputError."""
-    if question.trace is None or (question.input_len is not None and question.output_len is not None):
+    if question.trace is None:
         return question
     trace = trace_of(question.trace)
     of, stated = lengths_of(trace), dict[str, Any]()

@@ -90,7 +90,7 @@ class Run:
     def around(self, steps: StepTimes) -> int | None:
         """Approximate number of running requests; None if all requests come at the start."""
         rate, clients = self.where["request_rate"], self.where["concurrency"]
-        if not steps.table or (rate or clients) is None:
+        if (rate or clients) is None:
             return None
         load = Load(self.lengths, rate=rate, clients=None if rate else float(clients))
         return max(round(float(serve(steps, load, self.question.limits).running[0])), 1)

@@ -169,7 +169,7 @@ def warnings(
             f"{run.name}"
         )
     c = scenario.machine.calibration
-    if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
+    if scenario.context_std and not c.multiprocessor_bandwidth.value:
         notes.append(
             f"--context-std has no effect: calibration {c.name} has no cost for the longest sequence"
         )
@@ -226,8 +226,8 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
     decoding = _climb(target_s[0, 2], (target_s[1, 2], batch))
     climbs = runs > batch and decoding > 0
     if runs > batch and gamma and not climbs:
-        draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
-        climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
+        here_s, fewer_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1)).ravel()
+        climbs = _climb(here_s, (fewer_s, batch)) > 0
     if runs >= WARN_PADDING * batch or climbs:
         yield (
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"

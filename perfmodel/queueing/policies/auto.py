@@ -45,7 +45,7 @@ class Auto(LengthPolicy):
             else:
                 batch = np.minimum(loads, float(max(t.seats, 1)))
                 seconds = t.iterations(lengths) * t.decode_at(batch) + (batch - 1.0) * t.prompt_at(batch)
-                tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
+                tpot.append(seconds / batch if t.seats else np.full(loads.shape, np.inf))
         best = np.array(list(replica.passes))[np.argmin(np.stack(tpot), 0)]
         return [
             Choice(self, gamma, replica.passes[gamma], np.flatnonzero(best == gamma))
