@@ -4,6 +4,7 @@ What `make attack` runs. Exit status 1 if an input failed, or if the tests notic
 """
 
 import contextlib
+import fcntl
 import os
 import resource
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfmodel.writing import write
@@ -112,20 +114,26 @@ PARTS: dict[str, Callable[[], Part]] = {
 
 
 def _write(name: str, lines: list[str]) -> None:
-    """Put a table in its place; nothing else of the page changes."""
-    head, found, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
-    _, end, tail = rest.partition("<!-- end -->")
-    if not (found and end):
-        raise RuntimeError(f"{PAGE}: must have a place for the table {name}")
-    write(PAGE, "\n".join([head + found, *lines, "", end + tail]))
+    """Put a table in its place; nothing else of the page changes, also if another part writes at once."""
+    with Path(__file__).open(encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        head, found, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
+        _, end, tail = rest.partition("<!-- end -->")
+        if not (found and end):
+            raise RuntimeError(f"{PAGE}: must have a place for the table {name}")
+        write(PAGE, "\n".join([head + found, *lines, "", end + tail]))
 
 
 def main(chosen: list[str]) -> int:
-    """Run the parts, each in a process of its own with one thread, and write their tables: exit status."""
+    """Run the parts, each in a process of its own with one thread, as many at once as there are processors,
+    and write their tables: exit status.
+    """
     names = chosen or list(PARTS)
     if len(names) > 1 or ALONE not in os.environ:
         alone = dict.fromkeys((ALONE, "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1") | os.environ
-        return max(subprocess.call([sys.executable, "-m", "tests.attack", name], env=alone) for name in names)
+        commands = [[sys.executable, "-m", "tests.attack", name] for name in names]
+        with ThreadPoolExecutor(mutants.JOBS) as pool:
+            return max(pool.map(lambda command: subprocess.call(command, env=alone), commands))
     begun = time.monotonic()
     lines, fine = PARTS[names[0]]()
     computed = sum(
