@@ -118,6 +118,13 @@ def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
     ]
 
 
+def _rates(gamma: int) -> list[float]:
+    """Shares of iterations that accept the first drafted token, the first two ..., where they are
+    pretended.
+    """
+    return [SYNTHETIC**j for j in range(1, gamma + 1)]
+
+
 def _vllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
     words = ["vllm", "serve", request.model, "--no-enable-prefix-caching"]
     words += ["--tensor-parallel-size", str(request.tp)] if request.tp > 1 else []
@@ -125,7 +132,7 @@ def _vllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
         named = {} if request.method in OWN else {"model": request.draft or "DRAFT"}
         config = {"method": request.method, **named, "num_speculative_tokens": gamma}
         if request.pretends:
-            rates = [round(SYNTHETIC**j, 4) for j in range(1, gamma + 1)]
+            rates = [round(rate, 4) for rate in _rates(gamma)]
             config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
         words += ["--speculative-config", json.dumps(config)]
     first, *longer = request.prompts
@@ -166,8 +173,7 @@ def _sglang(request: BenchRequest, gamma: int, port: int) -> list[str]:
         elif request.method != "dflash":
             words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
         if request.pretends:
-            gained = sum(SYNTHETIC**j for j in range(gamma + 1))
-            words = ["env", f"SGLANG_SIMULATE_ACC_LEN={gained:.4g}", *words]
+            words = ["env", f"SGLANG_SIMULATE_ACC_LEN={1 + sum(_rates(gamma)):.4g}", *words]
     runs = [
         f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend "
         f"sglang --port {port} {_sglang_prompts(request, prompt)} --max-concurrency $c --num-prompts "
@@ -200,7 +206,7 @@ def _trtllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
     options, words = ["kv_cache_config: {enable_block_reuse: false}"], ["trtllm-serve", request.model]
     if gamma:
         options += [f"speculative_config: {{decoding_type: MTP, num_nextn_predict_layers: {gamma}}}"]
-        forced = round(sum(SYNTHETIC**j for j in range(1, gamma + 1)))
+        forced = round(sum(_rates(gamma)))
         words = ["env", f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={forced}", *words]
     words += ["--tp_size", str(request.tp), "--extra_llm_api_options", f"K{gamma}.yaml"]
     written = f"printf '%s\\n' {shlex.join(options)} > K{gamma}.yaml"

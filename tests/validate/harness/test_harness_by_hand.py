@@ -97,6 +97,38 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
         assert ran == [*range(count)]
 
 
+def test_a_point_that_another_rank_cannot_make(tmp_path, monkeypatch) -> None:
+    """Or this rank would wait for the other one."""
+    monkeypatch.setattr(PointRunner, "__init__", lambda *_: None)
+    plan = load_plan(str(write(tmp_path)))
+    made = measure.PointMeasurer(plan, CPU, SimpleNamespace(of_all=lambda mine: [mine, False]))
+    assert made.row(plan.points()[0], "phases")["error"] == "another rank failed"
+
+
+@pytest.mark.parametrize(
+    ("device", "ranks", "parent", "where"),
+    [("cpu", 1, None, "here"), ("cuda", 1, None, "there"), ("cuda", 2, None, "here"), ("cuda", 1, 1, "here")],
+)
+def test_which_process_measures(monkeypatch, device, ranks, parent, where) -> None:
+    """One GPU is left to another process; so is a spoilt device, but not by one of two ranks."""
+    wanted, pool = (
+        SimpleNamespace(plan=SimpleNamespace(device=device, tensor_parallel=ranks), again=0),
+        MagicMock(),
+    )
+    submit = pool.return_value.__enter__.return_value.submit
+    submit.return_value.result.return_value = "there"
+    pool.return_value.__exit__.return_value = False
+    monkeypatch.setattr(session, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(session, "parent_process", lambda: parent)
+    monkeypatch.setattr(session, "_sitting", MagicMock(side_effect=["here", session.SpoiltDevice]))
+    assert session.run_rows(wanted, False, 9.0) == where
+    if ranks == 2:
+        refused("left the device unusable", session.run_rows, wanted, False, 9.0)
+    if device == "cpu":
+        assert session.run_rows(wanted, False, 9.0) == "there"
+        submit.assert_called_once_with(0, resume=True, deadline=9.0)
+
+
 @torch.inference_mode()
 def test_the_room_of_a_point(tmp_path) -> None:
     """Iterations that are timed, or the four of a capture and its warm-up, of gamma + 1 tokens each; and one
@@ -324,6 +356,34 @@ def test_progress_and_what_is_left(monkeypatch, terminal) -> None:
     shown = "".join(f"\r\x1b[K{line}" for line in [*lines, ""])
     logged = "".join(f"     {line}\n" for line in (lines[1], *lines[3:5], lines[6]))
     assert out.getvalue() == (shown if terminal else logged)
+
+
+def test_a_gpu_by_what_it_says(monkeypatch) -> None:
+    """What it is, and what its driver says; clocks and temperature are apart, because they drift."""
+    made = SimpleNamespace(
+        name="H", major=9, minor=0, total_memory=5, multi_processor_count=132, L2_cache_size=7
+    )
+    said = "570, 1980 MHz, 2619 MHz, 1990 MHz, 700 W, 31, Enabled\n"
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: made)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27))
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(environment, "run", lambda *words: said)
+    assert environment.capture(CUDA)["device"] == {
+        "kind": "cuda",
+        "name": "H",
+        "capability": "9.0",
+        "memory_bytes": 5,
+        "multiprocessors": 132,
+        "last_level_cache_bytes": 7,
+        "cuda": torch.version.cuda,
+        "nccl": "2.27",
+        "driver_version": "570",
+        "clocks.max.sm": "1990 MHz",
+        "power.limit": "700 W",
+        "persistence_mode": "Enabled",
+        "clocks": {"clocks.sm": "1980 MHz", "clocks.mem": "2619 MHz"},
+        "temperature_c": "31",
+    }
 
 
 def test_clocks_of_a_gpu(monkeypatch) -> None:
