@@ -134,8 +134,14 @@ class EngineQuestion(Question):
         from perfmodel.answers.question import Query
 
         names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
-        formats = {name: getattr(self, name) for name in names}
-        return Query(self.model, self.hardware, batch=1, context=1, draft=self.draft or "ngram", **formats)
+        return Query(
+            self.model,
+            self.hardware,
+            batch=1,
+            context=1,
+            draft=self.draft or "ngram",
+            **{name: getattr(self, name) for name in names},
+        )
 
     def results_folder(self) -> Path:
         """The folder for the machine's records. Raises InputError for a label with other characters than

@@ -1,6 +1,5 @@
 """The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -44,12 +43,7 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, fl
         kv_dtype=kv,
         tokens_per_iteration=gained,
     )
-    tree = None
-    if (
-        request.tree is not None
-    ):  # whose acceptance is by rank; the chain's is not used, and 0 stands in for it
-        tree = Tree(request.tree, widths(request.tree), gained)
-        query = replace(query, tokens_per_iteration=None, alpha=0.0)
+    tree = None if request.tree is None else Tree(request.tree, widths(request.tree), gained)
     target_s, _, speedup = predicted_times(
         resolve(query), request.batch, request.context, request.gamma, tree
     )

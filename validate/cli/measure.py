@@ -192,8 +192,7 @@ def time_points(
 
     folder, device = machine_folder(machine, results), hardware or plan.hardware
     check(plan.model_copy(update={"hardware": device}), calibration)
-    used = {"calibration": _lying(calibration, folder)} if calibration else {}
-    header = {"hardware": _lying(device, folder), **used}
+    named = {"hardware": device} | ({"calibration": calibration} if calibration else {})
     if plan.device == "cuda":
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
@@ -203,7 +202,14 @@ def time_points(
     record = _record(
         plan,
         minutes,
-        partial(run_plan, plan, machine, resume=resume, results=results, header=header),
+        partial(
+            run_plan,
+            plan,
+            machine,
+            resume=resume,
+            results=results,
+            header={key: _lying(name, folder) for key, name in named.items()},
+        ),
     )
     if record is not None:
         _show_record(record, calibration)

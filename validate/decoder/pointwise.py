@@ -15,8 +15,10 @@ from perfmodel.validate.decoder.fp8 import to_fp8
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Projected
 
-_grouped_mm = getattr(F, "grouped_mm", None)
-"""Torch 2.10 and later; earlier `torch._grouped_mm`, for bf16 only."""
+_NEW = hasattr(F, "grouped_mm")
+_grouped_mm = F.grouped_mm if _NEW else torch._grouped_mm
+_GROUPED = (torch.bfloat16, torch.float16, torch.float32) if _NEW else (torch.bfloat16,)
+"""The grouped product of torch 2.10 and later, or of earlier ones, and its types."""
 Turns = tuple[Tensor, Tensor]
 """Cosine and sine of a pass's positions, each [batch, 1, n, rotary_dim / 2]."""
 
@@ -96,15 +98,10 @@ class Pointwise:
         if scale is not None:
             wide = self.by_expert(rows, weights.to(rows.dtype), experts)
             return (wide * scale[experts]).to(rows.dtype)
-        product = _grouped_mm
-        if product is None and rows.dtype == torch.bfloat16:
-            product = torch._grouped_mm
-        if (
-            product is None or rows.dtype == torch.float64
-        ):  # a matrix for each row: for tests, which are in fp64
+        if rows.dtype not in _GROUPED:  # a matrix for each row: for tests, which are in fp64
             return torch.bmm(weights[experts], rows[..., None])[..., 0]
         ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
-        return product(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))
+        return _grouped_mm(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -50,8 +50,8 @@ class Selection:
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
         best = score.topk(chosen.bound // page, dim=-1).indices.sort(-1).values
-        tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2)
-        tokens = tokens % k.shape[2]  # a page may end behind the cache, where `chosen` sees nothing
+        # a page may end behind the cache, where `chosen` sees nothing
+        tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2) % k.shape[2]
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
 
     def over_tokens(

@@ -66,8 +66,10 @@ class EnginePoint(Timing):
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""
-        values = {name: getattr(self, name) for name in Timing.__struct_fields__}
-        return Timing.checked(**values | {"where": f"{where}: {self.key}"})
+        return Timing.checked(
+            **{name: getattr(self, name) for name in Timing.__struct_fields__}
+            | {"where": f"{where}: {self.key}"}
+        )
 
 
 class EngineRecord(Frozen):

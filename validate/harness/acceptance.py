@@ -81,8 +81,12 @@ def measure(
         if method.budget is None or method.budget < context
     ]
     if not work:
-        longest = max(setting.contexts)
-        raise refuse("--draft-kv", None, f"of a budget below the context, {longest}", ", ".join(methods))
+        raise refuse(
+            "--draft-kv",
+            None,
+            f"of a budget below the context, {max(setting.contexts)}",
+            ", ".join(methods),
+        )
     source, entries, progress = _source(setting), list[dict[str, Any]](), RowProgress(len(work), 0)
     with joined(setting.pair.tp, setting.pair.place()) as shard:
         target, draft = setting.pair.models(shard)

@@ -44,9 +44,18 @@ def run_plan(
             "cache": "random values, no prefill",
         },
     }
-    again = partial(run_plan, plan, machine, results=results, header=header)
     return run_rows(
-        RowsToMeasure(plan, "measure", machine, results, full_header, rows, again), resume, deadline
+        RowsToMeasure(
+            plan,
+            "measure",
+            machine,
+            results,
+            full_header,
+            rows,
+            again=partial(run_plan, plan, machine, results=results, header=header),
+        ),
+        resume,
+        deadline,
     )
 
 

@@ -68,13 +68,14 @@ class Run:
     @property
     def outside_s(self) -> float:
         """Seconds of an iteration outside its passes: the cost of the loop."""
-        passes = self.request.gamma * self.draft_s + self.verify_s
-        return self.seconds / self.timed_iterations - passes
+        return self.seconds / self.timed_iterations - self._passes_s()
 
     def speedup_from_parts(self, plain: "Run") -> float:
         """Omega T_T / (gamma T_D + T_V): the speedup from acceptance and phases, measured separately."""
-        iteration = self.request.gamma * self.draft_s + self.verify_s
-        return self.generation.tokens_per_iteration * plain.verify_s / iteration
+        return self.generation.tokens_per_iteration * plain.verify_s / self._passes_s()
+
+    def _passes_s(self) -> float:
+        return self.request.gamma * self.draft_s + self.verify_s
 
 
 def run(

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from perfmodel.errors import InputError
 from perfmodel.validate.cli import app as verbs, generated
 from perfmodel.validate.cli.generate import GenerateQuestion
 from perfmodel.validate.cli.generated import table
@@ -80,18 +79,6 @@ def test_token_trees(folder) -> None:
         expected, rates = next(lines).split(" expected of its own rates by rank: ")
         first, second, third = map(float, rates.split())
         assert float(expected) == pytest.approx(1 + (first + second + third) * (1 + first + second), abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (("--draft", "ngram"), "tree: must be used with a draft that runs a model"),
-        (("--alpha", "0.5"), "tree: must be left out with alpha, because"),
-    ],
-)
-def test_a_tree_needs_a_model_and_its_own_acceptance(more: tuple[str, str], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        output("--tree", "2x2", *more)
 
 
 def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:

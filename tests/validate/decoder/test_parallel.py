@@ -46,7 +46,7 @@ CASES: list[dict[str, Any]] = [
 ]
 EVEN = {"vocab_size": 60}
 """Two processes have half of the vocabulary each."""
-NEW = 20
+NEW = 10
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6] * 5, [7], [8, 2, 8, 1, 8] * 4]
 
 WORKER = """

@@ -57,10 +57,18 @@ def run_micro(
         "stretch_s": STRETCH_S,
         "data": "normal random values; buffers take turns",
     }
-    full_header = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
-    again = partial(run_micro, plan, machine, results=results, only=only)
     return run_rows(
-        RowsToMeasure(plan, "microbench", machine, results, full_header, rows, again), resume, deadline
+        RowsToMeasure(
+            plan,
+            "microbench",
+            machine,
+            results,
+            {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol},
+            rows,
+            again=partial(run_micro, plan, machine, results=results, only=only),
+        ),
+        resume,
+        deadline,
     )
 
 
