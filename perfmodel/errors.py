@@ -100,9 +100,7 @@ def unknown_name(
 
     names = sorted(known)
     pools = (names, sorted(aliases))
-    near = next(
-        filter(None, (difflib.get_close_matches(given.lower(), p, n=3, cutoff=0.4) for p in pools)), []
-    )
+    near = next(filter(None, (difflib.get_close_matches(given.lower(), p, cutoff=0.4) for p in pools)), [])
     listed = names if len(names) <= MOST_LISTED else [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     shown = given if len(given) <= 80 else given[:77] + "..."

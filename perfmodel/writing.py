@@ -92,10 +92,8 @@ def _remove_left_over(real: Path) -> None:
 def _lives(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
+    except OSError as error:  # others: it is another user's
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

@@ -81,6 +81,7 @@ class States:
 class Shard:
     """One device's share of a model: everything in a pass that does not depend on batch, context and query.
 
+    expert_bytes: weights of all routed experts that the device holds; part of stored_weight_bytes.
     graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups:
     data-parallel attention groups, each with all of attention for its own sequences; 1 without. itemised:
     whether a pass lists every op. `summed` is the same share with fewer, larger ops of the same total time.
@@ -95,6 +96,7 @@ class Shard:
     smalls: tuple[Small, ...]
     attentions: tuple[Attention, ...]
     states: States | None
+    expert_bytes: float
     stored_weight_bytes: float
     kv_page: int
     graph_sizes: tuple[int, ...]
@@ -241,6 +243,7 @@ def shard(
     )
     attentions = _attentions(model, attends, precision)
     embedding = precision.weights.of("embedding").bytes_per_value
+    expert_bytes = routed.held_bytes if routed else 0.0
     return Shard(
         model=model,
         tensor_parallel=n,
@@ -251,8 +254,9 @@ def shard(
         smalls=tuple(_smalls(model, n, groups, attentions, act)),
         attentions=attentions,
         states=_states(model, attends, act),
+        expert_bytes=expert_bytes,
         stored_weight_bytes=sum(op.weight_bytes for op in gemms)
-        + (routed.held_bytes if routed else 0.0)
+        + expert_bytes
         + head.weight_bytes
         + (0.0 if model.tie_word_embeddings else model.embedding_params * embedding / n)
         + (model.norm_params + model.table_params / n) * act,

@@ -127,9 +127,8 @@ class Draft:
 
 def layer_bytes(part: costs.Shard) -> float:
     """Bytes of the weights of all layers on one device: GEMMs, all experts and norms."""
-    experts = part.experts.held_bytes if part.experts else 0.0
     norms = part.model.norm_params * part.precision.activation_bytes
-    return sum(op.weight_bytes for op in part.linears) + experts + norms
+    return sum(op.weight_bytes for op in part.linears) + part.expert_bytes + norms
 
 
 def dense(

@@ -38,12 +38,12 @@ class Retrieval(KVMethod):
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """The first build. It reads all keys, and writes the means if they are kept."""
         build = self._rebuild(context, layout, False)
-        written = self._means(context, layout) if self.keep_means else 0.0
+        written = self.keep_means * self._means(context, layout)
         return Step(build.flops, build.bytes + written, build.kernels).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The packed copy, and the means if they are kept."""
-        means = self._means(context, layout) if self.keep_means else 0.0
+        means = self.keep_means * self._means(context, layout)
         return (self.read_bytes(context, layout) + means) * self.beyond_budget(context)
 
     def _rebuild(self, context: Floats, layout: KVLayout, kept: bool) -> Step:

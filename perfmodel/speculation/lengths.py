@@ -84,8 +84,6 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
 
 def break_even_context(scenario: Scenario, batch: float, gamma: int) -> float | None:
     """Smallest context at which the speedup reaches 1 at this batch and gamma."""
-    if gamma == 0:
-        return 1.0
     gammas = np.array([gamma])
     return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= 1.0)
 
@@ -102,8 +100,6 @@ def inflection_context(
     attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
     hide one.
     """
-    if gamma == 0:
-        return 1.0
     batches, gammas, smooth = (
         batches_between(*batch_range)[:, None],
         np.array([gamma]),

@@ -114,8 +114,8 @@ class Scenario:
     def weight_bytes(self) -> float:
         """Weight bytes of the target on one device, without experts and layers in host memory."""
         part, machine = self.target_shard, self.machine
-        held = part.experts.held_bytes if part.experts else 0.0
-        return (part.stored_weight_bytes - machine.host_experts * held) * (1.0 - machine.host_layers)
+        kept = part.stored_weight_bytes - machine.host_experts * part.expert_bytes
+        return kept * (1.0 - machine.host_layers)
 
     def longest(self, most: int) -> int:
         """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""

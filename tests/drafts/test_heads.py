@@ -80,25 +80,19 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "changes", "fields"), HEADS["stated"])
+def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict, fields: dict) -> None:
+    """Its kind, how many features it takes, its vocabulary, its layers and its block."""
+    config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
+    found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
+    stated = {"vocab": 0, "target_width": 0} | found.model.model_dump() | found.options | {"kind": found.kind}
+    assert {name: stated[name] for name in fields} == fields
+
+
 @pytest.mark.parametrize(("kind", "changes", "words"), HEADS["refused"])
 def test_a_head_that_is_not_understood_is_named(tmp_path: Path, kind: str, changes: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
         scenario(head(tmp_path, HEADS["heads"][kind] | changes))
-
-
-def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:
-    left = {
-        "v_head_dim": 64,
-        "max_window_layers": 36,
-        "decoder_sparse_step": 1,
-        "moe_intermediate_size": 768,
-        "num_experts": 128,
-        "sliding_window": 32768,
-        "use_sliding_window": False,
-        "attention_head_dim": 128,
-    }
-    same = scenario("eagle:features=3,vocab=32000")
-    assert scenario(head(tmp_path, EAGLE3 | left)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
 
 
 def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:

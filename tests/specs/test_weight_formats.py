@@ -217,9 +217,20 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize("row", FILES["checkpoints"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        *FILES["checkpoints"],
+        *(
+            {"base": "dense", "weights": form, "quantization_config": quantisation}
+            for form, alike in FILES["forms"].items()
+            for quantisation in alike
+        ),
+    ],
+)
 def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
-    """Key subsets of published checkpoints (`of`), the layers cut to four.
+    """Key subsets of published checkpoints (`of`), the layers cut to four, and one format in the words of
+    every method (`forms`).
 
     beside: the file beside config.json, which has the last word; what it leaves alone is as the other says.
     The cache has the format that the checkpoint has scales for, as vLLM resolves `--kv-cache-dtype auto`.

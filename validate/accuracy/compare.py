@@ -19,7 +19,7 @@ from perfmodel.specs import Calibration, find_acceptance, load_calibration, load
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.fit.counted_points import Array, PointSet
-from perfmodel.validate.fit.errors import Errors, errors_of
+from perfmodel.validate.fit.errors import Errors, errors_of, same_side
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.records import BUNDLED, RESULTS, Record, points as own_points, records
@@ -300,5 +300,5 @@ def worst(cells: Iterable[Cell], count: int) -> list[Cell]:
 
 def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
     """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
-    seen = [(c.predicted >= 1.0) == (c.measured >= 1.0) for c in cells if c.quantity == "speedup"]
+    seen = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
     return sum(seen), len(seen)

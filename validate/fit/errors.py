@@ -1,6 +1,7 @@
 """Errors of predictions: the statistics that every table, gate and calibration uses."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,11 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
         float(relative[np.argmax(np.abs(relative))]),
         float(np.sqrt(np.mean(logs**2))),
     )
+
+
+def same_side(predicted: Any, measured: Any) -> Any:
+    """Whether speedups are predicted on the measured side of 1; one of exactly 1 loses nothing."""
+    return (predicted >= 1.0) == (measured >= 1.0)
 
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:

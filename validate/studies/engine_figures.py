@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.validate.fit.errors import errors_of
+from perfmodel.validate.fit.errors import errors_of, same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import (
     RATIO_FOLDS,
@@ -98,13 +98,13 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
         for engine in ("all", *ENGINES):
             chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
             if chosen:
-                measured = np.log([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
-                predicted = measured - errors.ratios[by].off[chosen]
-                wrong, sure = (predicted > 0) != (measured > 0), np.abs(predicted) > width[chosen]
+                measured = np.array([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
+                predicted = measured * np.exp(-errors.ratios[by].off[chosen])
+                right, sure = same_side(predicted, measured), np.abs(np.log(predicted)) > width[chosen]
                 counts[by][engine] = {
                     "rows": len(chosen),
-                    "right": int((~wrong).sum()),
+                    "right": int(right.sum()),
                     "sure": int(sure.sum()),
-                    "sure_and_wrong": int((sure & wrong).sum()),
+                    "sure_and_wrong": int((sure & ~right).sum()),
                 }
     return counts

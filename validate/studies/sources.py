@@ -33,6 +33,7 @@ from perfmodel.specs import (
     load_model,
 )
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors
+from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies import llamacpp
@@ -258,9 +259,9 @@ def figures() -> dict[str, Any]:
     sure = [a for a in speedups if a.verdict in SURE]
     found["side"] = {
         "rows": len(speedups),
-        "right": sum((a.predicted > 1) == (a.measured > 1) for a in speedups),
+        "right": sum(same_side(a.predicted, a.measured) for a in speedups),
         "sure": len(sure),
-        "sure_and_wrong": sum((a.verdict == "pays") != (a.measured > 1) for a in sure),
+        "sure_and_wrong": sum(not same_side(a.predicted, a.measured) for a in sure),
     }
     return found | {"refused": answered()[1]}
 

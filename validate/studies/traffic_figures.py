@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs import Scatter, Z
+from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.held_out import HeldOutErrors
 from perfmodel.validate.studies.parameters import ENGINES
@@ -124,7 +125,7 @@ def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[in
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
     pairs = [(base[at], c) for c in some if c.run.steps and (at := _place(c.run, "concurrency")) in base]
     right = [
-        (speedup > 1) == (speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"] > 1)
+        same_side(speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"], speedup)
         for a, c in pairs
         for speedup in [a.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")]
     ]

@@ -74,7 +74,7 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
 
 def _families(given: Any) -> str:
     """The known families, the most similar names first."""
-    near = difflib.get_close_matches(str(given).lower(), SUPPORTED, n=3)
+    near = difflib.get_close_matches(str(given).lower(), SUPPORTED)
     named = f", such as {', '.join(near)}" if near else ""
     return f"one of the {len(SUPPORTED)} listed in docs/models.md{named}"
 
@@ -177,7 +177,7 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     if rope_type in ("default", "proportional", "mrope"):
         return rotary
     rope_type = "longrope" if rope_type == "su" else rope_type
-    if not isinstance(rope_type, str) or rope_type not in get_args(RopeType):
+    if rope_type not in get_args(RopeType):
         raise scaling.bad(key, f"one of default, {', '.join(get_args(RopeType))}")
     fixed = rope_type == "llama3"
     original = "original_max_position_embeddings"

@@ -164,6 +164,11 @@ class Keys:
             raise self.bad(key, "a mapping or null")
         return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
 
+    def parts(self, key: str) -> "dict[str, Keys]":
+        """Name -> each mapping in a mapping of mappings, without empty ones; empty if it is absent."""
+        outer = self.mapping(key)
+        return {name: part for name in outer.data if (part := outer.mapping(name))} if outer else {}
+
     def integers(self, key: str) -> list[int]:
         return self._list(key, int, "a list of layer numbers")
 

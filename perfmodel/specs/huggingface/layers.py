@@ -87,16 +87,15 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
     """Sizes of the global layers: separate keys, or in the form of transformers 5 one mapping for each
     layer.
     """
-    if (own := keys.mapping("per_layer_config")) is None:
+    if keys.mapping("per_layer_config") is None:
         far = {"num_key_value_heads": "num_global_key_value_heads", "head_dim": "global_head_dim"}
         return {
             name: keys.integer(key, default)
             for (name, key), default in zip(far.items(), (kv, dim), strict=True)
         }
-    each = [part for layer in own.data if (part := own.mapping(layer))]
     sizes = [
         {"num_key_value_heads": p.integer("num_key_value_heads", kv), "head_dim": p.integer("head_dim", dim)}
-        for p in each
+        for p in keys.parts("per_layer_config").values()
     ]
     if len(sizes) != layers or any(size != sizes[0] for size in sizes):
         raise keys.bad(
@@ -282,7 +281,7 @@ def head_gates(keys: Keys, layers: int) -> Fields:
     )
     if len(listed) != layers or full - {heads} or len(sliding) > 1:
         raise keys.bad("num_attention_heads_per_layer", f"{heads} in full layers, one number in sliding ones")
-    own, slide = max(sliding, default=heads), types.count(_KINDS[1])
+    own, slide = next(iter(sliding), heads), types.count(_KINDS[1])
     if own != heads:
         found["sliding_heads"] = {
             "num_attention_heads": own,

@@ -83,10 +83,8 @@ def _autoround(q: Keys) -> Scheme:
     if q.data.get("data_type", "int") != "int":
         raise q.bad("data_type", "int")
     form, named = _int4(q, "gptq"), dict[str, str]()
-    extra = q.mapping("extra_config")
-    for module in extra.data if extra else ():
-        own = extra.mapping(module) if extra else None
-        if own and (bits := own.integer("bits", 4)) != q.integer("bits"):
+    for module, own in q.parts("extra_config").items():
+        if (bits := own.integer("bits", 4)) != q.integer("bits"):
             named[_short(module)] = "bf16" if bits == 16 else _int4(own, "gptq")
     return Scheme(form, named, lm_head=form if q.flag("quant_lm_head", False) else "bf16")
 
@@ -112,11 +110,9 @@ def _torchao(q: Keys) -> Scheme:
 
 def _quark(q: Keys) -> Scheme:
     """AMD's Quark: one configuration for all linear modules, others by pattern of module."""
-    base, layers = q.mapping("global_quant_config"), q.mapping("layer_quant_config")
-    if base is None:
+    if (base := q.mapping("global_quant_config")) is None:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
-    parts = {name: layers.mapping(name) for name in layers.data} if layers else {}
-    own = tuple((_pattern(name), _quark_format(part)) for name, part in parts.items() if part)
+    own = tuple((_pattern(name), _quark_format(part)) for name, part in q.parts("layer_quant_config").items())
     return Scheme(_quark_format(base), kept=_kept(q), matched=own)
 
 
@@ -148,12 +144,10 @@ def _compressed(q: Keys) -> Scheme:
     """compressed-tensors: groups of targets, each of which is ``Linear``, module names or ``re:``
     patterns.
     """
-    if (groups := q.mapping("config_groups")) is None:
+    if q.mapping("config_groups") is None:
         raise q.bad("config_groups", "a mapping of groups")
     default, named, matched = "bf16", dict[str, str](), list[tuple[re.Pattern[str], str]]()
-    for name in groups.data:
-        if (group := groups.mapping(name)) is None:
-            continue
+    for group in q.parts("config_groups").values():
         form = _group(group)
         for target in group.strings("targets"):
             if target == "Linear":
@@ -197,11 +191,9 @@ def _group(group: Keys) -> str:
 def modelopt(q: Keys) -> Scheme:
     """ModelOpt, in the form of ``config.json`` or of ``hf_quant_config.json``."""
     if q.data.get("quant_algo") == _MIXED:
-        if (table := q.mapping("quantized_layers")) is None:
+        if q.mapping("quantized_layers") is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")
-        named = {
-            _short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))
-        }
+        named = {_short(module): _algorithm(entry) for module, entry in q.parts("quantized_layers").items()}
         return Scheme("bf16", named, _kept(q))
     return Scheme(_algorithm(q), kept=_kept(q))
 

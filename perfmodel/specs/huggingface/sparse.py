@@ -9,8 +9,8 @@ def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
     """The `mla` mapping, and the width of a query head. ranked: the file must state the queries' rank; null
     means none.
     """
-    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    sizes = {name: keys.integer(name, low=0 if name == "qk_rope_head_dim" else 1) for name in names}
+    sizes = {name: keys.integer(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")}
+    sizes["qk_rope_head_dim"] = keys.integer("qk_rope_head_dim", low=0)
     keys.ignore("qk_head_dim", "head_dim", "num_key_value_heads")
     rank = keys.present_or_null("q_lora_rank") if ranked or keys.data.get("q_lora_rank") else None
     return {

@@ -162,8 +162,7 @@ def served_id(name: str, head: str | None) -> str | None:
     if found is None or tuned is None or "/" in name or _TUNED.search(found) or os.path.exists(name):
         return found
     model, plain = load_model(name), _bare(found)
-    likely = (i for i in model.aliases if "/" in i and _TUNED.search(i) and _bare(i) == plain)
-    return next(likely, found)
+    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and _bare(i) == plain), found)
 
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)

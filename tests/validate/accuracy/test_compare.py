@@ -113,7 +113,7 @@ def test_inflections_of_a_grid() -> None:
 
 
 def test_sides_bands_and_the_worst() -> None:
-    cells = [cell(1.0, 1.0), cell(0.9, 1.0), cell(1.1, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
+    cells = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
     assert correct_verdicts(cells) == (2, 4)
     assert [c.measured for c in worst(cells, 2)] == [0.5, 0.9]
     edges = [band(context) for context in (7999, 8000, 31999, 32000)]
