@@ -103,13 +103,13 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
     """(line, column -> cell) of every row. Raises InputError for other columns, and for a row with more or
     fewer cells.
     """
-    (_, header), *lines = csv_lines(path) or [(1, [])]
+    (first, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
     if sorted(header) != sorted(wanted):
         missing = sorted(set(wanted) - set(header))
         extra = [name[:40] for name in sorted(set(header) - set(wanted))[:MOST_LISTED]]
         raise InputError(
-            f"{path}: line 1: must have each of the columns {', '.join(wanted)} once; "
+            f"{path}: line {first}: must have each of the columns {', '.join(wanted)} once; "
             f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"
         )
     rows = []

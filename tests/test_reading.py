@@ -62,7 +62,7 @@ def test_json_that_is_none() -> None:
         ("a,b\n1,2,3\n", "one cell for each column"),
         ("a,a\n1,2\n", "line 1: must have each of the columns a, b once; missing b, unknown none"),
         ("a,b,c\n1,2,3\n", "unknown c"),
-        ("", "missing a, b"),
+        ("", "line 1: must have each of the columns a, b once; missing a, b"),
         ('a,b\n"1,2\n', "must be a readable CSV file"),
         ('a,b\n"' + "x" * 200_000 + '",2\n', "must be a readable CSV file"),
     ],

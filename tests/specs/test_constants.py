@@ -206,6 +206,7 @@ def test_knots_rise_and_are_above_0(knots) -> None:
         (((1,), (0.9, 1), (-0.9, 0.9, 1)), "positive semi-definite, given an eigenvalue of -0.8"),
         (((1,), (float("nan"), 1), (0, 0, 1)), "from -1 to 1"),
         (((1,), (1.01, 1), (0, 0, 1)), "from -1 to 1"),
+        (((1,), (-1.01, 1), (0, 0, 1)), "from -1 to 1"),
         (((1,), (0.5, 0.9), (0, 0, 1)), "1 on the diagonal"),
         (((1,), (0.5, 1)), "one row per parameter"),
     ],

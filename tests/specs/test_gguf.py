@@ -128,10 +128,10 @@ def test_a_tensor_beyond_the_shape_is_refused(tmp_path: Path) -> None:
 
 def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_path: Path) -> None:
     keys, tensors = qwen3()
-    keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-0.6B"
+    keys["general.base_model.0.repo_url"] = "https://huggingface.co/me/Qwen3-0.6B"
     path = written(tmp_path, keys, tensors)
     found = load_model(path)
-    assert (found.name, found.rope_theta, hub_id(path)) == ("qwen3-0.6b", 1e6, "Qwen/Qwen3-0.6B")
+    assert (found.name, found.rope_theta, hub_id(path)) == ("qwen3-0.6b", 1e6, "me/Qwen3-0.6B")
     assert found.weights.startswith("q4_k,")
     keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-8B"  # another shape
     assert load_model(written(tmp_path, keys, tensors)).name == "mine"

@@ -127,10 +127,10 @@ def find_acceptance(
         if row.context_tokens == context:
             return row
     first, last = measured[0], measured[-1]
-    if first.context_tokens < context < last.context_tokens:
-        above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
-        return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
-    end = first if context < first.context_tokens else last
+    below = [row for row in measured if row.context_tokens < context]
+    if 0 < len(below) < len(measured):
+        return _between(below[-1], measured[len(below)], context, f"{flag}: {what}")
+    end = last if below else first
     if end.counted_at is None:
         span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
         raise UnknownAcceptance(

@@ -46,10 +46,8 @@ def weights_of(
                 held.setdefault(gemm, Counter())[tensor.form] += tensor.values
     head = outer.get("output", outer["token_embd"])
     held |= {"lm_head": Counter({head.form: 1}), "embedding": Counter({outer["token_embd"].form: 1})}
-    if behind:
-        held["mtp"] = Counter()
-        for tensor in behind.values():
-            held["mtp"][tensor.form] += tensor.values
+    for tensor in behind.values():
+        held.setdefault("mtp", Counter())[tensor.form] += tensor.values
     forms = (form for counted in held.values() for form in counted)
     if unknown := next((form for form in forms if form.startswith(UNKNOWN)), None):
         raise InputError(f"{path}: must hold weights of known formats, given {unknown}")
