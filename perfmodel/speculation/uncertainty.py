@@ -164,7 +164,7 @@ def step_log_error(
         of_sources = step_errors().deviation(c.stack, batch, kernels, scatter.deviation if known else None)
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     elif c.step_error and not is_transferred(scenario):
-        deviation = c.step_error[step_kind(bool(scenario.target.moe), batch)].deviation
+        deviation = c.step_error[step_kind(bool(scenario.target.moe), batch, context)].deviation
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
     if step is None or not machine.over_host:

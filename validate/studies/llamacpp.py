@@ -347,7 +347,7 @@ def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
 
 def kind_of(run: PublicRun) -> StepKind:
     """The kind of a run's steps."""
-    return step_kind(bool(load_model(run.model).moe), run.batch)
+    return step_kind(bool(load_model(run.model).moe), run.batch, run.context_tokens)
 
 
 def texts(date: datetime.date) -> dict[Path, str]:

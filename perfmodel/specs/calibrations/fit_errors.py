@@ -93,14 +93,18 @@ class Scatter(Frozen):
         return self.log_rms if self.log_within is None else self.log_within / Z
 
 
-FEW_SEQUENCES = 4
-"""Most sequences of a step that is not batched."""
-StepKind = Literal["dense", "experts", "dense_batched", "experts_batched"]
-"""A step of a model without or with routed experts, of a few or of more sequences."""
+FEW_SEQUENCES, SHORT_TOKENS = 4, 10_000
+"""Most sequences of a step that is not batched, and most tokens of a context that is not long."""
+StepKind = Literal["dense", "experts", "experts_long", "dense_batched", "experts_batched"]
+"""A step of a model without or with routed experts, of a few or of more sequences. Long contexts matter with
+experts, because these read few weights.
+"""
 
 
-def step_kind(experts: bool, batch: float) -> StepKind:
+def step_kind(experts: bool, batch: float, context: float) -> StepKind:
     """The kind of a step."""
     if batch > FEW_SEQUENCES:
         return "experts_batched" if experts else "dense_batched"
-    return "experts" if experts else "dense"
+    if experts:
+        return "experts_long" if context > SHORT_TOKENS else "experts"
+    return "dense"
