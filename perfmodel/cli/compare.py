@@ -28,9 +28,18 @@ def _print(answers: Sequence[Comparison]) -> None:
                 (f"{m} x 1 token", a.batching, 0.0),
             )
         ]
-        activations = Column("activations", spare=1)
         table(
-            ("requests", "weights", "KV", activations, "time", "drafting", "tokens", "time per token"), rows
+            (
+                "requests",
+                "weights",
+                "KV",
+                Column("activations", spare=1),
+                "time",
+                "drafting",
+                "tokens",
+                "time per token",
+            ),
+            rows,
         )
         say(
             f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "

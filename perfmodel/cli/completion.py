@@ -12,5 +12,8 @@ VARIABLE = "_PERFMODEL_COMPLETE"
 def names(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The last name of a list, completed from the names of ``perfmodel VERB list``."""
     before, comma, begun = incomplete.rpartition(",")
-    known = import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
-    return [before + comma + name for name in known if name.startswith(begun)]
+    return [
+        before + comma + name
+        for name in import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
+        if name.startswith(begun)
+    ]

@@ -70,8 +70,11 @@ def _styled(text: str, style: str) -> str:
 
 def _wrapped(text: str, columns: int) -> list[str]:
     """The lines of a text. Only words longer than a line are broken."""
-    lines = text.splitlines() or [""]
-    return [part for line in lines for part in textwrap.wrap(line, columns, break_on_hyphens=False) or [""]]
+    return [
+        part
+        for line in text.splitlines() or [""]
+        for part in textwrap.wrap(line, columns, break_on_hyphens=False) or [""]
+    ]
 
 
 def say(text: str, style: str = "") -> None:

@@ -18,7 +18,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import ENGINES, LLAMACPP
+from perfmodel.specs import COVERAGE, ENGINES, LLAMACPP
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""
@@ -99,10 +99,10 @@ def _sources(answers: Sequence[WhatIf]) -> str:
 
 def _gain(a: WhatIf) -> str:
     """The speedup with its interval."""
-    if a.speedup_interval is None or a.interval_coverage is None:
+    if a.speedup_interval is None:
         return f"{ratio_text(a.speedup)} (no interval: the calibration has no scatter)"
     low, high = a.speedup_interval
-    return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * a.interval_coverage:.0f} % interval)"
+    return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * COVERAGE:.0f} % interval)"
 
 
 def calibration(c: Calibrated) -> str:
@@ -236,8 +236,10 @@ def _moves(rows: Iterable[Move]) -> None:
 
 def _subject(q: Query) -> str:
     """Model, devices and draft."""
-    group = devices(q.hardware, float(q.tp))
-    return f"{q.model} on {group}; {draft_in_words(str(q.draft), q.draft_kv or 'full')}"
+    return (
+        f"{q.model} on {devices(q.hardware, float(q.tp))}; "
+        f"{draft_in_words(str(q.draft), q.draft_kv or 'full')}"
+    )
 
 
 def _at_point(q: Query) -> str:

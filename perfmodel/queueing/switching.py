@@ -79,8 +79,7 @@ def values(leave: Array, rate: float) -> tuple[Array, Array]:
     with n - 1 requests.
     """
     n = np.arange(1.0, leave.size + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])
-    share = shares_of(logs)[1:]
+    share = shares_of(np.concatenate([[0.0], np.cumsum(np.log(rate / leave))]))[1:]
     mean = float(share @ n)
     worth, later = np.empty(leave.size), 0.0
     for i in range(leave.size - 1, -1, -1):

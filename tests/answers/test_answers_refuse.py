@@ -70,6 +70,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         )
         for ages in ("0:1.5", "0:0.5,8:1", "0:0.5,0:0.6", "-1:0.5", "inf:0.5", "8", "")
     ),
+    ("traffic", {"turns": 500, "turn_input_len": 500}, "500 turns"),
+    (
+        "traffic",
+        {"request_rate": None, "rollout": 9, "turns": 2, "turn_input_len": 9},
+        "turns: must be left out",
+    ),
+    ("compare", {"draft_hardware": "a100"}, "given 'self'"),
+    ("compare", {"draft_hardware": "a100", "draft": "ngram", "draft_kv": None}, "a separate model"),
+    ("compare", {"draft_hardware": "a100", "hit": 1.5}, "hit: must be"),
+    ("compare", {"draft_hardware": "a100", "draft_devices": 3, "draft": "llama-3.2-1b"}, "must divide the"),
+    ("compare", {"hit": 0.5}, "hit: needs draft_hardware"),
+    ("compare", {"draft_hardware": "a100", "outcomes": 2}, "outcomes: needs hit"),
+    ("compare", {"draft_devices": 2}, "draft_devices: needs draft_hardware"),
+    (
+        "compare",
+        {"draft_hardware": "nope", "draft": "llama-3.2-1b", "draft_kv": None},
+        "draft_hardware: no device named 'nope'",
+    ),
     ("compare", {"draft_devices": 65}, "draft_devices: must be a whole number from 1 to 64,"),
     ("compare", {"outcomes": 65}, "outcomes: must be a whole number from 1 to 64,"),
     ("advise", {"max_gamma": 257}, "max_gamma: must be a whole number from 1 to 256, given 257"),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.costs import Experts
 from perfmodel.speculation import Scenario, Workload, predict
 
 
@@ -15,16 +14,12 @@ def scenario(hardware: str = "h100", **given: object) -> Scenario:
     return resolve(Query("qwen3-30b-a3b", hardware, 1, 1024, **question))  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def experts() -> Experts:
-    """Those of Qwen3-30B-A3B, 8 of 128, on the ideal roofline."""
-    found = scenario().target_shard.experts
-    assert found is not None
-    return found
-
-
-def test_experts_touched_by_a_simulation(experts: Experts) -> None:
-    """16 tokens, such as batch 4 at gamma 3, routed independently; and the fullest of four groups."""
+def test_experts_touched_by_a_simulation() -> None:
+    """Those of Qwen3-30B-A3B, 8 of 128, on the ideal roofline: 16 tokens, such as batch 4 at gamma 3, routed
+    independently; and the fullest of four groups.
+    """
+    experts = scenario().target_shard.experts
+    assert experts is not None
     rng = np.random.default_rng(3)
     seen = [{e for _ in range(16) for e in rng.choice(128, 8, replace=False)} for _ in range(2000)]
     assert float(experts.touched(16)) == pytest.approx(np.mean([len(s) for s in seen]), rel=5e-3)

@@ -31,7 +31,6 @@ QUESTION = Grid(
     gamma="0,2,auto",
     draft_kv="streamingllm:512,quest:1k,page=16",
 )
-SMALL = ["--model=llama-3.1-8b", "--hardware=a100", "--tp=8", "--draft-kv=streamingllm:512", "--alpha=0.8"]
 
 
 def rows_of(grid: Grid) -> Iterator[dict[str, Any]]:
@@ -173,9 +172,10 @@ def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: P
 @pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
     def peak(context: str) -> int:
-        flags = ["--batch", "1..100", "--context", context, "--gamma", "1..10", "-o", str(tmp_path / "g.csv")]
+        flags = ["--model=llama-3.1-8b", "--hardware=a100", "--tp=8", "--draft-kv=streamingllm:512"]
+        flags += ["--alpha=0.8", "--batch=1..100", f"--context={context}", "--gamma=1..10", "--overwrite"]
         with subprocess.Popen(
-            [sys.executable, "-m", "perfmodel", "sweep", *SMALL, *flags, "--overwrite"],
+            [sys.executable, "-m", "perfmodel", "sweep", *flags, f"--output={tmp_path / 'g.csv'}"],
             stderr=subprocess.PIPE,
         ) as process:
             _, status, usage = os.wait4(process.pid, 0)

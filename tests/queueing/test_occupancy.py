@@ -75,8 +75,7 @@ def test_a_table_is_never_slower_than_any_length():
     one, three = server([0.010, 0.020, 0.030], gained=1.0), server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
     table, lengths = by_batch([one, three], LENGTHS, 0.5)
     assert lengths.tolist() == [3, 3, 0]
-    per_token = table.decode_s / table.tokens_per_iteration
-    np.testing.assert_allclose(per_token, [0.0075, 0.015, 0.030])
+    np.testing.assert_allclose(table.decode_s / table.tokens_per_iteration, [0.0075, 0.015, 0.030])
 
 
 def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():

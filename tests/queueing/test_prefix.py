@@ -16,7 +16,6 @@ from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
-from perfmodel.errors import InputError
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
@@ -185,8 +184,7 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     assert query.reuse is not None
     steps = step_times(scenario("llama-3.1-8b"), query.lengths, query.limits, [gamma], reuse=query.reuse)[0]
     predicted = serve(steps, query.load(query.loads), query.limits, 0.05)
-    requests = draw(query.reuse, 12_000, rate, 1.0, 1)
-    met = replay(steps, query.lengths, query.limits, requests, spread=0.05)
+    met = replay(steps, query.lengths, query.limits, draw(query.reuse, 12_000, rate, 1.0, 1), spread=0.05)
     assert steps.cached is not None
     assert met.hit_rate == pytest.approx(float(steps.cached.found(predicted.share)[0]), abs=0.03)
     assert predicted.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
@@ -302,21 +300,6 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
     predicted = pm.traffic("qwen3-1.7b", "rtx-5080", **question, turns=20, turn_input_len=10)
     assert predicted.replay is not None
     assert predicted.replay[0].prefix_hit_rate > predicted.rows[0].prefix_hit_rate + 0.2
-
-
-@pytest.mark.parametrize(
-    ("more", "predicted"),
-    [
-        ({"rollout": 9, "turns": 2, "turn_input_len": 9, "request_rate": None}, "turns: must be left out"),
-        ({"prefix_len": 9000}, "prefix_len: must be at most input_len 8000"),
-        ({"turns": 2}, "both must be given"),
-        ({"turn_input_len": 5}, "both must be given"),
-        ({"turns": 500, "turn_input_len": 500}, "500 turns"),
-    ],
-)
-def test_what_is_refused(more, predicted) -> None:
-    with pytest.raises(InputError, match=predicted):
-        pm.traffic("llama-3.1-8b", "h100", **ASK | more)
 
 
 @mock.patch.object(load_of, "UNASKED", 0)  # no replays

@@ -37,7 +37,7 @@ def throughputs(
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
     """The best batch; None if not even one sequence fits."""
     top = int(min(memory_of(scenario, LARGEST, context, max_gamma, fraction).ar_max_batch, LARGEST))
-    if top < 1:
+    if not top:
         return None
     rates, p = throughputs(scenario, top, context, max_gamma, fraction)
     at, gamma = divmod(int(rates.argmax()), rates.shape[1])

@@ -27,12 +27,11 @@ def why_infeasible(
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.weight_bytes) for x in baseline) / 1e9
-        have = float(room[0].available_bytes) / 1e9
-        needs = (
+        available = float(room[0].available_bytes)
+        return (
             f"nothing fits: a device would hold {weights:.1f} GB of weights and the cache of one sequence, "
-            f"but has room for {have:.1f} GB"
+            f"but has room for {available / 1e9:.1f} GB{_would_fit(query, available)}"
         )
-        return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
     return f"the lowest TPOT is {min(fitting) * 1e3:.2f} ms, above the bound of {query.max_tpot_ms:g} ms"
 
 

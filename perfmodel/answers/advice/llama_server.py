@@ -112,8 +112,10 @@ def _draft(
         size = f"--spec-{known.method}-size"
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
     if least:
-        faster = f"{gain * table.constant_speedup:.2f} times the baseline"
-        notes.append(f"drafts stop at tokens below p-min: {faster}, if probabilities are the file's rates")
+        notes.append(
+            f"drafts stop at tokens below p-min: {gain * table.constant_speedup:.2f} times the baseline, "
+            "if probabilities are the file's rates"
+        )
     own = None
     if draft_word(draft) != "mtp":
         own = (path or draft.name).rpartition("/")[2] + ".gguf"

@@ -359,8 +359,11 @@ class TrafficQuery(CommonOptions):
     def limits(self) -> Limits:
         """The limits of the server."""
         groups = self.dp  # each has seats and a token budget of its own
-        seats = groups * (self.max_num_seqs or self._seats())
-        return Limits(seats, groups * self.max_num_batched_tokens, self.memory_fraction)
+        return Limits(
+            groups * (self.max_num_seqs or self._seats()),
+            groups * self.max_num_batched_tokens,
+            self.memory_fraction,
+        )
 
     @property
     def loads(self) -> Array:

@@ -185,7 +185,7 @@ def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     """Rates with a limit on the number of clients: a closed loop of that many clients, where they cannot send
     faster.
     """
-    closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.zeros(1, int)), log_off)[0]
+    closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.array([0])), log_off)[0]
     rows = rows_of(replace(question, max_concurrency=None), choice, log_off)
     return [
         replace(

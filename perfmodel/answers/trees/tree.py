@@ -113,10 +113,9 @@ class TreeAnswer(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        shape = "-".join(map(str, self.widths))
         return (
-            f"{ratio_text(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch "
-            f"{self.batch}"
+            f"{ratio_text(self.speedup)} with {self.size} nodes on {self.levels} levels "
+            f"({'-'.join(map(str, self.widths))}), batch {self.batch}"
         )
 
 
