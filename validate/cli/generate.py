@@ -162,7 +162,7 @@ def generate(question: GenerateQuestion) -> None:
         )
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
-            own_prefill = not request.fp8 and (second or target).spec.num_sliding_layers == 0
+            own_prefill = not (request.fp8 or (second or target).spec.num_sliding_layers)
             alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(request.context, request.gamma, own_prefill)
         requests = [replace(request, draft_kv=method) for method in methods]

@@ -183,7 +183,7 @@ def _ends(holds: Array, at: Array) -> str:
 
 def command(query: Query, last: Served, extra: Sequence[str]) -> str:
     """The command that prints the lines for the latest counts. extra: further flags of the question."""
-    rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail or 0.0,))
+    rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
     words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]
     return shlex.join(words)

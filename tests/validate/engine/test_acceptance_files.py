@@ -231,6 +231,7 @@ def test_a_schedule_at_its_ends() -> None:
             positions
         )
     assert Counters(9, (6, 4), 20, 50).since(Counters(4, (2,), 8, 10)) == Counters(5, (4, 4), 12, 40)
+    assert Counters(9, (6,), 20).since(Counters(4, (2,), None, 10)) == Counters(5, (4,))
     assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
     short = Counters(100, (80, 60, 30), 200)
     assert short.draft_length_note((1, 2, 3)) == "only the 1 positions that every draft reaches"

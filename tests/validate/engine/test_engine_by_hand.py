@@ -10,7 +10,7 @@ from msgspec import structs
 
 from perfmodel.specs import load_calibration, load_model
 from perfmodel.validate.engine import driver
-from perfmodel.validate.engine.acceptance.contexts import octaves
+from perfmodel.validate.engine.acceptance.contexts import octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads
 from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
@@ -211,6 +211,7 @@ def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts
     found = octaves(contexts, drafts)
     assert [group for _, group in found] == groups
     assert [held.mean for held, _ in found if held] == pytest.approx(means)
+    assert quantile([(100, 5), (200, 5), (300, 10)], 0.5) == 100
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")

@@ -102,10 +102,3 @@ def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
     assert capsys.readouterr().err == "error: --draft-path: must say where the engine finds the eagle3 head\n"
     assert run([*arguments, "--draft-path", "mine/head"]) == 0
     assert '"model": "mine/head"' in capsys.readouterr().out
-
-
-def test_a_plan_of_trtllm_has_no_other_draft_than_mtp(capsys) -> None:
-    """Its plan with mtp is pinned (tests/pinned/validate.txt)."""
-    words = "validate engine --plan --model deepseek-r1 --hardware b200 --engine trtllm --draft eagle3"
-    assert run([*words.split(), "--draft-path", "head"]) == 2
-    assert "--draft: must be mtp for a plan of trtllm" in capsys.readouterr().err

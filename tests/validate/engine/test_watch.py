@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query
 from perfmodel.cli import run
+from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
-from perfmodel.validate.engine.watch import TOLERANCE, running
+from perfmodel.validate.engine.watch import TOLERANCE, Served, command, running
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
 DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
@@ -86,9 +88,16 @@ def test_refusals_name_the_flag(words, says, capsys) -> None:
     assert capsys.readouterr().err.startswith(says)
 
 
+def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> None:
+    counted = Served(3, Acceptance.from_alpha(0.71), 1538.0, None)
+    words = "--draft self --rate 0.71 --context 1538 --tp 2"
+    assert command(Query("m", "h100", 1, 1), counted, ["--tp", "2"]).endswith(words)
+
+
 def test_running_requests_of_a_log_and_of_a_page() -> None:
     assert running("x", "Running: 4 reqs, a\nRunning: 0 reqs\nDecode batch, #running-req: 8, b") == 6
     assert running("x", "nothing") is None
     counts = "vllm:inter_token_latency_seconds_count 6708\nvllm:iteration_tokens_total_count 648\n"
+    assert running("x", page(3) + counts.partition("\n")[0] + "\n") == 3, "not without the iterations"
     # 648 iterations of a vLLM 0.32, with 8 requests of 4 clients and 42 of 14
     assert running("x", page(3) + counts) == pytest.approx(10.35, abs=0.01)
