@@ -34,8 +34,8 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     node, turn = np.divmod(np.arange(total), turns)
     return Arrivals(
         np.repeat(begin.at_s, turns),
-        prompts.reshape(-1),
-        outputs.reshape(-1),
+        prompts.ravel(),
+        outputs.ravel(),
         Shared(
             paths,
             (node + 1).tolist(),

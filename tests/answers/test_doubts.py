@@ -150,4 +150,4 @@ def test_a_device_without_fixed_costs_has_none_to_move() -> None:
     for calibration, there in (("ideal", False), ("h100-sxm-80gb.magicdec", True)):
         rows = pm.sensitivity(**question, gamma=3, calibration=calibration)
         assert ("fixed costs" in {row.input for row in rows}) == there
-        assert rows.headline() == f"{len(rows)} x Move"
+        assert (rows.headline(), rows._repr_html_().count("<tr>")) == (f"{len(rows)} x Move", len(rows) + 1)

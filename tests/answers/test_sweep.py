@@ -141,6 +141,7 @@ def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.Monkey
         ([0.0, 0.0], False, ["0.000000000000", "0.000000000000"]),
         ([9.99999999999999e-3], False, ["0.010000000000000"]),  # rounds up
         ([1.23456789e-5, 1e6], False, ["1.23456789e-05", "1000000"]),  # too far apart for 18 digits
+        ([0.0015, 2000.0], False, ["0.0015", "2000"]),  # so are these, by one
         ([math.inf, 2.5, -1.0], False, ["inf", "2.5", "-1"]),
         ([math.nan, 2.0], True, ["nan", "2"]),
     ],

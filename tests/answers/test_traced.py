@@ -69,8 +69,10 @@ def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch
     assert whole is not None
     assert whole[0].tpot_s == beginning[0].tpot_s
     assert traffic_replay.percentiles(np.zeros(0)) == Percentiles(0, 0, 0, 0)
-    notes = [row.warnings for row in (*beginning, *whole)]
-    assert notes == [(), ("the first 50 of the trace's 51 requests are replayed",)]
+    assert [row.warnings for row in (*beginning, *whole)] == [
+        (),
+        ("the first 50 of the trace's 51 requests are replayed",),
+    ]
 
 
 def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() -> None:

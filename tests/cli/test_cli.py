@@ -75,17 +75,27 @@ def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..
     assert points == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
     other = "--model meta-llama/Llama-3.1-8B --gpu a100 --tensor-parallel 8 --draft-kv streaming:512 "
     other += "--batch-size 64 --context-length 32000 -g 2 --json"
-    assert {"schema_version": 2, **both["rows"][-2]} == json.loads(out("whatif", *other.split()))
+    assert out("whatif", *other.split()).rstrip("\n") == json.dumps(
+        {"schema_version": 2, **both["rows"][-2]}, indent=2
+    )
 
 
+@pytest.mark.parametrize(
+    ("verb", "name", "stated", "wrong", "says"),
+    [
+        ("gpus", "a100-sxm-80gb", "^calibration: .*", "calibration: mine.nowhere", "mine.nowhere"),
+        ("models", "qwen3-8b", "total_b: .*", "total_b: 7.9", "total_b: 7.9 billion published, 8.191"),
+        ("models", "qwen3-8b", "embedding_b: .*", "embedding_b: 7.1", "7.1 billion published, 6.946 comp"),
+    ],
+)
 def test_check_of_a_file_that_contradicts_itself_is_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    verb: str, name: str, stated: str, wrong: str, says: str, tmp_path: Path, capsys
 ) -> None:
-    text = (data_directory("gpus") / "a100-sxm-80gb.yaml").read_text(encoding="utf-8")
+    text = (data_directory(verb) / f"{name}.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
-    path.write_text(re.sub(r"(?m)^calibration: .*", "calibration: mine.nowhere", text), encoding="utf-8")
-    assert cli.run(["gpus", "check", str(path)]) == 1
-    assert "mine.nowhere" in capsys.readouterr().out
+    path.write_text(re.sub(f"(?m){stated}", wrong, text), encoding="utf-8")
+    assert cli.run([verb, "check", str(path)]) == 1
+    assert says in capsys.readouterr().out
 
 
 def command(text: str) -> "subprocess.CompletedProcess[str]":
@@ -129,10 +139,27 @@ def test_every_verb_stands_below_one_heading_of_the_help_and_those_of_flags_exis
     assert out("-h") == out("--help")
     assert all(f"\n{heading}:\n" in out("-h") for heading in cli.HEADINGS)
     assert out("whatif", "-h") == out("whatif", "--help")
+    assert all(
+        f"{flag} " in out("whatif", "-h") for flag in ("-m, --model NAME|PATH", "rollback keep|replay")
+    )
     commands = [cli.command(verb) for verb in cli.COMMANDS]
     every = [one for command in commands for one in getattr(command, "commands", {"": command}).values()]
     flags = [param for one in every for param in one.params if param.param_type_name == "option"]
     assert {param.group for param in flags} == set(GROUPS)
+
+
+def test_a_shell_completes_the_last_name_of_a_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {
+        "_PERFMODEL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "perfmodel whatif --gpu l4,h200",
+        "COMP_CWORD": "3",
+    }
+    for name, value in line.items():
+        monkeypatch.setenv(name, value)
+    cli.run([])
+    assert capsys.readouterr().out == "plain,l4,h200-sxm-141gb\n"
 
 
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:

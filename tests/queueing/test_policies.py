@@ -81,13 +81,6 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
     assert gains[1] > gains[0] + 0.01
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
-def test_clients_of_a_policy_that_slows_them_have_a_first_token_after_they_send(alpha) -> None:
-    """The adaptive steps stop at 64 requests: from there a token takes less time than before."""
-    rows = pm.traffic(**ASKED, alpha=alpha, gamma="adaptive", max_concurrency="1..256x2").rows
-    assert min(row.ttft_s.mean for row in rows) > 0
-
-
 @pytest.mark.parametrize("clients", [63, 65, 80])
 def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> None:
     """Drafts stop at 64 requests: fewer are served than among 63. The number that decode varies."""

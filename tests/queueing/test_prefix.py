@@ -268,26 +268,6 @@ def test_clients_that_think_see_all_others_that_do_not() -> None:
     assert predicted.rows[1].tpot_s.mean == pytest.approx(predicted.replay[1].tpot_s.mean, rel=0.08)
 
 
-def test_more_clients_that_think_are_served_no_less() -> None:
-    question = {
-        "input_len": 41,
-        "input_std": 20,
-        "output_len": 363,
-        "output_std": 181,
-        "max_num_seqs": 8,
-        "turns": 20,
-        "turn_input_len": 300,
-        "think_time": 60,
-        "engine": "trtllm",
-        "gamma": 1,
-        "draft": "medusa",
-    }
-    rows = pm.traffic(
-        "qwen3-1.7b", "l4", **question, alpha=0.99, max_concurrency=tuple(2**n for n in range(9))
-    ).rows
-    assert (np.diff([row.requests_per_s for row in rows[1::2]]) >= 0).all()
-
-
 def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
     """A context is not evicted by others that hardly come."""
     question = ASK | {

@@ -109,7 +109,6 @@ def length_tables(
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
     longest = scenario.longest(max_tokens)
-    by_octave: Array = np.diff(np.log(np.arange(1.0, max(seats) + 2)))
     spans = [(contexts[0], contexts[0])]
     if len(contexts) > 1:
         highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
@@ -120,7 +119,8 @@ def length_tables(
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
         part = _slowness(scenario, inside(low, high), most, longest, acceptance_at)
-        weight = by_octave[:most] / by_octave[:most].sum()
+        octaves = np.log1p(1.0 / np.arange(1.0, most + 1))
+        weight = octaves / octaves.sum()
         table = _table(part, weight, hysteresis, low, high)
         if merged and len(merged[-1][1]) == most:
             last, cost, n = merged[-1]

@@ -186,7 +186,7 @@ def _columns(
     found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
     found |= {name: getattr(p, name) for name in COLUMNS if name not in found}
     shape = (batch.shape[0], gamma.shape[1])
-    return {name: np.broadcast_to(np.asarray(found[name], np.float64), shape).reshape(-1) for name in COLUMNS}
+    return {name: np.broadcast_to(np.asarray(found[name], np.float64), shape).ravel() for name in COLUMNS}
 
 
 def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:

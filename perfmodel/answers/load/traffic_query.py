@@ -368,7 +368,7 @@ class TrafficQuery(CommonOptions):
     @property
     def loads(self) -> Array:
         """Rates, or numbers of clients, one after another."""
-        return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).reshape(-1)
+        return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).ravel()
 
     def load(self, values: Array) -> Load:
         """A load of this kind (open or closed), at these rates or with these numbers of clients.
