@@ -372,19 +372,16 @@ def texts(date: datetime.date) -> dict[Path, str]:
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
-    of_device = "devices left out whole, by constants of their maker"
     for gpu in map(load_gpu, files.bundled_names("gpus")):
-        if gpu.name in devices:
-            more = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
-            transferred = device.stated(of_device, gpu.vendor)
-        elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board
+        if gpu.name not in devices and (gpu.kind != "gpu" or gpu.link is not None):  # a server's board
             continue
-        elif gpu.vendor in makers:
-            transferred = device.stated(of_device, gpu.vendor)
-            more = {"kind": "literature", "notes": OF_MAKER, **transferred}
+        if gpu.vendor in makers:
+            transferred = device.stated("devices left out whole, by constants of their maker", gpu.vendor)
         else:
             transferred = maker.stated("makers left out whole, by constants of all")
-            more = {"kind": "literature", "notes": NO_ROWS, **transferred}
+        more = {"kind": "literature", "notes": OF_MAKER if gpu.vendor in makers else NO_ROWS, **transferred}
+        if gpu.name in devices:
+            more = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
         more["transfer_error"] = transferred["observed_error"]["target_s"]
         made = Calibration.model_validate(shortened(DeviceConstants(gpu).stated(whole, date=date, **more), 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
