@@ -7,12 +7,12 @@ import pytest
 
 from perfmodel.costs import shard
 from perfmodel.drafts import kind_of
-from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model, precision_of
 from perfmodel.specs.huggingface.heads import load_head
 from tests.drafts.test_drafts import LAYER, QKV, scenario
 from tests.specs.configs import table
+from tests.validate.tiny import refused
 
 HEADS = table("heads")
 EAGLE3, SPECULATORS, DFLASH, DSPARK_V4 = HEADS["heads"].values()
@@ -55,9 +55,8 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
     layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
-    norms = 11 * 4096
-    # the LM head is the target's
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)
+    # with 11 norms; the LM head is the target's
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + 11 * 4096)
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
@@ -91,8 +90,7 @@ def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict
 
 @pytest.mark.parametrize(("kind", "changes", "words"), HEADS["refused"])
 def test_a_head_that_is_not_understood_is_named(tmp_path: Path, kind: str, changes: dict, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        scenario(head(tmp_path, HEADS["heads"][kind] | changes))
+    refused(words, scenario, head(tmp_path, HEADS["heads"][kind] | changes))
 
 
 def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
@@ -131,7 +129,7 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
 
 def test_a_domino_head_by_hand(tmp_path: Path) -> None:
     """DFlash's block, a GRU of three gates over token and state, and logits of 2048 words a step."""
-    flash = {"block_size": 8, "target_layer_ids": [1, 9, 17], "mask_token_id": 5, "projector_type": "domino"}
+    flash = {"block_size": 8, "target_layer_ids": [1, 9, 17], "mask_token_id": 5}
     sizes = {
         "num_hidden_layers": 2,
         "num_key_value_heads": 8,
@@ -146,11 +144,16 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         "num_attention_heads": 32,
         "head_dim": 128,
     }
-    own = {"gru_hidden_dim": 512, "emb_dim": 64, "shift_label": True, "pure_draft_prefix_len": 1}
+    own = {
+        "projector_type": "domino",
+        "gru_hidden_dim": 512,
+        "emb_dim": 64,
+        "shift_label": True,
+        "pure_draft_prefix_len": 1,
+    }
     target, made = load_model("llama-3.1-8b"), []
     for more in ({}, own):
-        kept = flash | more if more else {k: v for k, v in flash.items() if k != "projector_type"}
-        found = load_head(head(tmp_path, config | {"dflash_config": kept}), target)
+        found = load_head(head(tmp_path, config | {"dflash_config": flash | more}), target)
         full = (found.model, parse_kv("full"), 1, precision_of(found.model, ()))
         made.append(kind_of(found.kind)(*full, **found.options))
     plain, domino = made

@@ -76,9 +76,8 @@ def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
 
 
 def test_a_user_file_by_path(tmp_path: Path) -> None:
-    source = files.data_directory("models") / "llama-3.1-8b.yaml"
     path = tmp_path / "mine.yaml"
-    path.write_text(source.read_text())
+    path.write_text((files.data_directory("models") / "llama-3.1-8b.yaml").read_text())
     assert load_model(str(path)) == load_model("llama-3.1-8b")
     assert load_model(str(path.rename(tmp_path / "mine"))) == load_model("llama-3.1-8b")
     refused("--model: no model named 'mine'", load_model, "mine")

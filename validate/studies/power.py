@@ -65,6 +65,5 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
 
 def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:
     """Log errors ``[2, row]`` with constants fitted without the rows that have the same value in a column."""
-    values = np.unique(rows[column])
-    folds = [(rows[:, rows[column] == value], rows[:, rows[column] != value]) for value in values]
-    return np.concatenate([log_errors(fitted(gpu, rest), out) for out, rest in folds], axis=1)
+    alike = [rows[column] == value for value in np.unique(rows[column])]
+    return np.concatenate([log_errors(fitted(gpu, rows[:, ~out]), rows[:, out]) for out in alike], axis=1)

@@ -22,8 +22,9 @@ def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> S
     """Error of an engine's TTFT. Runs of other engines count less, those of the study `without` not."""
     known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
     off = np.log([c.ratios["ttft_mean_ms"] for c in known])
-    errors = HeldOutErrors(off, [c.run.engine for c in known], [c.run.study for c in known])
-    return errors.scatter(engine, "replays of traffic.csv, each study left out")
+    return HeldOutErrors(off, [c.run.engine for c in known], [c.run.study for c in known]).scatter(
+        engine, "replays of traffic.csv, each study left out"
+    )
 
 
 FIGURES = {

@@ -151,8 +151,7 @@ class LibraryEntry:
 
 def published_drafts(target: str) -> tuple[str, ...]:
     """The drafts with published results for a target, which is named by `short_name`."""
-    names = (target, _undated(target))
-    return tuple(dict.fromkeys(row.draft for row in library() if row.target in names))
+    return tuple(dict.fromkeys(row.draft for row in library() if row.target in (target, _undated(target))))
 
 
 def _undated(target: str) -> str:

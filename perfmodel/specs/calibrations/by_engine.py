@@ -1,6 +1,7 @@
 """The calibration that answers a question: that of an engine on the device, or on the nearest device."""
 
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -109,9 +110,8 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
 
 def engine_of(calibration: Calibration) -> str | None:
     """Word of the engine of a calibration; None if it is of no engine (literature, ideal)."""
-    word = calibration.stack.split("-")[0] if calibration.stack not in ENGINES else calibration.stack
-    word = word.split()[0]
-    return word if word in ENGINES else None
+    words = (calibration.stack, re.split("[- ]", calibration.stack)[0])
+    return next((word for word in words if word in ENGINES), None)
 
 
 def _alike(one: GPUSpec, other: GPUSpec) -> bool:

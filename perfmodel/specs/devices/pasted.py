@@ -64,6 +64,5 @@ def _words(name: str) -> frozenset[str]:
     """The words that tell devices apart, without the memory; of ``lspci`` those in brackets."""
     plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # numbers of `lspci -nn`
     plain = re.sub(r"macbook (pro|air)|mac (studio|mini|pro)", "", plain)
-    text = MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain))
-    words = re.findall(r"[a-z0-9]+", re.sub(r"sxm\d", "sxm", text))
-    return frozenset(word for word in words if not COMMON.fullmatch(word))
+    text = re.sub(r"sxm\d", "sxm", MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain)))
+    return frozenset(word for word in re.findall(r"[a-z0-9]+", text) if not COMMON.fullmatch(word))

@@ -137,7 +137,7 @@ def read_header(path: Path) -> Header:
     if not isinstance(parts, int) or not 1 <= parts <= MOST_FILES or (parts > 1 and not named):
         raise InputError(f"{path}: split.count: must be 1 to {MOST_FILES}, in files NAME-00001-of-0000N.gguf")
     tensors = dict(first.tensors)
-    if named and parts > 1:
+    if named:
         for part in range(1, parts + 1):
             tensors |= _read(path.with_name(f"{named[1]}{part:05d}{named[2]}")).tensors
     return Header(first.keys, tensors)

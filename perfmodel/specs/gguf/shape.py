@@ -59,9 +59,10 @@ def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
             f"one that is known ({held}): give its config.json",
             reader.architecture,
         )
-    stated_names = [reader.keys.get(key) for key in NAMES]
     return spec, [
-        name.partition("huggingface.co/")[2] or name for name in stated_names if isinstance(name, str)
+        name.partition("huggingface.co/")[2] or name
+        for name in map(reader.keys.get, NAMES)
+        if isinstance(name, str)
     ]
 
 
@@ -73,7 +74,7 @@ class _Reader:
         self.architecture = str(header.keys.get("general.architecture", ""))
         self.predicting = self.number("nextn_predict_layers", 0, MAX_LAYERS)
         self.depth = self.number("block_count", high=MAX_LAYERS) - self.predicting
-        self.layers: list[Layer] = [{} for _ in range(max(self.depth, 0))]
+        self.layers: list[Layer] = [{} for _ in range(self.depth)]
         self.behind: Layer = {}
         self.outer: Layer = {}
         for name, tensor in header.tensors.items():

@@ -45,7 +45,7 @@ def weights_of(
             if gemm:
                 held.setdefault(gemm, Counter())[tensor.form] += tensor.values
     head = outer.get("output", outer["token_embd"])
-    held |= {"lm_head": Counter({head.form: 1}), "embedding": Counter({outer["token_embd"].form: 1})}
+    held |= {"lm_head": Counter([head.form]), "embedding": Counter([outer["token_embd"].form])}
     for tensor in behind.values():
         held.setdefault("mtp", Counter())[tensor.form] += tensor.values
     forms = (form for counted in held.values() for form in counted)

@@ -195,8 +195,8 @@ class LinearAttention(Frozen):
             return self.convolved * self.conv_kernel + up * self.inner + heads
         if self.kind == "gated_delta":
             return self.convolved * self.conv_kernel + 2 * self.num_value_heads + self.value_head_dim
-        norm = self.inner if self.gated_norm else 0
-        return self.convolved * (self.conv_kernel + 1) + 3 * self.num_value_heads + norm
+        heads = 3 * self.num_value_heads + self.gated_norm * self.inner
+        return self.convolved * (self.conv_kernel + 1) + heads
 
     @property
     def state_values(self) -> int:

@@ -247,8 +247,7 @@ class ModelSpec(AttentionHeads):
     @property
     def norm_params(self) -> int:
         """Parameters of all layer norms and the final one."""
-        both = 2 if self.norm_bias else 1
-        return both * self.hidden_size * (self.norms_per_layer * self.num_hidden_layers + 1)
+        return self.hidden_size * (1 + self.norm_bias) * (self.norms_per_layer * self.num_hidden_layers + 1)
 
     @property
     def embedding_params(self) -> int:
