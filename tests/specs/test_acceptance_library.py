@@ -77,6 +77,7 @@ BY_HAND = (
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(acceptance_library, "library", lambda: BY_HAND)
+    monkeypatch.setattr(acceptance_library, "_ENOUGH", 1)
     cached = (acceptance_library.typical_decay, acceptance_library._typical)
     for kept in cached:
         kept.cache_clear()
@@ -90,7 +91,10 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4;
     0.9 and 0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three.
     """
-    assert acceptance_library.typical_decay() == pytest.approx(15 / 16, rel=1e-12)
+    assert [acceptance_library.typical_decay(draft) for draft in ("", "mtp", "ngram")] == pytest.approx(
+        [15 / 16, 5 / 9, 15 / 16], rel=1e-12
+    )
+    assert acceptance_library.first_rates("mtp") == pytest.approx([0.4, 0.4, 0.5, 0.9])
     logs = [math.log(2.5), math.log(4.0), math.log(2.0)]  # chat's later row, code, math
     assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
     chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")

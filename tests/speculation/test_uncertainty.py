@@ -18,6 +18,7 @@ from perfmodel.speculation import (
     doublings,
     interval_of,
     is_transferred,
+    iteration_log_error,
     log_error,
     ratio_log_error,
     speedup_interval,
@@ -107,15 +108,14 @@ def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_a
     assert doublings(np.array([1, 2, 16, 32, 64.0]), (4, 16)) == pytest.approx([1.65, 0.65, 0, 0.65, 1.65])
     scenario = resolve(ASKED)
 
-    def wider(batch: float, context: float, gammas: list[int] | None, **held: str) -> float:
+    def wider(batch: float, context: float, gammas: list[int] | None, **other: str) -> float:
         draft = scenario.draft
-        known = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()} | held
-        measured = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
-        c = scenario.machine.calibration.model_copy(update={"measured": measured})
-        found = widening(
-            with_calibration(scenario, c), batch, context, None if gammas is None else np.array(gammas)
-        )
-        return np.asarray(found).tolist()
+        known = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()} | other
+        held = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
+        own = with_calibration(scenario, scenario.machine.calibration.model_copy(update={"measured": held}))
+        # rows of such a calibration time iterations: a ratio's error is that of two
+        assert [iteration_log_error(own, error, 0.2) for error in (0.1, 0.3)] == [0.2 / 2**0.5, 0.3]
+        return np.asarray(widening(own, batch, context, gammas and np.array(gammas))).tolist()
 
     assert wider(64.0, 8000.0, None) == 1.0
     assert wider(256.0, 32000.0, None) == 1 + 0.5 * 2 * 1.65
