@@ -18,7 +18,7 @@ from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits, whole_passes
-from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
+from perfmodel.queueing.prefix import CachedPrompts, Engine, HitLaw, Reuse
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
@@ -185,15 +185,15 @@ def step_times(
     machine = scenario.machine
     own = own or request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
-    laws = None
+    laws = list[HitLaw]()
     if reuse is not None:
         met = engines or [reuse.engine] * len(gammas)
         laws = [engine.law(scenario, gamma) for engine, gamma in zip(met, gammas, strict=True)]
-    if reuse is not None and laws is not None and reuse.prefix:
-        shared = np.array([reuse.shared(law) for law in laws])
-        alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
-        once = (1.0 / sequences - 1.0 / alone) / reuse.share  # of the room, kept by one for all
-        sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
+        if reuse.prefix:
+            shared = np.array([reuse.shared(law) for law in laws])
+            alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
+            once = (1.0 / sequences - 1.0 / alone) / reuse.share  # of the room, kept by one for all
+            sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
     n = np.arange(1.0, np.clip(sequences.max(), 1.0, limits.max_num_seqs) + 1.0)[:, None]
     decode = np.broadcast_to(
         scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
@@ -218,7 +218,7 @@ def step_times(
         left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
         alone = whole_passes(lengths.input_mean / left, lengths.input_cv)
         prompt_s = prompt_s_of(reading, left, decoding, ending, alone, lengths.input_mean)
-        if reuse is not None and laws is not None:
+        if reuse is not None:
             decoding_s = decode[: batch.size, at] / ending
             for _ in range(ROUNDS if reuse.think_s else 1):
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)

@@ -138,7 +138,8 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
         201,
         201,
     ]
-    assert iterations(server([10]), np.array([1, 2, 7]), 0.1, seed=1).tolist() == [1, 2, 7]
+    for steps, passes in ((server([10]), [1, 2, 7]), (server([10], gamma=3, gained=4.0), [1, 1, 2])):
+        assert iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
 
 
 def test_arrivals_are_as_they_are_asked_for():

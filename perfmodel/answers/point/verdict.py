@@ -223,23 +223,23 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         np.array([gamma + 1.0, max(gamma, 1.0), 1.0]),
     )
     target_s = np.broadcast_to(scenario.target_pass_s(batches, context, queries), (2, 3))
-    decoding = _climb(target_s[0, 2], (target_s[1, 2], batch))
-    climbs = runs > batch and decoding > 0
-    if runs > batch and gamma and not climbs:
+    padded = runs > batch
+    climb = decoding = _climb(target_s[0, 2], (target_s[1, 2], batch))
+    if padded and gamma and not climb:
         here_s, fewer_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1)).ravel()
-        climbs = _climb(here_s, (fewer_s, batch)) > 0
-    if runs >= WARN_PADDING * batch or climbs:
+        climb = _climb(here_s, (fewer_s, batch))
+    if runs >= WARN_PADDING * batch or (padded and climb):
         yield (
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
-    if runs <= batch and decoding:
+    if decoding and not padded:
         yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one fewer"
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
         rows = float(scenario.target_shard.rows(tokens))
-        padded = f" (CUDA graphs: {rows:.0f})" if rows > tokens else ""
+        graphs = f" (CUDA graphs: {rows:.0f})" if rows > tokens else ""
         yield (
-            f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than with one sequence "
+            f"verifying {tokens:.0f} tokens{graphs} takes {longer:.0%} longer than with one sequence "
             "or token fewer"
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.latency import beta_of, beta_weights
+from perfmodel.queueing.occupancy import NEGLIGIBLE
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import switched
@@ -67,11 +68,11 @@ def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)
     differs = spread and 0 < alpha < 1
     own, share = beta_weights(*beta_of(alpha, spread)) if differs else (np.array([alpha]), np.ones(1))
-    each = np.minimum(np.full(steps.gamma, rates) * own[:, None] / max(alpha, 1e-9), 1.0)
+    each = np.minimum(np.full(steps.gamma, rates) * own[:, None] / max(alpha, NEGLIGIBLE), 1.0)
     sure = np.cumprod(each, 1).ravel()
     share = np.repeat(share, steps.gamma)
     order = np.argsort(-sure, kind="stable")
     tokens = np.concatenate([[0.0], np.cumsum(share[order])])
     accepted = np.concatenate([[0.0], np.cumsum((share * sure)[order])])
-    scale = (steps.tokens_per_iteration - 1.0) / max(accepted[-1], 1e-9)
+    scale = (steps.tokens_per_iteration - 1.0) / max(accepted[-1], NEGLIGIBLE)
     return 1.0 + scale * np.interp(verified, tokens, accepted)
