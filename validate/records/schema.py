@@ -109,16 +109,6 @@ class PointRow(PlanPoint):
 
     def __post_init__(self) -> None:
         _check_samples(self, self.mode)
-        self._check_drafted()
-        if self.histogram is not None and len(self.histogram) != self.gamma + 1:
-            raise ValueError(
-                f"histogram: must have gamma + 1 = {self.gamma + 1} counts, given {len(self.histogram)}"
-            )
-        outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
-        if len(outside) > 1:
-            raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
-
-    def _check_drafted(self) -> None:
         if self.parents is not None:
             check_parents(self.parents)
             if self.gamma != depths(self.parents)[-1]:
@@ -127,6 +117,13 @@ class PointRow(PlanPoint):
                 )
         elif self.alpha is None:
             raise ValueError("alpha: must be given where there is no tree")
+        if self.histogram is not None and len(self.histogram) != self.gamma + 1:
+            raise ValueError(
+                f"histogram: must have gamma + 1 = {self.gamma + 1} counts, given {len(self.histogram)}"
+            )
+        outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
+        if len(outside) > 1:
+            raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
 
 
 class KernelRow(_Part):

@@ -15,9 +15,14 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.long
 def test_kernels_equal_plain_torch() -> None:
     """All of interpreted.py, which runs on a CPU through Triton's interpreter."""
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "tests.validate.decoder.interpreted"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.validate.decoder.interpreted"],
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.endswith("ok\n"), done.stderr[-2000:]
 
 

@@ -118,10 +118,9 @@ def test_a_spoilt_folder(folder, target, says, spoil) -> None:
 
 def test_which_file_is_read(folder, target) -> None:
     """model.safetensors, whatever lies beside it; else the only one."""
-    whole = folder / "model.safetensors"
     (folder / "consolidated.safetensors").write_bytes(b"no tensors")
     assert torch.equal(read(folder).embedding, target.embedding)
-    whole.rename(folder / "other.safetensors")
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
     refused("given 'consolidated.safetensors, other.safetensors'", read, folder)
     (folder / "consolidated.safetensors").unlink()
     assert torch.equal(read(folder).embedding, target.embedding)

@@ -190,8 +190,10 @@ def test_a_server_is_started_with_its_draft(case) -> None:
 
 
 def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
-    points = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
-    assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
+    assert [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)] == [
+        *((batch, 512, 256) for batch in (1, 4, 16)),
+        *((batch, 4096, 256) for batch in (1, 16)),
+    ]
     assert len(loads((4,), *POINTS[1:])) == 2
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
 

@@ -51,16 +51,22 @@ def timings() -> list[Timing]:
 )
 def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
-    subject = EngineSubject.of(QUERY, "vllm", "0.22")
-    made = calibrate([t for t in rows if seen(t)], QUERY, [load_calibration(base)], subject, (PATH.name,))
+    made = calibrate(
+        [t for t in rows if seen(t)],
+        QUERY,
+        [load_calibration(base)],
+        EngineSubject.of(QUERY, "vllm", "0.22"),
+        (PATH.name,),
+    )
     assert [*made.tried] == [base], "nor rows apart, which are of CPUs"
     wanted = [t for t in rows if point(t)]
     seconds = rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
     errors = np.abs(seconds / [t.seconds for t in wanted] - 1)
     assert errors.mean() < mean
     assert errors.max() < worst
-    no_plain = "no baseline step among these rows" in "\n".join(lines(made))
-    assert no_plain == all(t.gamma for t in rows if seen(t))
+    assert ("no baseline step among these rows" in "\n".join(lines(made))) == all(
+        t.gamma for t in rows if seen(t)
+    )
 
 
 FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"

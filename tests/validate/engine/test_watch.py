@@ -90,8 +90,9 @@ def test_refusals_name_the_flag(words, says, capsys) -> None:
 
 def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> None:
     counted = Served(3, Acceptance.from_alpha(0.71), 1538.0, None)
-    words = "--draft self --rate 0.71 --context 1538 --tp 2"
-    assert command(Query("m", "h100", 1, 1), counted, ["--tp", "2"]).endswith(words)
+    assert command(Query("m", "h100", 1, 1), counted, ["--tp", "2"]).endswith(
+        "--draft self --rate 0.71 --context 1538 --tp 2"
+    )
 
 
 def test_running_requests_of_a_log_and_of_a_page() -> None:

@@ -39,8 +39,10 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
     decoder = runner.runs["sd"].decoder
     assert decoder.target.cache.k.dtype == decoder.models[0].view.k.dtype == FP8  # type: ignore[attr-defined]
     context = decoder.target.cache.capacity - 1.0  # the engine keeps room for the token that follows
-    room = memory_of(scenario, 2.0, context, 0.0, DEFAULT_MEMORY_FRACTION)
-    assert decoder.target.cache.kv.nbytes == room.kv_bytes
+    assert (
+        decoder.target.cache.kv.nbytes
+        == memory_of(scenario, 2.0, context, 0.0, DEFAULT_MEMORY_FRACTION).kv_bytes
+    )
 
 
 @pytest.mark.parametrize(("device", "weights"), [("cpu", "fp8-wo"), ("cuda", "fp8")])

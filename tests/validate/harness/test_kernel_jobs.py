@@ -26,8 +26,10 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    first = {**BLOCK, "batch": [1, 2], "context": [64, 96], "gamma": [2, 3]}
-    blocks = [first, {**BLOCK, "draft": "tiny", "draft_kv": ["full"], "batch": [1, 4]}]
+    blocks = [
+        {**BLOCK, "batch": [1, 2], "context": [64, 96], "gamma": [2, 3]},
+        {**BLOCK, "draft": "tiny", "draft_kv": ["full"], "batch": [1, 4]},
+    ]
     return load_plan(
         str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks))
     )

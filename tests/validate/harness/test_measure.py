@@ -80,8 +80,11 @@ def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, mon
 
 
 def test_out_of_memory_is_a_row(tmp_path) -> None:
-    grid = [BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}]
-    rows = measured(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]}).rows
+    rows = measured(
+        tmp_path,
+        grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}],
+        protocol={"iterations": 1, "modes": ["end_to_end"]},
+    ).rows
     assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
     assert "must fit" in (rows[2].error or "")
 
@@ -94,10 +97,14 @@ def test_two_ranks_write_one_record(tmp_path) -> None:
     plan = write(tmp_path, grid=[{**BLOCK, "batch": [1]}], tensor_parallel=2)
     where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
     table = tmp_path / "acceptance.json"
-    texts = ["--documents", "1", "--context", "64", "--new-tokens", "8", "--draft-kv", "streamingllm:16"]
-    observe = ["acceptance", "--tp", "2", *texts, "--out", str(table)]
-    works = ["measure", *where], ["microbench", *where, "--only", "allreduce"], observe
-    ranks.commands(*(["validate", *words] for words in works))
+    ranks.commands(
+        ["validate", "measure", *where],
+        ["validate", "microbench", *where, "--only", "allreduce"],
+        [
+            *("validate", "acceptance", "--tp", "2", "--documents", "1", "--context", "64"),
+            *("--new-tokens", "8", "--draft-kv", "streamingllm:16", "--out", str(table)),
+        ],
+    )
     found = {record.data.kind: record for record in records(tmp_path)}
     assert [row.status for row in found["measure"].rows] == ["ok", "ok"]
     assert len(found["microbench"].kernels) == 7

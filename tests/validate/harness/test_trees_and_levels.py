@@ -1,6 +1,5 @@
 """Plans of trees: one run end to end, what its record holds, predictions that are the engine's."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenario_of
-from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points, read_record
+from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points
 from tests.validate.tiny import BLOCK, measured, refused, write
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
@@ -21,7 +20,6 @@ TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}
 SEQUOIA = {**TREE, "tree": ["sequoia:6"], "gamma": [3]}
 SMALL = {**TREE, "draft": "tiny", "draft_kv": ["full"]}
 GRID = [TREE, SEQUOIA, SMALL, BLOCK]
-TREE_KEY = "tiny/self/streamingllm:16/b2/s64/g3/t2x2x1/r0.6,0.2"
 
 
 def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
@@ -96,20 +94,3 @@ def test_predictions_are_those_of_tree(record, tmp_path) -> None:
         for quantity, parts in group.passes.items():
             assert sum(part.times for part in parts) == pytest.approx(1.0)
             assert 0 < group.lower_s(quantity).item() < seconds[quantity].item()
-
-
-@pytest.mark.parametrize(
-    ("key", "changes", "words"),
-    [
-        (TREE_KEY, {"parents": [-1, 0, 0]}, "gamma: must be the 1 levels below"),
-        (TREE_KEY, {"parents": [-1, 5]}, "tree: must be the parents"),
-        (TREE_KEY, {"parents": None}, "alpha: must be given where there is no tree"),
-    ],
-)
-def test_a_record_that_contradicts_itself_is_refused(record, tmp_path, key, changes, words) -> None:
-    whole = json.loads(record.path.read_text(encoding="utf-8"))
-    (row,) = (row for row in whole["points"] if row["key"] == f"{key}/phases")
-    row |= changes
-    path = tmp_path / record.path.name
-    path.write_text(json.dumps(whole), encoding="utf-8")
-    refused(words, read_record, path)

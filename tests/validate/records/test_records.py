@@ -104,6 +104,8 @@ def test_no_mode_supplies_the_figure_of_the_other() -> None:
             lambda data, first: first.update(parents=[-1, 0], histogram=None, gamma=2),
             "gamma: must be the 1 levels below the tree's root",
         ),
+        (lambda data, first: first.update(parents=[-1, 5]), "tree: must be the parents"),
+        (lambda data, first: first.update(alpha=None), "alpha: must be given where there is no tree"),
         *(
             (lambda data, first, bad=bad: first["samples"].update(ar_s=[bad]), r"points\.0\.samples\.ar_s\.0")
             for bad in (-1.0, 0.0, 1e999)

@@ -66,8 +66,7 @@ def octaves(
 
 
 def _over(contexts: list[float], drafts: list[float]) -> Contexts:
-    weights = drafts if sum(drafts) else [1.0] * len(drafts)
-    mean = sum(w * c for w, c in zip(weights, contexts, strict=True)) / sum(weights)
+    mean = fmean(contexts, drafts if sum(drafts) else None)
     return Contexts(mean, min(contexts), max(contexts))
 
 
