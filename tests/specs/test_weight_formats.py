@@ -116,7 +116,10 @@ def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
         "q8_0",
         "bf16",
     ]
-    assert weight_format("mxfp4_moe").within(("fp4",)).of("experts").name == "mxfp4-a8"
+    assert (mix.within(("bf16",)), weight_format("mxfp4_moe").within(("fp4",)).of("experts").name) == (
+        mix,
+        "mxfp4-a8",
+    )
     refused(r"--weights: must be the file \(--model FILE.gguf\) or its mean", weight_format, "UD-IQ1_M")
 
 
