@@ -1,5 +1,6 @@
 """The engine's answers about a plan's points before a run: refusals, memory and time."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from perfmodel.answers.question import Query, resolve
@@ -45,7 +46,7 @@ def check(plan: Plan, calibration: str | None = None) -> None:
             raise InputError(
                 f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
             )
-        most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
+        most = max(Counter(point.parents or ()).values(), default=own)
         if most > own:
             raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
         scenario.target_pass_s(point.batch, point.context)

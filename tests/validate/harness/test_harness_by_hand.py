@@ -100,9 +100,9 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
 def test_a_point_that_another_rank_cannot_make(tmp_path, monkeypatch) -> None:
     """Or this rank would wait for the other one."""
     monkeypatch.setattr(PointRunner, "__init__", lambda *_: None)
-    plan = load_plan(str(write(tmp_path)))
-    made = measure.PointMeasurer(plan, CPU, SimpleNamespace(of_all=lambda mine: [mine, False]))
-    assert made.row(plan.points()[0], "phases")["error"] == "another rank failed"
+    plan, ranks = load_plan(str(write(tmp_path))), SimpleNamespace(of_all=lambda mine: [mine, False])
+    row = measure.PointMeasurer(plan, CPU, ranks).row(plan.points()[0], "phases")
+    assert row["error"] == "another rank failed"
 
 
 @pytest.mark.parametrize(

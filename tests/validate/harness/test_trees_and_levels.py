@@ -11,7 +11,7 @@ from perfmodel.speculation import tree_cost, with_calibration
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.fit.counted_points import PointSet
-from perfmodel.validate.harness.estimate import estimate, scenario_of
+from perfmodel.validate.harness.estimate import check, estimate, scenario_of
 from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points
 from tests.validate.tiny import BLOCK, measured, refused, write
 
@@ -53,12 +53,19 @@ def test_a_bad_block_is_one_line(tmp_path, block, words) -> None:
 def test_a_dry_run_answers_as_tree_does(tmp_path) -> None:
     plan = plan_of(tmp_path, TREE, SMALL)
     tree, small = estimate(plan)
-    scenario = scenario_of(plan, tree.point)
     gained = expected_tokens(branching("2x2x1"), TreeAcceptance.of([0.6, 0.2]))
     assert gained == pytest.approx(1 + 0.8 + 0.8**2 + 0.8**2 * 0.6)
-    shape = Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
-    assert tree.speedup == pytest.approx(float(tree_cost.speedup(scenario, 2.0, 64.0, shape)), rel=1e-12)
+    assert tree.speedup == pytest.approx(
+        float(
+            tree_cost.speedup(
+                scenario_of(plan, tree.point), 2.0, 64.0, Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
+            )
+        ),
+        rel=1e-12,
+    )
     assert small.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
+    check(plan_of(tmp_path, {**TREE, "tree": ["256"]}))
+    refused("at most 256 children at a node, given 257", check, plan_of(tmp_path, {**TREE, "tree": ["257"]}))
 
 
 def test_every_row_has_times_and_adds_up(record) -> None:
