@@ -194,29 +194,6 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     assert whatif(UNKNOWN, batch=500).reason.startswith("would be undecided: at most batch ")
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        (
-            Query("gpt-oss-20b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
-            "verifying 9 tokens (CUDA graphs: 16)",
-        ),
-        (
-            Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7),
-            "CUDA graphs pad batch 33 to 40",
-        ),
-        (
-            Query("devstral-small-2-24b", "apple-m3-ultra-512gb", 4, 128, gamma=0, engine="llamacpp"),
-            "decoding 4 sequences takes 42% longer than with one fewer",
-        ),
-    ],
-)
-def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, message: str) -> None:
-    assert any(note.startswith(message) for note in whatif(query).warnings)
-    fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}
-    assert not any(note.startswith(message[:9]) for note in whatif(replace(query, **fewer)).warnings)
-
-
 def test_the_best_length_is_one_whose_states_fit() -> None:
     """Nemotron-H-56B keeps gamma + 1 Mamba states a sequence: at gamma 4 6 sequences fit, at gamma 3 all
     8.
