@@ -159,7 +159,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
 
 def _acceptance(a: WhatIf) -> str:
     """The acceptance used and the break-even acceptance at this gamma; if unknown, which flag supplies it."""
-    found, gamma = a.acceptance, int(a.query.gamma or 0)
+    found = a.acceptance
     if a.speedup is None:
         return (
             f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
@@ -169,7 +169,7 @@ def _acceptance(a: WhatIf) -> str:
     if found.alpha is None:
         return text
     if a.break_even_alpha is None:
-        return f"{text}; no acceptance breaks even at gamma {gamma}"
+        return f"{text}; no acceptance breaks even at gamma {a.query.gamma}"
     return f"{text}; breaks even at {a.break_even_alpha:.2f}"
 
 

@@ -81,11 +81,31 @@ def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..
 
 
 @pytest.mark.parametrize(
+    ("verb", "row"),
+    [
+        ("models", "llama-2-7b 6.74 G 6.61 G 32 4096 32 32 MHA 524288 bf16 4096"),
+        ("models", "gemma-3-12b 11.77 G 11.77 G 48 3840 16 8 GQA, 40 of 48 sliding 393216 bf16 131072"),
+        ("models", "deepseek-v3.2 671.88 G 37.48 G 61 7168 128 128 MLA, 2048 chosen 70272 fp8-block 163840"),
+        ("models", "qwen3.5-35b-a3b 34.66 G 2.95 G 40 2048 16 2 GQA, 30 of 40 layers gated_delta 20480 bf16"),
+        ("gpus", "rtx-5090-32gb 34.3597 1792 104.8 209.5 419 838 1676 96 64 "),
+        (
+            "calibrations",
+            "a100-sxm-80gb.magicdec fitted a100-sxm-80gb magicdec its own rows 0.75 0.874 1.27e+03",
+        ),
+        ("calibrations", "ideal ideal - none peaks 1 1 0 "),
+    ],
+)
+def test_a_list_has_a_row_with_the_figures_of_each(verb: str, row: str, out: Run) -> None:
+    assert any(" ".join(line.split()).startswith(row) for line in out(verb, "list").splitlines())
+
+
+@pytest.mark.parametrize(
     ("verb", "name", "stated", "wrong", "says"),
     [
         ("gpus", "a100-sxm-80gb", "^calibration: .*", "calibration: mine.nowhere", "mine.nowhere"),
         ("models", "qwen3-8b", "total_b: .*", "total_b: 7.9", "total_b: 7.9 billion published, 8.191"),
         ("models", "qwen3-8b", "embedding_b: .*", "embedding_b: 7.1", "7.1 billion published, 6.946 comp"),
+        ("models", "gemma-3-12b", "embedding_b: .*", "embedding_b: 9", "9 billion published, 10.759 comp"),
     ],
 )
 def test_check_of_a_file_that_contradicts_itself_is_1(

@@ -59,8 +59,8 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
         return {str(key): str(rate) for key, rate in given.items()}
     rates: dict[str, str] = {}
     for text in items(given):
-        key, equals, rate = str(text).rpartition("=")
-        if not equals or not key:
+        key, _, rate = str(text).rpartition("=")
+        if not key:
             raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
         if key in rates:
             raise InputError(f"{flag}: {key} is given twice")

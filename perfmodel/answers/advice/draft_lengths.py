@@ -172,7 +172,7 @@ def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: i
         ranges=tuple(ranges),
         context_low=low,
         context_high=high,
-        speedup=max(expected, float(constants[best])) if len(ranges) == 1 else expected,
+        speedup=max(expected, float(constants[best])),
         best_constant=best,
         constant_speedup=float(constants[best]),
         by_constant=tuple(float(c) for c in constants),

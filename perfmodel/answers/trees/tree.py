@@ -29,8 +29,8 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
     text = "x".join(map(str, given)) if isinstance(given, Sequence) and not isinstance(given, str) else given
     allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
     found = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
-    steps, candidates, tokens = map(int, found.groups()) if found else (0, 0, 0)
-    if not (0 < steps < MAX_LEVELS and candidates <= MAX_CHILDREN and 2 <= tokens <= MAX_SIZE):
+    steps, candidates, tokens = map(int, found.groups()) if found else (MAX_LEVELS,) * 3
+    if not (steps < MAX_LEVELS and candidates <= MAX_CHILDREN and 2 <= tokens <= MAX_SIZE):
         raise refuse(flag, None, allowed, given)
     return steps, candidates, tokens
 
