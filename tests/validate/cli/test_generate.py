@@ -3,18 +3,20 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from perfmodel.validate.cli import app as verbs, generated
-from perfmodel.validate.cli.generate import GenerateQuestion
+from perfmodel.validate.cli.generate import GenerateQuestion, _made_up
 from perfmodel.validate.cli.generated import table
-from perfmodel.validate.decoder import Generation, Model, Request, kv
+from perfmodel.validate.decoder import Generation, Model, Request, kv, memory
 from perfmodel.validate.harness.side_by_side import Run
-from tests.validate.tiny import configuration, save_tensors
+from tests.validate.tiny import configuration, save_tensors, tiny_spec
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
@@ -29,10 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., M
     return str(path)
 
 
-def output(*arguments: str, short: bool = True, batch: bool = True) -> str:
-    more = [] if not short else SHORT if batch else [part for part in SHORT if part not in ("--batch", "2")]
+def output(*arguments: str, batch: bool = True) -> str:
     done = CliRunner().invoke(
-        app, [*arguments, *more, "--threads", "1", "--device", "cpu"], catch_exceptions=False
+        app,
+        [*arguments, *(SHORT if batch else SHORT[:-2]), "--threads", "1", "--device", "cpu"],
+        catch_exceptions=False,
     )
     assert done.exit_code == 0
     return done.output
@@ -68,8 +71,10 @@ def test_every_prompt_is_continued(folder, tmp_path) -> None:
 
 def test_token_trees(folder) -> None:
     """With rates r of 1st to 3rd children, 1 + r (1 + r') tokens are expected of a tree 3x2."""
-    caches = ("--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40")
-    text = output("--checkpoint", folder, *caches, "--dtype", "fp64", "--tree", "3x2", "--gamma", "9")
+    text = output(
+        *("--checkpoint", folder, "--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40"),
+        *("--dtype", "fp64", "--tree", "3x2", "--gamma", "9"),
+    )
     assert ", token trees, draft self" in text
     assert "all outputs equal the baseline, token for token" in text
     assert "accepted 0..2" in text
@@ -117,24 +122,43 @@ def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
 
 def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> None:
     assert GenerateQuestion().request("self") == Request(2, 4096, 128, 4)
-    scripted = GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8).request("self")
-    assert scripted == Request(3, 80, 7, 1, script=(pytest.approx(0.2), pytest.approx(0.8)))
-    levels = GenerateQuestion(tree="2x1").request("model")
-    assert levels == Request(2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2))
+    assert GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8).request("self") == Request(
+        3, 80, 7, 1, script=(pytest.approx(0.2), pytest.approx(0.8))
+    )
+    assert GenerateQuestion(tree="2x1").request("model") == Request(
+        2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2)
+    )
+
+
+def test_random_prompts_end_where_the_model_does_and_must_fit(monkeypatch) -> None:
+    """100 positions; what is stated is kept; caches of two ranks have half of the heads each."""
+    needed, spec = list[float](), tiny_spec(max_position_embeddings=100)
+    monkeypatch.setattr(memory, "check_fits", lambda _, size, __: needed.append(size))
+    model = SimpleNamespace(spec=spec, dtype=torch.float32, device=torch.device("cpu"))
+    for new, stated, length in ((40, False, 60), (40, True, 80), (100, False, 1), (10, False, 80)):
+        made = _made_up(Request(3, 80, new), SimpleNamespace(folder=None, tp=2), model, stated, 0)
+        assert [len(prompt) for prompt in made] == [length] * 3
+        assert needed.pop() == 3 * (length + new) * spec.kv_bytes_per_token(4) / 2
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2
     s.
     """
-    drafted = Request(2, 70, 20, 4)
     one = Run(
-        drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05
+        Request(2, 70, 20, 4),
+        Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]),
+        2.0,
+        100,
+        10,
+        0.0,
+        0.01,
+        0.05,
     )
     plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
     table(plain, [one], None, [None])
     text = capsys.readouterr().out
-    cells = [
+    assert row(text, "full") == [
         "full",
         "50.0",
         "2.00",
@@ -151,7 +175,6 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
         "2",
         "1",
     ]
-    assert row(text, "full") == cells
     assert (
         "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0"
         in text
@@ -161,6 +184,6 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     text = capsys.readouterr().out
     assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert row(text, "full")[4] == "1.75"
-    nothing = replace(one, timed_iterations=0, timed_tokens=0, generation=Generation([[0]] * 2, [[0, 0]] * 2))
-    table(plain, [nothing], None, [None])
+    none = Generation([[0]] * 2, [[0, 0]] * 2)
+    table(plain, [replace(one, timed_iterations=0, timed_tokens=0, generation=none)], None, [None])
     assert row(capsys.readouterr().out, "full")[:10] == ["full", *"----", "10.00", "50.00", "-", "-", "-"]

@@ -19,9 +19,14 @@ from tests.validate.tiny import BLOCK, write
 def test_observed_acceptance_in_a_line() -> None:
     """0, 1, 2 accepted in 1, 2, 1 iterations: 2 tokens in each; 3 of 4, then 1 of 3."""
     row = {"target": "t", "draft": "self", "context_tokens": 64}
-    error = {"documents": 3, "tokens_per_iteration": 0.126, "positions": [0.1, 0.2]}
     rows = [
-        {**row, "draft_kv": "quest", "kv_budget_tokens": 32, "histogram": [1, 2, 1], "standard_error": error},
+        {
+            **row,
+            "draft_kv": "quest",
+            "kv_budget_tokens": 32,
+            "histogram": [1, 2, 1],
+            "standard_error": {"documents": 3, "tokens_per_iteration": 0.126, "positions": [0.1, 0.2]},
+        },
         {**row, "draft_kv": "full", "histogram": [1, 2, 1]},
         {**row, "draft_kv": "full", "context_tokens": 2.5, "positions": [0.5, 0.25]},
         {**row, "draft_kv": "full", "context_tokens": 128, "alpha": 0.5},
@@ -53,17 +58,15 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
     found = estimate(load_plan(str(path)))
-    minutes = sum(one.seconds for one in found[:3]) / 60
-    assert (
-        lines[-1]
-        == f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
+    assert lines[-1] == (
+        f"3 points of 4, those that fit, 6 rows, about {sum(one.seconds for one in found[:3]) / 60:.1f} min, "
+        "at most 21.2 GB a device"
     )
-    for one, line in zip(found, lines[4:-2], strict=True):
+    for one, line, fits in zip(found, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
         times = (
             f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} "
             f"{one.seconds:.1f} s"
         )
-        fits = "" if one.fits else " (does not fit)"
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 

@@ -58,8 +58,7 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
     digest = code_version.commit()["source_sha256"]
-    other = "/somewhere/else\n" + "a" * 40
-    for result in (None, other):
+    for result in (None, "/somewhere/else\n" + "a" * 40):
         monkeypatch.setattr(code_version, "run", lambda *_, result=result: result)
         found = code_version.commit()
         assert found["commit"] == "unknown"
