@@ -1,15 +1,59 @@
-"""An ideal A100 with some constants changed, and single operations whose ideal times are given."""
+"""One device of a tiny or a bundled model, an ideal A100 with some constants changed, and single ops."""
 
+from perfmodel.costs import Shard, forward, shard
 from perfmodel.costs.roofline import Machine
+from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import Calibration, files, load_calibration, load_gpu
+from perfmodel.specs import (
+    Calibration,
+    ModelSpec,
+    Precision,
+    files,
+    kv_format,
+    load_calibration,
+    load_gpu,
+    load_model,
+    weight_format,
+)
 from perfmodel.specs.calibrations.constants import AllReduce
 
+FULL = parse_kv("full")
+BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
+MODELS = files.bundled_names("models")
 A100 = load_gpu("a100-sxm-80gb")
 F, BW, LINK = 312e12, 2.039e12, 300e9
 IDEAL = load_calibration("ideal")
 CALIBRATIONS = files.bundled_names("calibrations")
 HAIR = 1e-12
+
+
+def tiny(**shape) -> ModelSpec:
+    """A dense model small enough to multiply out; 4 query heads share 2 KV heads."""
+    base = {
+        "name": "tiny",
+        "title": "tiny",
+        "source": "made up",
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 80,
+        "vocab_size": 100,
+        "max_position_embeddings": 4096,
+    }
+    return ModelSpec.model_validate(base | shape)
+
+
+def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:
+    """With an indexer in fp8, if the model has one."""
+    spec = load_model(model) if isinstance(model, str) else model
+    return shard(spec, tp, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
+
+
+def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
+    return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
 
 
 def calibrated(**values: float | AllReduce | None) -> Calibration:

@@ -5,7 +5,7 @@ import pytest
 from perfmodel.costs import core, forward
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec, load_model
-from tests.costs.counting import FULL, MODELS, count, part, tiny
+from tests.costs.machines import FULL, MODELS, count, part, tiny
 
 
 def unread(m: ModelSpec) -> int:

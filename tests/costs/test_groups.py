@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.speculation import memory_of
-from tests.costs.counting import count as counted, part
+from tests.costs.machines import count as counted, part
 from tests.speculation import scenarios
 
 scenario = partial(

@@ -10,7 +10,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
-from tests.costs.counting import count, part
+from tests.costs.machines import count, part
 from tests.specs.configs import sizes
 from tests.speculation import scenarios
 

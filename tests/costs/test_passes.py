@@ -10,14 +10,14 @@ from perfmodel.costs.shards import Shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import WEIGHT_FORMATS
-from tests.costs import counting
-from tests.costs.counting import FULL, tiny
+from tests.costs import machines
+from tests.costs.machines import FULL, tiny
 
 MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
 
 
 def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
-    return counting.part(tiny(**shape), tp, weights)
+    return machines.part(tiny(**shape), tp, weights)
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Op]:
@@ -131,7 +131,7 @@ def test_packed_and_quantised_weights() -> None:
 
 def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
-    p = counting.part(tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
+    p = machines.part(tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
     found = ops(p)
     near, far = found["attention (window 10)"], found["attention (full)"]
     assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)

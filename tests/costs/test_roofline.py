@@ -1,5 +1,5 @@
-"""Counts to seconds: bounds that always hold, the calibration's parts one by one, and the names of
-limiters.
+"""Counts to seconds: bounds that always hold, the calibration's parts one by one, the names of limiters,
+shares that never fall with rows, and all-reduces.
 """
 
 from dataclasses import replace
@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, load_gpu
+from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, interpolated, load_gpu
+from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import Curves
 from perfmodel.specs.models.formats import KV_FORMATS
 from tests.costs.machines import (
@@ -269,3 +271,89 @@ def test_unpacking_is_time_of_the_weights() -> None:
         (5.0, 2.0, 3.0)
     )
     assert machine(weight_unpack_s=1e-8, gemm_blend_power=1.0).op_limiter(op) == "param_load"
+
+
+# Shares of the roofline, pooled where times would fall with rows.
+
+
+def test_a_fall_is_pooled_to_its_geometric_mean() -> None:
+    """Times of 2, 4 and 1 rows: 1/.5, 1/.25 and 1/.8 of an ideal row; the fall from 4 to 1.25 becomes sqrt(5)
+    twice.
+    """
+    loaded, computed = monotone_shares(((1.0, 0.5), (8.0, 0.25), (16.0, 0.8)), 1e6)
+    assert [share for _, share in loaded] == pytest.approx([0.5, 5**-0.5, 5**-0.5], rel=1e-6)
+    assert [at for at, _ in loaded] == [1, 8, 16]
+    assert computed == (loaded[-1],)
+
+
+def test_beyond_the_ridge_the_share_of_the_flops_is_what_counts() -> None:
+    """Ridge 4, shares .8 at 1 and 16 rows: times 1.25 and 5; at the ridge 1.25, and .8 of either peak
+    there.
+    """
+    loaded, computed = monotone_shares(((1.0, 0.8), (16.0, 0.8)), 4.0)
+    np.testing.assert_allclose(loaded, [(1.0, 0.8), (4.0, 0.8)], rtol=1e-6)
+    np.testing.assert_allclose(computed, [(4.0, 0.8), (16.0, 0.8)], rtol=1e-6)
+
+
+@given(
+    shares=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9),
+    ridge=st.floats(0.5, 2000.0),
+    moved=st.floats(0.0, 0.05),
+)
+def test_no_gemm_is_faster_with_more_rows(shares: list[float], ridge: float, moved: float) -> None:
+    knots = tuple((2.0**i, share) for i, share in enumerate(shares))
+    rows = np.arange(1.0, 400.0)
+    loaded, computed = (interpolated(curve, rows) for curve in monotone_shares(knots, ridge))
+    seconds = np.maximum((1.0 + moved * rows) / loaded, rows / ridge / computed)
+    assert np.all(np.diff(seconds) >= -1e-15 * seconds[1:])
+
+
+# All-reduces, never below the link.
+
+KNOTS = AllReduce(
+    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))},
+    source="made up for the test",
+)
+
+
+def allreduce(size, tp: int = 8, **values):
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size, devices=tp)
+    return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
+
+
+def test_all_reduce_at_between_and_beyond_its_knots() -> None:
+    for size, seconds in KNOTS.knots[8]:
+        assert allreduce(size) == pytest.approx(seconds, rel=1e-12)
+    # halfway in the logarithms: the geometric mean
+    assert allreduce(1e5, tp=2) == pytest.approx((1e-5 * 1e-4) ** 0.5, rel=1e-12)
+    assert allreduce(100.0) == pytest.approx(2e-5)
+    assert allreduce(4e6) == pytest.approx(8e-4)
+    assert allreduce(1e4, allreduce_multiplier=1.5) == pytest.approx(3e-5)
+    # the link is the floor: 1e6 bytes at 300 GB/s
+    assert allreduce(1e6, allreduce_multiplier=1e-6) == pytest.approx(1e6 / LINK)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1, 1e12), min_size=2, max_size=20))
+def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
+    message = np.sort(np.array(sizes))
+    seconds = allreduce(message)
+    assert np.all(np.diff(seconds) >= -1e-12 * seconds[1:])
+    assert np.all(seconds >= message / LINK)
+
+
+def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
+    with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
+        allreduce(1e5, tp=4)
+
+
+def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
+    """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=1e4, devices=2)
+    own = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
+    alone = A100.model_copy(update={"link": None, "peer_access": False})
+    assert replace(own, gpu=alone).op_predicted_s(op) == pytest.approx(4.2e-5 + 1e4 * 5.2e-10)
+    linked = replace(own, gpu=A100.model_copy(update={"peer_access": False}))
+    assert linked.op_predicted_s(op) == pytest.approx(1e-5)
+    assert not load_gpu("rtx-5090").peer_access
+    assert load_gpu("rtx-pro-6000").peer_access

@@ -15,8 +15,7 @@ from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
 from perfmodel.specs import GPUSpec, ModelSpec, files, load_gpu
 from perfmodel.speculation import Acceptance, Scenario, Workload, inflection_context, predict
-from tests.costs.counting import BF16
-from tests.costs.machines import IDEAL
+from tests.costs.machines import BF16, IDEAL
 from tests.speculation.scenarios import scenario
 
 HAIR = 1e-9
