@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Acceptance
 from perfmodel.speculation.confidence import best_stop, by_confidence
+from tests.validate.tiny import refused
 
 SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)
 BINS = [{"share": 2.0, "positions": SURE}, {"share": 6.0, "positions": UNSURE}]
@@ -93,5 +93,4 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
     ],
 )
 def test_bins_that_mean_nothing(tmp_path, entry: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        rows(tmp_path, **entry)
+    refused(message, rows, tmp_path, **entry)

@@ -1,4 +1,6 @@
-"""Chains: one formula for a scalar and a grid, gamma's edges, drafts, and a brute-force best gamma."""
+"""Chains: one formula for a scalar and a grid, gamma's edges, drafts, a brute-force best gamma, and what a
+workload may be.
+"""
 
 from dataclasses import fields, replace
 from functools import partial
@@ -7,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.errors import InputError
 from perfmodel.speculation import (
     Acceptance,
     Prediction,
@@ -17,6 +18,7 @@ from perfmodel.speculation import (
     speedups,
 )
 from tests.speculation import scenarios
+from tests.validate.tiny import refused
 
 NUMBERS = (
     *(f.name for f in fields(Prediction)),
@@ -128,8 +130,7 @@ def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
     assert predict(certain, far, max_gamma=0).gamma_optimal == 0
     measured = replace(scenario(), acceptance=Acceptance.from_positions((0.9, 0.9, 0.9)))
     assert predict(measured, Workload.of(1.0, 1e6, 2)).gamma_optimal == 3
-    with pytest.raises(InputError, match="at most 3, the positions that were measured"):
-        predict(measured, Workload.of(1.0, 1e6, 4))
+    refused("at most 3, the positions that were measured", predict, measured, Workload.of(1.0, 1e6, 4))
 
 
 def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
@@ -147,3 +148,38 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
     assert linears < own < 1.2 * (linears + pairs)
+
+
+# What a workload may be: both ends of each axis, and one step beyond them.
+
+LARGEST = 2.0**40
+
+
+def test_numbers_at_the_ends_of_what_is_allowed() -> None:
+    one, most = Workload.of(1, 1, 0), Workload.of(LARGEST, [LARGEST], 1024)
+    assert (one.batch, one.context, one.gamma) == (1.0, 1.0, 0)
+    assert (most.batch, most.context.tolist(), most.gamma) == (LARGEST, [LARGEST], 1024)
+    assert most.gamma.dtype == np.int64
+    assert Workload.of(3, 4).gamma == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((0.999, 1, 0), "--batch: must be numbers from 1 to 1099511627776, given 0.999"),
+        ((0, 1, 0), "--batch: .* given 0$"),
+        ((LARGEST * 1.001, 1, 0), "--batch: must be numbers from 1"),
+        ((1, 0.5, 0), "--context: must be numbers from 1 to 1099511627776, given 0.5"),
+        ((1, [5, 2 * LARGEST, 0], 0), "--context: .* given 2199023255552$"),
+        ((1, 1, -1), "--gamma: must be whole numbers from 0 to 1024, given -1$"),
+        ((1, 1, 1025), "--gamma: .* given 1025$"),
+        ((1, 1, [3, 2.5]), "--gamma: .* given 2.5$"),
+        ((1, float("nan"), 0), "--context: must be finite numbers"),
+        (([], 1, 0), "--batch: must be finite numbers"),
+        (("many", 1, 0), "--batch: must be a number, given 'many'"),
+        (({}, 1, 0), "--batch: must be a number, given 'dict'"),
+        (([1, 2], [1, 2, 3], 0), "of shapes that broadcast together"),
+    ],
+)
+def test_one_step_beyond_is_refused(given: tuple, words: str) -> None:
+    refused(words, Workload.of, *given)

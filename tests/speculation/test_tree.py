@@ -1,5 +1,5 @@
 """Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best
-tree.
+tree; and trees as they are written down.
 """
 
 import itertools
@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.errors import InputError
 from perfmodel.speculation import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import as_given, choose, iteration_s, levels_within, speedup, surface
+from perfmodel.speculation.tree_shape import branching, check_parents, depths, sequoia, sequoia_nodes, widths
 from tests.speculation import scenarios
+from tests.validate.tiny import refused
 
 SEQUOIA = (
     0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199, 0.0045, 0.0075, 0.0045,
@@ -36,20 +37,20 @@ scenario = partial(scenarios.scenario, hardware="h100-sxm-80gb", alpha=0.7, draf
 
 
 @pytest.fixture(scope="module")
-def sequoia() -> Growth:
+def recovered() -> Growth:
     return Growth(TreeAcceptance.of(SEQUOIA, "arXiv 2402.12374, released vector"), 128, 10)
 
 
 @pytest.mark.parametrize(("size", "levels"), GOLDEN)
-def test_the_recovered_tree_is_worth_its_value(sequoia: Growth, size: int, levels: int) -> None:
+def test_the_recovered_tree_is_worth_its_value(recovered: Growth, size: int, levels: int) -> None:
     """As printed; and the tree that is handed out, weighed node by node from the definition."""
-    assert sequoia.tokens[levels - 1, size - 1] == pytest.approx(GOLDEN[size, levels], abs=1e-4)
-    tree = sequoia.best(size, levels)
+    assert recovered.tokens[levels - 1, size - 1] == pytest.approx(GOLDEN[size, levels], abs=1e-4)
+    tree = recovered.best(size, levels)
     assert tree.size <= size
     assert tree.levels <= levels
     assert sum(tree.widths) == tree.size
-    assert tree.widths == tuple(w for w in sequoia.widths[levels - 1, size - 1] if w)
-    assert expected_tokens(tree.parents, sequoia.acceptance) == pytest.approx(
+    assert tree.widths == tuple(w for w in recovered.widths[levels - 1, size - 1] if w)
+    assert expected_tokens(tree.parents, recovered.acceptance) == pytest.approx(
         tree.tokens_per_iteration, rel=1e-12
     )
 
@@ -123,8 +124,9 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
     chain = as_given(s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, (3, 1, 4))
     same = Growth(TreeAcceptance.of(SEQUOIA[:1]), 4, 4).best(4, 4)
     assert chain.iteration_s == pytest.approx(float(iteration_s(s, 4.0, 4096.0, same)), rel=1e-12)
-    with pytest.raises(InputError, match="at most 7 tokens of 2 steps of 2"):
-        as_given(s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, (2, 2, 8))
+    refused(
+        "at most 7 tokens of 2 steps of 2", as_given, s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, (2, 2, 8)
+    )
 
 
 def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
@@ -148,3 +150,66 @@ def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
         assert levels_within(scenario(draft=draft), 64, None) == most, draft
     assert levels_within(scenario(), 5, None) == levels_within(scenario(), 64, 5) == 5
     assert levels_within(scenario(draft="ngram"), 64, 1) == 1  # a root alone drafts nothing
+
+
+# Trees as they are written down: by their parents, by children a level, and as the best of a size.
+
+TREE = (-1, 0, 0, 1, 1, 2, 3)
+"""A root with two children; the first has two of its own, the second one; one grandchild has a child."""
+
+
+def test_depths_and_widths() -> None:
+    assert depths(TREE) == [0, 1, 1, 2, 2, 2, 3]
+    assert widths(TREE) == (1, 2, 3, 1)
+    assert (depths((-1,)), widths((-1,))) == ([0], (1,))
+
+
+def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
+    for parents in (TREE, (-1, 0), (-1, 0, 1, 2), (-1, *[0] * 1023)):
+        check_parents(parents)
+    for parents in (
+        (),
+        (-1,),
+        (0, 0),
+        (-1, 0, 1, 0),
+        (-1, 1),
+        (-1, -1),
+        (-1, 0, 2),
+        (-2, 0),
+        (-1, *[0] * 1024),
+    ):
+        refused("tree: must be the parents of 2 to 1024 nodes", check_parents, parents)
+
+
+def test_the_best_tree_is_asked_for_by_its_nodes() -> None:
+    assert (sequoia_nodes("sequoia:2"), sequoia_nodes("sequoia:1024"), sequoia_nodes("4x2")) == (
+        2,
+        1024,
+        None,
+    )
+    for text in ("sequoia:1", "sequoia:1025", "sequoia:", "sequoia:-3", "sequoia"):
+        refused("--tree: must be sequoia:NODES with 2 to 1024 nodes", sequoia_nodes, text)
+
+
+def test_children_by_level() -> None:
+    """Two children, then three each; a chain of three; 63 levels below the root are the most, as 1024 nodes
+    are.
+    """
+    assert branching("2x3") == (-1, 0, 0, 1, 1, 1, 2, 2, 2)
+    assert branching("1x1x1") == (-1, 0, 1, 2)
+    assert len(branching("1023")) == 1024
+    assert len(branching("x".join("1" * 63))) == 64
+    for text in ("1024", "x".join("1" * 64), "2x0", "2xx2", "", "a", "-1"):
+        refused("children by level as in 4x2x1, 1024 nodes and 64 levels at most", branching, text)
+
+
+def test_the_best_tree_of_some_nodes() -> None:
+    """Rates of 0.6 and 0.3: of three nodes a chain (1 + 0.6 + 0.36) beats two children (1.9), on three
+    levels.
+    """
+    rates = TreeAcceptance.of([0.6, 0.3])
+    assert sequoia(3, 9, rates) == (-1, 0, 1)
+    assert sequoia(3, 2, rates) == (-1, 0, 0)
+    assert sequoia(2, 2, rates) == (-1, 0)
+    refused("an accepted child", sequoia, 4, 3, TreeAcceptance.of([0.0, 0.0]))
+    refused(r"of 1 to .* children", TreeAcceptance.of, [[0.6, 0.3]])
