@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from perfmodel.errors import InputError
 from perfmodel.specs import step_errors
 from perfmodel.validate.cli import app
 from perfmodel.validate.studies import gate, page as accuracy_page, record as accuracy, sources
+from tests.validate.tiny import refused
 
 Record = dict[str, Any]
 
@@ -77,5 +77,4 @@ def test_command_line(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None
     assert "accuracy: FAIL" in done.output
     assert json.loads(run.invoke(app, ["accuracy", "--json"]).stdout)["schema_version"] == 2
     monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="is for maintainers, in a checkout"):
-        run.invoke(app, ["accuracy"], catch_exceptions=False)
+    refused("is for maintainers, in a checkout", run.invoke, app, ["accuracy"], catch_exceptions=False)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from perfmodel import advise, whatif
-from perfmodel.errors import InputError
 from perfmodel.specs import load_gpu
 from perfmodel.validate.studies.power import fitted, held_out, log_errors, power_table
+from tests.validate.tiny import refused
 
 GPU = load_gpu("rtx-5090")
 AT = {"model": "qwen3.8-27b", "weights": "ud-q4_k_xl", "hardware": "5090", "batch": 1, "context": 250}
@@ -54,5 +54,4 @@ def test_a_limit_slows_saves_and_shortens() -> None:
     ],
 )
 def test_a_limit_that_was_not_measured_is_refused(device: str, limit_w: float, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        whatif(**{**DRAFTED, "hardware": device}, power_limit=limit_w)
+    refused(message, whatif, **{**DRAFTED, "hardware": device}, power_limit=limit_w)

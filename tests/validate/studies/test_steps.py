@@ -1,5 +1,5 @@
-"""Rows of engine steps: which constant is set from where, by device, engine and version, and how rows are
-grouped.
+"""Rows of engines: which constant of a step is set from where, by device, engine and version, how rows are
+grouped, what a ratio of iterations is made of, and the published law of step times.
 """
 
 from dataclasses import replace
@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.answers.question import Query, resolve
+from perfmodel.costs import forward
+from perfmodel.specs.engines.engines import engines
+from perfmodel.speculation import Workload, predict, with_calibration
+from perfmodel.validate.studies.engines import RATIO_FOLDS, recorded
+from perfmodel.validate.studies.held_out import refits
+from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations
 from perfmodel.validate.studies.parameters import Parameter, drift
-from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode, step_laws
 from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
 
 SCALE = Parameter("vllm.small_kernel_s", 0.6, 0.3, times=True)
@@ -96,3 +103,92 @@ def test_a_ragged_batch_waits_for_its_longest_request() -> None:
     slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
     ragged, even = (DecodeRows([one], [slow]) for one in (row, replace(row, context_std_tokens=0.0)))
     assert ragged.predict({slow.place: 0.01})[0] > even.predict({slow.place: 0.01})[0]
+
+
+# Ratios of iterations.
+
+QUERY = Query("llama-3.1-8b", "h100-sxm-80gb", 8, 512, 3, draft="eagle", alpha=0.7)
+ROW = Iteration("x", "s", "g", "vllm", "0.22", QUERY, 8.0, 8.0, 512.0, 3, 4, 1.5, CLOCKED)
+
+
+@pytest.fixture(scope="module")
+def decoding() -> dict[str, float]:
+    steps: dict[str, float] = recorded()["steps"]
+    return steps
+
+
+def ratio(decoding: dict[str, float], **fields: Any) -> tuple[float, Any]:
+    rows = Iterations(decoding, [], [replace(ROW, **fields)])
+    (group,) = rows.groups
+    calibration = group.constants.calibration(decoding)
+    return float(np.exp(rows.off({}))[0] * 1.5), with_calibration(group.scenario, calibration)
+
+
+def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, float]) -> None:
+    """Three steps: three passes over one token, or one over the root and two over four tokens."""
+    chain, s = ratio(decoding)
+    tree, _ = ratio(decoding, width=4, verified=8)
+    one, four = (float(s.draft_pass_s(8.0, 512.0, n)) for n in (1.0, 4.0))
+    target, verify, wide = (float(s.target_pass_s(8.0, 512.0, n)) for n in (1.0, 4.0, 8.0))
+    beside = float(s.overhead_s(8.0, 512.0))
+    assert chain == pytest.approx((3 * one + verify + beside) / target, rel=1e-9)
+    assert tree == pytest.approx((one + 2 * four + wide + beside) / target, rel=1e-9)
+    fewer, _ = ratio(decoding, step_batch=4.0)
+    assert fewer == pytest.approx(chain * target / float(s.target_pass_s(4.0, 512.0)), rel=1e-9)
+
+
+def test_constants_of_an_iteration_are_put_onto_those_of_steps(decoding: dict[str, float]) -> None:
+    fixed = Parameter("all.iteration_fixed_s", 1e-3, 1.0)
+    rows = Iterations(decoding, [fixed], [ROW, replace(ROW, ratio=3.0)])
+    low, high = (np.exp(rows.off({fixed.place: value})) for value in (0.0, 1e-3))
+    assert low[0] == pytest.approx(2 * low[1], rel=1e-12)
+    (group,) = rows.groups
+    scenario = with_calibration(group.scenario, group.constants.calibration({**decoding, fixed.place: 0.0}))
+    assert (high - low)[0] * 1.5 * float(scenario.target_pass_s(8.0, 512.0)) == pytest.approx(1e-3, rel=1e-9)
+
+
+def test_every_row_is_read() -> None:
+    """By the clock a ratio is a quotient of times, else of tokens per iteration and the speedup."""
+    rows = {row.name: row for row in iterations()}
+    assert rows["gptoss-vllm-tp1-01"].ratio == pytest.approx(5.5397 / 4.3181)
+    assert "gptoss-vllm-tp1-18" not in rows  # steps with prefill in them
+    assert next(row for row in rows.values() if row.batch != row.step_batch).batch % 1
+
+
+def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float]) -> None:
+    """Of all rows, with the standard errors that ship, and without the rows of each engine."""
+    record, places, rows = recorded(), engines().places(), Iterations(decoding)
+    whole, slopes = rows.fit(record["iteration"], rounds=1)
+    assert whole.values == pytest.approx(record["iteration"], rel=1e-3)
+    known = [places[p.place].stderr / places[p.place].value for p in rows.parameters]
+    assert np.sqrt(np.diag(whole.covariance)) == pytest.approx(known, rel=2e-3)
+    fold, of_engines = RATIO_FOLDS["transferred"], record["ratio_folds"]["transferred"]
+    left = refits(rows, fold.key, whole.values, slopes)
+    assert left == {name: pytest.approx(of, rel=1e-3) for name, of in of_engines.items()}
+
+
+# The published law of step times of vLLM, and a figure of the decisions page.
+
+
+def test_the_published_law_by_hand() -> None:
+    """Batch 1 at 512 tokens: (5.886 + .021 + .020 + 1.207) / (5.886 + .084 + .020 + 2.135 + .0025 + .0012 +
+    1.207).
+    """
+    cached, drafted = 0.0201, 2.1353 + 0.0025 + 0.0012
+    by_hand = (5.8859 + 0.0210 + cached + 1.2068) / (5.8859 + 0.0840 + cached + drafted + 1.2068)
+    assert next(row.speedup for row in step_laws() if row.batch == 1) == pytest.approx(by_hand, rel=1e-4)
+
+
+@pytest.mark.parametrize(("batch", "percent"), [(64, 0.5), (256, 0.8)])
+def test_what_the_decisions_page_says_of_the_first_pass_of_an_eagle_head(batch: int, percent: float) -> None:
+    """Counted with all accepted tokens in its layer, the LM head still once."""
+    shares = []
+    for gpu in ("h100-sxm-80gb", "a100-sxm-80gb"):
+        s = resolve(Query("llama-3.1-8b", gpu, 1, 1, draft="eagle", alpha=0.7, engine="magicdec"))
+        p = predict(s, Workload.of(batch, 2048, 3), 3)
+        seconds = []
+        for query in (1.0, float(p.tokens_per_iteration)):
+            ops = forward(s.draft_shard, batch, query, 2048.0, s.draft.kv, head_query=1.0)
+            seconds.append(float(s.draft_machine.predicted_s(ops, batch * query)))
+        shares.append(100 * (seconds[1] - seconds[0]) / float(p.iteration_s))
+    assert max(shares) == pytest.approx(percent, abs=0.05)
