@@ -8,9 +8,10 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.reading import parse_json, read_bytes, read_csv, read_rows, read_text
+from tests.validate.tiny import refused
 
 
-def refused(path: Path, most: int = 100) -> str:
+def unread(path: Path, most: int = 100) -> str:
     with pytest.raises(InputError) as error:
         read_text(path, most)
     assert str(error.value).isprintable()
@@ -22,7 +23,7 @@ def test_bytes_text_and_rows_are_what_is_there(tmp_path: Path) -> None:
     path.write_bytes("γ\r\n".encode())
     assert read_text(path) == "γ\r\n"
     assert read_bytes(path, most=4) == path.read_bytes()
-    assert refused(path, 3) == f"{path}: must be at most 3 bytes, given 4"
+    assert unread(path, 3) == f"{path}: must be at most 3 bytes, given 4"
     path.write_text('b,a\n"two\nlines",1\n3,4\n')
     assert read_csv(path, ("a", "b")) == [(3, {"b": "two\nlines", "a": "1"}), (4, {"b": "3", "a": "4"})]
 
@@ -31,18 +32,18 @@ def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
-        assert refused(path) == f"{path}: must be a readable file, but it is a folder, pipe or device"
+        assert unread(path) == f"{path}: must be a readable file, but it is a folder, pipe or device"
     # files of /proc have size 0 and contents
-    assert "must be at most 10 bytes, given 11" in refused(Path("/proc/self/environ"), 10)
+    assert "must be at most 10 bytes, given 11" in unread(Path("/proc/self/environ"), 10)
 
 
 def test_missing_unreadable_and_not_text(tmp_path: Path) -> None:
-    assert "there is no file of this name" in refused(tmp_path / "none")
+    assert "there is no file of this name" in unread(tmp_path / "none")
     for name in ("n" * 300, "a\0b"):
-        assert "must be a readable file" in refused(tmp_path / name)
+        assert "must be a readable file" in unread(tmp_path / name)
     path = tmp_path / "a\nb\x1b[31m"
     path.write_bytes(b"ab\xff")
-    assert "must be valid UTF-8 text: byte 2 is not" in refused(path)
+    assert "must be valid UTF-8 text: byte 2 is not" in unread(path)
 
 
 def test_json_that_is_none() -> None:
@@ -51,8 +52,7 @@ def test_json_that_is_none() -> None:
         ("{", "be valid JSON"),
         ("9" * 5000, "be valid JSON"),
     ):
-        with pytest.raises(InputError, match=f"here: must {words}"):
-            parse_json("here", text)
+        refused(f"here: must {words}", parse_json, "here", text)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,7 @@ def test_json_that_is_none() -> None:
 def test_a_table_has_the_cells_of_its_head(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "x.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=words):
-        read_csv(path, ("a", "b"))
+    refused(words, read_csv, path, ("a", "b"))
 
 
 @dataclass(frozen=True)
@@ -109,5 +108,4 @@ def test_a_cell_that_is_something_else_is_refused_by_line_and_column(
 ) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"id,batch,step_ms,clean\n{text}\n")
-    with pytest.raises(InputError, match=words):
-        read_rows(path, Thing)
+    refused(words, read_rows, path, Thing)

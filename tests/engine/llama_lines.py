@@ -1,7 +1,7 @@
 """Every kind of ``llama-server`` line, from tables that no prediction enters; `__main__` has them parsed.
 
 ``python -m tests.engine.llama_lines LLAMA_SERVER`` hands the lines to llama.cpp's own parser and writes
-llama_lines.json, the record that test_llama_lines.py holds against what is emitted now.
+llama_lines.json, the record that test_lines.py holds against what is emitted now.
 """
 
 import json

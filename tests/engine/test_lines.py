@@ -1,23 +1,83 @@
-"""The committed record of lines that the engines' own parsers took: stale as soon as a line or a version
-changes.
+"""The committed records of lines that the engines' own parsers took: stale as soon as a line or a version
+changes; and points of a live llama.cpp that a fit has not seen.
 """
 
 import json
+import re
 
+import pytest
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import CHECKED
-from tests.engine.lines import RECORD, as_record, emitted
+from perfmodel.answers.advice.llama_server import ServedFile, Stop, llama_server
+from perfmodel.answers.question import Query, resolve
+from perfmodel.operations import Array
+from tests.engine import lines as vllm_and_sglang, llama_lines
+from tests.engine.live import ROOT
+from tests.engine.llama_live import WANTED, errors
 
 
-def test_the_lines_emitted_now_are_those_that_the_engines_took() -> None:
-    record = json.loads(RECORD.read_text())
+def test_the_lines_emitted_now_are_those_that_vllm_and_sglang_took() -> None:
+    record = json.loads(vllm_and_sglang.RECORD.read_text())
     assert record["accepted_by"] == CHECKED
-    assert json.loads(json.dumps(as_record(CHECKED))) == record, (
+    assert json.loads(json.dumps(vllm_and_sglang.as_record(CHECKED))) == record, (
         "make test-engine has the engines parse them anew"
     )
 
 
 def test_each_kind_has_a_line_or_a_note_that_says_why_not() -> None:
-    for name, export in emitted().items():
+    for name, export in vllm_and_sglang.emitted().items():
         for line, engine in ((export.vllm_line, "vLLM"), (export.sglang_line, "SGLang")):
             assert line or any(engine in note for note in export.notes), name
         assert not export.vllm_line or "lines of this form parse in vLLM" in str(export.notes)
+
+
+def test_the_lines_emitted_now_are_those_that_llama_cpp_took() -> None:
+    assert json.loads(llama_lines.RECORD.read_text()) == llama_lines.as_record(), (
+        "tests/engine/llama_lines.py has them parsed anew"
+    )
+
+
+def test_only_what_llama_cpp_runs_is_in_its_line() -> None:
+    lines = llama_lines.emitted()
+    plain = [name for name, e in lines.items() if "--spec-type" not in str(e.llamacpp_line)]
+    assert plain == ["none", "self"]
+    assert any("no fp8 KV cache" in note for note in lines["mtp"].notes)
+    assert "-sm tensor" in str(lines["two devices"].llamacpp_line)
+    assert not any(e.vllm_line or e.sglang_line for e in lines.values())
+
+
+@pytest.mark.parametrize(
+    ("draft", "gain", "words", "note"),
+    [
+        ("mtp", 1.1, "--spec-draft-n-max 5 --spec-draft-p-min 0.4", "3 tokens: 1.25 .* p-min: 1.43 "),
+        (
+            "mtp",
+            0.9,
+            "--spec-draft-n-max 2 --spec-draft-p-min 0",
+            "3 tokens: 1.25 times the baseline lines of",
+        ),
+        ("ngram", 1.1, "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 2", "^lines of this form"),
+    ],
+)
+def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: str, note: str) -> None:
+    """At 1, 2 and 3 slots and five contexts, the best constant is 2 tokens: 1.3 times the baseline."""
+
+    def stop(batches: Array, contexts: Array, constant: int) -> Stop:
+        assert (batches.tolist(), contexts.tolist(), constant) == ([1, 2, 3], [1, 2, 4, 8, 16], 2)
+        return gain, 5, 0.4
+
+    table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
+    query, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
+    line = llama_server(table, resolve(query).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
+    assert line.endswith(words)
+    assert re.search(note, " ".join(notes))
+
+
+def test_points_held_out_are_as_close_as_the_summary_says() -> None:
+    out = ROOT / "results/cpu-engine/llamacpp"
+    found, text = errors(out)
+    stated = json.loads((out / "summary.json").read_text())["errors"]
+    assert found == {kind: pytest.approx(off, abs=0.002) for kind, off in stated.items()}
+    assert all(off[figure] < WANTED for off in found.values() for figure in ("tpot", "speedup"))
+    assert "base: ideal, one row apart, closest to rows held out (others: ideal 10.7%)" in text

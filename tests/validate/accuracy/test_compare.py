@@ -1,5 +1,5 @@
 """Predicted beside measured: every printed figure has a cell, partitions add up, bounds bite only where they
-hold.
+hold; and the page of a machine is up to date.
 """
 
 import json
@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
+from perfmodel.cli import run as perfmodel
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
-from perfmodel.validate.accuracy import compare as module
+from perfmodel.validate.accuracy import compare as module, report
 from perfmodel.validate.accuracy.compare import (
     Cell,
     band,
@@ -24,6 +25,7 @@ from perfmodel.validate.accuracy.compare import (
 )
 from perfmodel.validate.accuracy.report import below_bounds, error_table, inflections
 from perfmodel.validate.cli import app
+from perfmodel.validate.records import records
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
@@ -116,8 +118,12 @@ def test_sides_bands_and_the_worst() -> None:
     cells = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
     assert correct_verdicts(cells) == (2, 4)
     assert [c.measured for c in worst(cells, 2)] == [0.5, 0.9]
-    edges = [band(context) for context in (7999, 8000, 31999, 32000)]
-    assert edges == ["context < 8000", *["context < 32000"] * 2, "context >= 32000"]
+    assert [band(context) for context in (7999, 8000, 31999, 32000)] == [
+        "context < 8000",
+        "context < 32000",
+        "context < 32000",
+        "context >= 32000",
+    ]
     assert partitions([cell(1.0, 0.0)], ("",)) == {}
     parts = {name.split("/")[2] for name in partitions([cell(1.0, 1.0, draft=None, draft_kv=None)])}
     assert not any(name.startswith("draft") for name in parts)
@@ -128,3 +134,26 @@ def test_records_of_ones_own_machine_enter_no_gate_of_the_shipped_ones(monkeypat
     assert module.gated_sets(module.BUNDLED) == (*module.SETS, "cpu-1/b")
     assert module.gated_sets(Path("elsewhere")) == (*module.SETS, "local-1/a", "cpu-1/b")
     assert module.named_sets(["cpu-1", "cpu-1/b", "magicdec"], Path("x")) == ("cpu-1/b", "magicdec")
+
+
+# The page of a machine: regenerated to the same bytes, and stale when a record is added.
+
+
+@pytest.mark.parametrize("machine", sorted({r.data.machine for r in records() if r.data.kind == "measure"}))
+def test_the_page_of_committed_sets_is_up_to_date(machine, monkeypatch) -> None:
+    """Git ignores results/local-*. The fewest passes that are cut in halves are nine, of an H200."""
+    monkeypatch.setattr(report, "MIN_HALVES", 9)
+    assert machine.startswith("local-") or perfmodel(["validate", "report", machine, "--check"]) == 0
+
+
+def test_inflection_on_a_grid() -> None:
+    """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
+    for short, long, expected in (
+        (0.9, 1.1, 2),
+        (1.1, 1.1, 1),
+        (1.1, 0.9, None),
+        (0.98, 0.98, 1),
+        (0.75, 0.96, None),
+    ):
+        assert report.inflection_of({1: [1.0, short], 2: [1.0, long]}, 0.03) == expected
+    assert report.inflection_of({1: [1.0, 0.75]}, 0.25) == 1
