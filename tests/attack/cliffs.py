@@ -23,9 +23,8 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
     rng = Random(f"{seed}:cliffs")
     while sum(tally.tried.values()) < count:
         query, more = _question(rng), rng.choice(("batch", "context"))
-        one_more = replace(query, **{more: getattr(query, more) + 1})
         try:
-            pair = whatif(query), whatif(one_more)
+            pair = whatif(query), whatif(replace(query, **{more: getattr(query, more) + 1}))
         except InputError:
             continue  # no such group, or no acceptance is known: not what is looked for here
         tally.count(

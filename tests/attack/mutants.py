@@ -232,8 +232,9 @@ def reached(tests: Collection[str]) -> Reached:
 def _watched(module: str, kept: str) -> int:
     """Exit status of a test module with the code as it is; its times and its lines are in files."""
     os.environ["COVERED"] = f"{kept}.data"
-    tree = [f"{ROOT}/{top}/*" for top in TOP]
-    cover = coverage.Coverage(f"{kept}.data", True, include=tree, context=module, messages=False)
+    cover = coverage.Coverage(
+        f"{kept}.data", True, include=[f"{ROOT}/{top}/*" for top in TOP], context=module, messages=False
+    )
     watch = Watch(cover)
     with cover.collect():
         status = passes(None, [module], watch)

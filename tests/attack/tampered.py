@@ -60,8 +60,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             path.write_text(before[: match.start()] + another + before[match.end() :], encoding="utf-8")
             refused, fault = False, None
             try:
-                now = module.inputs(package / "results")
-                if not gate.faults({"inputs": recorded}, {"inputs": now}):
+                if not gate.faults({"inputs": recorded}, {"inputs": module.inputs(package / "results")}):
                     fault = f"{path.relative_to(package)} changed unseen (seed {seed}, {number})"
             except InputError:
                 refused = True

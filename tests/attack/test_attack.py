@@ -110,8 +110,7 @@ def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.Monk
     place.mkdir()
     row = '{"key":"a"}'
     (place / "x.journal").write_bytes(b"00000000 {}\n00000000 " + row.encode() + b"\n")
-    kept = {row, '{"key":"lost"}'}
-    assert faults.after(job, tmp_path, kept) == "1 finished rows are gone"
+    assert faults.after(job, tmp_path, {row, '{"key":"lost"}'}) == "1 finished rows are gone"
     (place / "x.json").write_text("{")
     assert "is no whole file" in (faults.after(job, tmp_path, set()) or "")
 

@@ -71,8 +71,7 @@ def test_what_a_sparse_model_keeps() -> None:
 def test_a_context_by_what_it_reads() -> None:
     p = part("deepseek-v3.2")
     for context in (100.0, 2048.0, 90_000.0):
-        read = 61 * (min(context, 2048) * 1152 + context * 132)
-        assert p.context_of(read) == pytest.approx(context)
+        assert p.context_of(61 * (min(context, 2048) * 1152 + context * 132)) == pytest.approx(context)
 
 
 def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:

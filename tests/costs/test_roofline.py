@@ -98,12 +98,16 @@ def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
 )
 def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str, share: float) -> None:
     op = replace(attention(1.0), form=form, cache=cache)
-    shares = {"attention_bandwidth_fraction": 0.8, "attention_bandwidth_fraction_fp8": 0.4}
-    latent = {"latent_bandwidth_fraction": 0.2, "latent_bandwidth_fraction_fp8": 0.1}
-    assert machine(**shares, **latent).op_predicted_s(op) == pytest.approx(1 / share)
+    shares = {
+        "attention_bandwidth_fraction": 0.8,
+        "attention_bandwidth_fraction_fp8": 0.4,
+        "latent_bandwidth_fraction": 0.2,
+        "latent_bandwidth_fraction_fp8": 0.1,
+    }
+    assert machine(**shares).op_predicted_s(op) == pytest.approx(1 / share)
     assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
-    fast = machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05)
     # none passes the device
+    fast = machine(**shares | {"attention_bandwidth_fraction_fp8": 1.05})
     assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)
 
 
@@ -128,12 +132,10 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
     plain = calibrated(gemm_factor=1.2, gemm_factor_fp8=1.5, quantise_s=0.25).model_copy(
         update={"gemm_efficiency": curves}
     )
-    byte_s = 1 / h100.memory_bandwidth_bytes_per_s
 
     def seconds(compute: str, c: Calibration = plain, **kind) -> float:
-        op = Op(
-            "x", "linear", 1, Cost(weight_bytes=1 / byte_s), compute=compute, form=compute, rows=8.0, **kind
-        )
+        cost = Cost(weight_bytes=h100.memory_bandwidth_bytes_per_s)
+        op = Op("x", "linear", 1, cost, compute=compute, form=compute, rows=8.0, **kind)
         return float(Machine(h100, c).op_predicted_s(op))
 
     assert seconds("bf16") == pytest.approx(1 / (0.5 * 1.2))
@@ -247,8 +249,8 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     m = machine(multiprocessor_bandwidth=0.5)
     few = replace(attention(1.0), work_items=8.0, rows=8.0)
     assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
-    shorter = replace(few, longer_bytes=-0.9 * BW / 8)  # all of them at the full rate
-    assert m.op_predicted_s(shorter) == pytest.approx(1.0)
+    # all of them at the full rate
+    assert m.op_predicted_s(replace(few, longer_bytes=-0.9 * BW / 8)) == pytest.approx(1.0)
     assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0)) == pytest.approx(2.0)
 
 

@@ -25,8 +25,9 @@ positions = st.lists(rates, min_size=1, max_size=12)
 @example(5, 1.0)
 @example(4, 1 - 1e-16)
 def test_omega_is_the_sum_of_powers(gamma, alpha):
-    summed = math.fsum(alpha**j for j in range(gamma + 1))
-    assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(summed, rel=2e-14)
+    assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(
+        math.fsum(alpha**j for j in range(gamma + 1)), rel=2e-14
+    )
 
 
 # Alpha, positions, survival.
@@ -110,15 +111,15 @@ def test_a_printed_curve_never_gains_more_with_length(drafted, omega, known, gai
 
 
 def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_three():
-    by_position = Acceptance.from_lengths([3], [2.4], "printed", survival=(0.8, 0.4, 0.6))
-    assert by_position.prefix == pytest.approx((0.8, 0.5, 1.0))
-    too_few = Acceptance.from_lengths([3], [2.952], "printed", survival=(0.8, 0.4))
-    assert too_few.prefix == pytest.approx((0.8, 0.8, 0.8))
-    assert Acceptance.from_lengths([1, 3], [1.0, 1.0], "printed").prefix == pytest.approx((0, 0, 0))
-    assert Acceptance.from_lengths([1], [1.8], "printed").prefix == pytest.approx((0.8, 0.8, 0.8))
-    assert Acceptance.from_lengths([1], [1.8], "printed", decay=0.9).prefix == pytest.approx(
-        (0.8, 0.72, 0.648)
-    )
+    for drafted, omega, more, prefix in (
+        ([3], [2.4], {"survival": (0.8, 0.4, 0.6)}, (0.8, 0.5, 1.0)),
+        ([3], [2.952], {"survival": (0.8, 0.4)}, (0.8, 0.8, 0.8)),  # too few positions
+        ([1, 3], [1.0, 1.0], {}, (0, 0, 0)),
+        ([1], [1.8], {}, (0.8, 0.8, 0.8)),
+        ([1], [1.8], {"decay": 0.9}, (0.8, 0.72, 0.648)),
+    ):
+        one = Acceptance.from_lengths(drafted, omega, "printed", **more)
+        assert one.prefix == pytest.approx(prefix), (drafted, omega, more)
 
 
 def test_what_differs_between_texts_is_the_accepted_tokens():

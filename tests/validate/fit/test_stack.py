@@ -20,8 +20,7 @@ KERNELS = load_calibration("xeon-amx-2core.micro")
 @pytest.fixture(scope="module")
 def made() -> tuple[MeasuredPoint, ...]:
     """The points of a committed record with the times that FACTORS give."""
-    record = latest(records(RESULTS, "cpu-1"), "measure")
-    return retimed(points(record), scaled(KERNELS, FACTORS))
+    return retimed(points(latest(records(RESULTS, "cpu-1"), "measure")), scaled(KERNELS, FACTORS))
 
 
 def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tuple[MeasuredPoint, ...]:
@@ -82,8 +81,7 @@ def test_the_command(tmp_path) -> None:
 
 def test_no_kernel_gets_faster_than_the_device() -> None:
     """A fraction of 0.6 scaled by 0.8 is 0.75, by 0.5 it is 1 and not 1.2; a time of 2 us is 1.6 and 1."""
-    given = {"attention_bandwidth_fraction": 0.6, "attention_fixed_s": 2e-6}
-    kernels = with_values(KERNELS, given)
+    kernels = with_values(KERNELS, {"attention_bandwidth_fraction": 0.6, "attention_fixed_s": 2e-6})
     for factor, fraction, seconds in ((0.8, 0.75, 1.6e-6), (0.5, 1.0, 1e-6), (1.5, 0.4, 3e-6)):
         found = scaled(kernels, {"attention": factor})
         assert found.attention_bandwidth_fraction.value == pytest.approx(fraction)

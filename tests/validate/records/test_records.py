@@ -74,13 +74,10 @@ def test_statistics_are_made_on_reading() -> None:
     ]
     (point,) = points(changed(record, rows))
     assert (point.context, point.asked_context, point.gamma) == (100, 100, 2)
-    assert point.tokens_per_iteration == pytest.approx(2.0)
-    assert point.ar_tpot_s == pytest.approx(0.002)
-    assert point.sd_tpot_s == pytest.approx(0.0015)
-    assert point.iteration_s == pytest.approx(0.003)
-    assert point.speedup == pytest.approx(2.0 * 0.002 / 0.003)
-    assert (point.target_s, point.draft_s, point.verify_s) == pytest.approx((0.002, 0.002, 0.003))
-    assert point.overhead_s == pytest.approx(0.003)
+    assert (point.tokens_per_iteration, point.speedup) == pytest.approx((2.0, 2.0 * 0.002 / 0.003))
+    assert (point.ar_tpot_s, point.sd_tpot_s, point.iteration_s) == pytest.approx((0.002, 0.0015, 0.003))
+    passes = point.target_s, point.draft_s, point.verify_s, point.overhead_s
+    assert passes == pytest.approx((0.002, 0.002, 0.003, 0.003))
 
 
 def test_no_mode_supplies_the_figure_of_the_other() -> None:

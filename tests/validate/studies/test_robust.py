@@ -31,8 +31,7 @@ def test_rows_that_are_not_trained_on_do_not_count_and_many_weigh_as_ten() -> No
     alone = parts_of(["a", "a", "b"], ["k", "k", "m"], np.array([True, True, False]), [HARD] * 3)
     assert squares(alone, [0.0, 0.0, 5.0]) == 0.0
     many = parts_of(["a"] * 40, ["k"] * 40, np.ones(40, dtype=bool), [HARD] * 40)
-    apart = [0.1, -0.1] * 20
-    assert squares(many, apart) == pytest.approx(10.0)
+    assert squares(many, [0.1, -0.1] * 20) == pytest.approx(10.0)
 
 
 def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differences() -> None:
