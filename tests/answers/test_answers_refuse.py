@@ -32,6 +32,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("advise", {"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in [0, 1]"),
     ("advise", {"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
     ("advise", {"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
+    ("tree", {"given": "5x8"}, "given: must be STEPSxTOPKxTOKENS up to"),
+    ("tree", {"given": "64x8x32"}, "given: must be STEPSxTOPKxTOKENS up to"),
     ("tree", {"given": "5x8x32", "size": 64}, "given: must be left out with size or levels"),
     ("tree", {"given": "5x8x32", "levels": 3}, "given: must be left out with size or levels"),
     ("traffic", {"prefix_hits": 0.5}, "prefix_hits: needs prefix_len"),
