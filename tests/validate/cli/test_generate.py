@@ -135,10 +135,21 @@ def test_random_prompts_end_where_the_model_does_and_must_fit(monkeypatch) -> No
     needed, spec = list[float](), tiny_spec(max_position_embeddings=100)
     monkeypatch.setattr(memory, "check_fits", lambda _, size, __: needed.append(size))
     model = SimpleNamespace(spec=spec, dtype=torch.float32, device=torch.device("cpu"))
-    for new, stated, length in ((40, False, 60), (40, True, 80), (100, False, 1), (10, False, 80)):
-        made = _made_up(Request(3, 80, new), SimpleNamespace(folder=None, tp=2), model, stated, 0)
+    for new, stated, length, size in (
+        (40, False, 60, 4),
+        (40, True, 80, 4),
+        (100, False, 1, 4),
+        (10, False, 80, 1),
+    ):
+        made = _made_up(
+            Request(3, 80, new, kv_dtype={1: "fp8", 4: "auto"}[size]),
+            SimpleNamespace(folder=None, tp=2),
+            model,
+            stated,
+            0,
+        )
         assert [len(prompt) for prompt in made] == [length] * 3
-        assert needed.pop() == 3 * (length + new) * spec.kv_bytes_per_token(4) / 2
+        assert needed.pop() == 3 * (length + new) * spec.kv_bytes_per_token(size) / 2
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:
