@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from perfmodel.costs import forward
-from perfmodel.costs.roofline import Machine
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import load_calibration, load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.speculation import Scenario, Workload, capacity, lengths, predict, tokens_per_iteration
+from tests.costs.machines import machine
 from tests.speculation import scenarios
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
@@ -133,18 +133,9 @@ def test_all_reduce_messages():
 
 def test_gemm_blend():
     # p = 2: loading 3 ms and computing 4 ms take sqrt(9 + 16) = 5 ms, and 7 launches of 10 us 0.07 ms more
-    ideal = load_calibration("ideal")
-    power, fixed = ideal.gemm_blend_power, ideal.gemm_fixed_s
-    calibration = ideal.model_copy(
-        update={
-            "gemm_blend_power": power.model_copy(update={"value": 2.0}),
-            "gemm_fixed_s": fixed.model_copy(update={"value": 10e-6}),
-        }
-    )
     op = Op("gemm", "linear", 7, Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW))
-    assert Machine(load_gpu("a100-sxm-80gb"), calibration).op_predicted_s(op) == pytest.approx(
-        5.07e-3, rel=1e-12
-    )
+    blended = machine(gemm_blend_power=2.0, gemm_fixed_s=10e-6)
+    assert blended.op_predicted_s(op) == pytest.approx(5.07e-3, rel=1e-12)
 
 
 def test_sliding_window_cache():

@@ -19,9 +19,9 @@ pq = pytest.importorskip("pyarrow.parquet")
 PLACE = "aiconfigurator/systems/data/h100_sxm"
 
 
-def parquet() -> bytes:
+def parquet(columns: dict[str, list[object]]) -> bytes:
     held = io.BytesIO()
-    pq.write_table(pa.table({"m": [1, 2], "latency": [2.0, 5.0]}), held)
+    pq.write_table(pa.table(columns), held)
     return held.getvalue()
 
 
@@ -34,7 +34,7 @@ def given(tmp_path: Path) -> str:
     names += ["aiconfigurator/systems/data/l40s/gemm/vllm/9.9/gemm_perf.parquet"]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(parquet())
+        (tmp_path / name).write_bytes(parquet({"m": [1, 2], "latency": [2.0, 5.0]}))
     return str(tmp_path)
 
 
@@ -100,11 +100,8 @@ def test_times_that_no_roofline_follows_are_one_line(tables, tmp_path, capsys) -
 
 def columns(**changed: list[object]) -> bytes:
     """The table of GEMMs with some columns changed."""
-    held = io.BytesIO()
     rows: dict[str, list[object]] = {name: [16, 16] for name in ("m", "n", "k")}
-    rows |= {"gemm_dtype": ["float16", "float16"], "latency": [2.0, 5.0], **changed}
-    pq.write_table(pa.table(rows), held)
-    return held.getvalue()
+    return parquet(rows | {"gemm_dtype": ["float16", "float16"], "latency": [2.0, 5.0]} | changed)
 
 
 @pytest.mark.parametrize(
