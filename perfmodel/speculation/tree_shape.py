@@ -4,6 +4,7 @@ Nodes are numbered by level. The root is 0 (its parent is -1), and siblings are 
 `Tree.parents`.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -84,4 +85,4 @@ def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, .
 
 def _count(text: str) -> int:
     """A number of at most four digits; 0 for other text."""
-    return int(text) if text.isdecimal() and len(text) <= 4 else 0
+    return int(text) if re.fullmatch(r"\d{1,4}", text) else 0

@@ -29,8 +29,10 @@ from tests.attack.forks import FORK
 
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
-ALL = ("tests/test_by_hand.py", "tests/test_pinned.py", "tests/test_terms.py")
-"""Tests of every folder of the engine: numbers worked by hand, and answers that stay as they are."""
+ALL = ("tests/test_by_hand.py", "tests/test_pinned.py", "tests/test_terms.py", "tests/test_front_door.py")
+"""Tests of every folder of the engine: numbers worked by hand, answers that stay as they are, and what Python
+is offered.
+"""
 TOP = {
     "perfmodel": (
         "tests/test_parse.py",

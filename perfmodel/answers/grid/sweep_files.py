@@ -3,8 +3,10 @@ complete.
 """
 
 import math
+import string
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,7 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
 @cache
 def _four_digits() -> NDArray[np.uint32]:
     """The numbers 0000 to 9999 as characters, four each."""
-    return np.frombuffer("".join(f"{n:04d}" for n in range(10**4)).encode(), np.uint32)
+    return np.frombuffer("".join(map("".join, product(string.digits, repeat=4))).encode(), np.uint32)
 
 
 def _parquet() -> Callable[[Path, Iterator[Block]], None]:

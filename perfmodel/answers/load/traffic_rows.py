@@ -271,7 +271,7 @@ def _interval(
     factors = np.exp([[-Z * off], [Z * off]])
     if load.rate is not None:
         clocks = replace(load, rate=np.ravel(factors * load.rate))
-        ends = factors * mean_tpot_s(steps, clocks, question.limits).reshape(2, -1)
+        ends = factors * mean_tpot_s(steps, clocks, question.limits).reshape(len(factors), -1)
     else:
         slowed = [steps.slowed(factor) for factor in factors.ravel().tolist()]
         ends = np.stack([mean_tpot_s(each, load, question.limits) for each in slowed])

@@ -50,9 +50,8 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     if missing := [key for key in allowed if key not in value and key not in defaults(inside)]:
         return (*place, missing[0]), "must be given, and it is missing"
     if (error := _refusal(type_, value)) and error.__cause__:
-        key, colon, message = str(error).partition(": ")  # of a `__post_init__`
-        own = bool(colon) and re.fullmatch(r"\w+(\.\w+)*", key)
-        return ((*place, key), message) if own else (place, str(error))
+        own = re.fullmatch(r"(\w+(?:\.\w+)*): (.*)", str(error), re.DOTALL)  # of a `__post_init__`
+        return ((*place, own[1]), own[2]) if own else (place, str(error))
     return place, f"{_allowed(inside, str(error))}, given {_shown(value)}"
 
 

@@ -140,7 +140,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     found, key = load_model(name, flag), files.spelling(name)
     if os.path.isdir(name) or key == found.name:
         return name if os.path.isdir(name) else found.hf_id
-    if name.endswith(files.SUFFIXES) or os.path.isfile(name):
+    if os.path.exists(name):
         return found.hf_id
     listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
     if "/" in name:
