@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -161,6 +162,13 @@ def test_every_way_to_damage_a_good_file(tmp_path: Path, load: object) -> None:
                     attempt(good | {key: good[key] | {inner: junk}})
 
 
-def test_the_keys_of_a_mapping_of_numbers_may_be_text() -> None:
-    """As in JSON."""
-    assert find_fault(dict[int, float], {"2": 1.0, "3": "y"}) == (("3",), "must be a number, given 'y'")
+@pytest.mark.parametrize(
+    ("type_", "value", "place", "message"),
+    [
+        (dict[int, float], {"2": 1.0, "3": "y"}, ("3",), "must be a number, given 'y'"),  # as in JSON
+        (Literal["a", "b", "c"], "y", (), "must be a or b or c, given 'y'"),
+        (Literal["a", "b", "c", "d"], "y", (), "must be one of a, b, c, d, given 'y'"),
+    ],
+)
+def test_a_fault_in_plain_words(type_: Any, value: Any, place: tuple[str, ...], message: str) -> None:
+    assert find_fault(type_, value) == (place, message)

@@ -11,6 +11,7 @@ import pytest
 from perfmodel.costs import shard
 from perfmodel.errors import InputError
 from perfmodel.specs import hub_id, load_model, precision_of
+from perfmodel.specs.gguf.header import MOST_TEXT
 from perfmodel.specs.models.ggml import BLOCKS
 from perfmodel.specs.models.model import load_bundled
 from tests.specs.configs import DESCRIPTIVE, table
@@ -129,6 +130,7 @@ def test_a_tensor_beyond_the_shape_is_refused(tmp_path: Path) -> None:
 
 def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_path: Path) -> None:
     keys, tensors = qwen3()
+    keys["tokenizer.chat_template"] = "x" * MOST_TEXT  # as long as a text may be
     keys["general.base_model.0.repo_url"] = "https://huggingface.co/me/Qwen3-0.6B"
     path = written(tmp_path, keys, tensors)
     found = load_model(path)
