@@ -114,7 +114,7 @@ def test_check_of_a_file_that_contradicts_itself_is_1(
     text = (data_directory(verb) / f"{name}.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.sub(f"(?m){stated}", wrong, text), encoding="utf-8")
-    assert cli.run([verb, "check", str(path)]) == 1
+    assert cli.run([verb, "check", name, str(path)]) == 1, "also beside one without faults"
     assert says in capsys.readouterr().out
 
 

@@ -260,6 +260,15 @@ def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     assert all(margin <= 4 for margin in found), found
 
 
+def test_greedy_runs_alone_are_compared(target, small, prompts, monkeypatch) -> None:
+    """And only a request for a separate model drafts with it."""
+    monkeypatch.setattr(side_by_side, "difference", lambda _model, request, *_: request)
+    greedy = [Request(4, 70, 9, 2), Request(4, 70, 9, 2, draft="model")]
+    drawn = Request(4, 70, 9, 2, sampling=Sampling(temperature=1.0))
+    _, runs = compare(target, [*greedy, drawn], prompts, small)
+    assert [one.difference for one in runs] == [*greedy, None]
+
+
 class Ticks(Clock):
     """A second passes from mark to mark."""
 
