@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.test_docs import GENERATE, ROOT
 
 PAGE = ROOT / "docs" / "contributing.md"
@@ -19,6 +21,8 @@ ONE_EACH = {
     "perfmodel/drafts": "earlyexit",
     "perfmodel/queueing/policies": "quiet",
 }
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_page_prints_what_it_shows() -> None:
