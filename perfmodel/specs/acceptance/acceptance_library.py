@@ -151,7 +151,8 @@ class LibraryEntry:
 
 def published_drafts(target: str) -> tuple[str, ...]:
     """The drafts with published results for a target, which is named by `short_name`."""
-    return tuple(dict.fromkeys(row.draft for row in library() if row.target in (target, _undated(target))))
+    names = (target, _undated(target))
+    return tuple(dict.fromkeys(row.draft for row in library() if row.target in names))
 
 
 def _undated(target: str) -> str:
