@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# a clone is not compiled by pip, and where PYTHONDONTWRITEBYTECODE is set each command would do it again
+COMPILE := $(BIN)/python -m compileall -q perfmodel validate
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
@@ -120,8 +122,10 @@ $(BIN)/python:
 # Stamp files: an environment is installed again only when what it is made from has changed.
 $(VENV)/.validate: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e ".[validate]"
+	$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e ".[validate,dev,docs]"
+	$(COMPILE)
 	@touch $@ $(VENV)/.validate
