@@ -44,7 +44,7 @@ class Answer:
         return hash(repr(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as JSON has it: plain types, None for missing values."""
+        """The answer in JSON's types, with None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     @property
@@ -106,7 +106,7 @@ def _facts(whole: Any) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    from html import escape  # a notebook's; its table of entities takes 3 ms to load
+    from html import escape  # only notebooks need it, and its table of entities takes 3 ms to load
 
     return escape(text)
 

@@ -48,10 +48,11 @@ class Argument:
     read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the same
     for commands that take lists. repeated: a flag that may be given several times. default: the default as
     help shows it. optional: None is a value. limits, choices: the allowed values (choices are also its
-    metavar). flag: as it is typed, ``--draft-kv`` for ``draft_kv`` unless declared otherwise; the metavar for
-    a positional argument (`place`). group: its heading in ``--help``. fallback: the default after reading.
-    listed: the verb that lists its names, for completion in a shell. needs: arguments of which one must be
-    given too where this one is; without: those that must not; why: the reason, as a clause.
+    metavar). flag: its spelling on the command line, by default ``--draft-kv`` for ``draft_kv``; a positional
+    argument (`place`) has its metavar instead. group: its heading in ``--help``. fallback: the default after
+    reading. listed: the verb that lists its names, for completion in a shell. needs: other arguments, one of
+    which must be given with this one. without: arguments that must not be given with this one. why: the
+    reason, as a clause.
     """
 
     help: str

@@ -43,8 +43,8 @@ class Pick:
 
     runs_in: the engine that runs the draft, in words. It is None for the baseline and for a stack that is not
     a serving engine. `speedup` is over the baseline at the same batch and degree. `objective` is the value of
-    the objective. joules_per_token, power_w: energy of a token, and mean draw of a device; None where none
-    was measured.
+    the objective. joules_per_token: energy per token. power_w: mean power of one device. Both are None if the
+    power of the device was not measured.
     """
 
     tp: int
@@ -264,7 +264,7 @@ def _reason(
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """The target's own MTP layer and the drafts that need the least acceptance, and the flag that supplies
+    """Names the target's own MTP layer, the drafts that need the least acceptance, and the flag that supplies
     one.
     """
     if not would_pay:

@@ -74,8 +74,8 @@ class AdviseQuery(CommonOptions):
 
     rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
     ``0.6x3.5`` (n-gram: hit probability x run length). acceptance: a file of rows. It replaces the bundled
-    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods in `rate` and in the
-    file. Without these it searches all kinds and methods.
+    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods that `rate` and the
+    file name, or all of them if neither is given.
     """
 
     context: arg.Context = argument(default=8192)
@@ -255,14 +255,14 @@ def _candidate(
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
-    """Splits the drafts with their KV methods, in order, into those with an acceptance and those without,
-    with the reason.
+    """Splits the pairs of draft and KV method, in order: those with an acceptance, and those without one,
+    each with the reason.
     """
     precision = named.precision(query)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
     given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
-    # an unknown name is a mistake, not a skip, and so is a head that there is not
+    # an unknown name, or a head that does not exist, is refused and not skipped
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
     for name, _ in pairs:
         check_head(name, named.target)
@@ -286,7 +286,7 @@ def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator
             yield row.draft, _method(row)
     named = query.draft
     if named is None and (query.rate or rows is not None):
-        return  # what was measured names the candidates
+        return  # the measured rows name the candidates
     given = tuple(map(parse_kv, query.draft_kv)) if query.draft_kv is not None else None
     for name in named if named is not None else _all_drafts(target):
         word = name.partition(":")[0].lower()

@@ -5,9 +5,10 @@ every doubling of the batch has an equal share: w_b is proportional to log(1 + 1
 the time at b shrinks by the model's speedup(b, K_b). The expected speedup is therefore 1 / sum_b w_b /
 speedup(b, K_b).
 
-The table maximises it less a toll (`hysteresis`, a share of time) for every change of K between neighbouring
-batch sizes. So a range stands only where it gains more than its borders cost. A constant K has no border, so
-the table is never below the best constant. K = 0 is the baseline with speedup exactly 1.
+Every change of K between neighbouring batch sizes costs a penalty (`hysteresis`, a share of time), and the
+table maximises the speedup after these penalties. So a range appears only if it gains more than its borders
+cost. A constant K has no border, so the table is never worse than the best constant. K = 0 is the baseline
+with speedup exactly 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ CONTEXTS_PER_RANGE = 5
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Batch sizes `low` to `high`, both included, draft `tokens` tokens. `speedup` is the expected one in
-    this range.
+    """At batch sizes `low` to `high`, both included, the server drafts `tokens` tokens. `speedup` is the
+    expected speedup in this range.
 
     draft: `tokens`, or the best length from 1 on where `tokens` is 0; draft_speedup: its expected speedup in
     this range. interval: 90 % interval around draft_speedup, with the error at the middle batch; None if the

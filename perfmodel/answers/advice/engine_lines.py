@@ -205,7 +205,7 @@ def no_line(why: str) -> Export:
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
-    """The target of a question of advice, and the path where the engine finds its draft.
+    """The target of a question to `advise` or `schedule`, and the path where the engine finds its draft.
 
     named: the draft as the user named it; None without a draft. Raises InputError for a path that no line can
     show.

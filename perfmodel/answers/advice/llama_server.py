@@ -29,8 +29,8 @@ NGRAM = 3
 
 
 Stop = tuple[float, int, float]
-"""Gain over the best constant length, longest draft, and the probability below which a token ends it sooner
-(p-min).
+"""Gain over the best constant length, the longest draft, and the probability below which a token ends the
+draft early (p-min).
 """
 
 
@@ -38,9 +38,10 @@ Stop = tuple[float, int, float]
 class ServedFile:
     """The target as llama.cpp runs it.
 
-    path: of its GGUF file, or the repository of it. layer_devices: the devices that hold its layers one after
-    another. cpu_moe: the number of layers whose experts stay in the host's memory. best_stop: that of
-    `confidence` by batches, contexts and the best constant length, if acceptance by confidence is known.
+    path: its GGUF file, or the repository that has the file. layer_devices: number of devices that hold its
+    layers and run in turn. cpu_moe: number of layers whose experts stay in host memory. best_stop:
+    `speculation.confidence.best_stop` by batches, contexts and the best constant length; None if no
+    acceptance by confidence is known.
     """
 
     path: str
@@ -60,9 +61,10 @@ def gguf_name(model_id: str, weights: str | None) -> str:
 def llama_server(
     table: LengthTable, draft: Draft, served: ServedFile, path: str | None, notes: list[str]
 ) -> str:
-    """The command line; without the draft where it cannot run or does not pay. Reasons are added to `notes`.
+    """The command line. It has no draft if the draft cannot run or does not pay; `notes` then gets the
+    reason.
 
-    path: of the draft, as the user named it.
+    path: the draft as the user named it.
     """
     slots = table.ranges[-1].high
     stop = 1.0, table.best_constant, 0.0

@@ -11,7 +11,7 @@ from perfmodel.answers.advice.prices import Priced, PricedPoint, best, price
 from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error
 
 MOST_BATCHES = 256
-"""Most batch sizes to try, without the baseline's. A longer list is thinned evenly."""
+"""Largest number of batch sizes to try, not counting the baseline's. A longer list is thinned evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def robustness_of(
         fewest = max(chosen.gained / gain, 1.0)
         if (
             query.max_tpot_s is not None
-        ):  # fewer tokens make each take longer, and the bound holds for them too
+        ):  # with fewer tokens per iteration each token takes longer, and the bound holds for it too
             fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
         priced = next(x for x in searched if x.candidate is chosen.candidate)
         interval = _gain_interval(query, chosen, baseline, priced)

@@ -29,7 +29,9 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """Throughput against time per token, for the baseline and for speculation. Only points within memory."""
+    """Throughput against time per token, for the baseline and for speculation. Only points that fit in
+    memory.
+    """
 
     baseline: tuple[FrontPoint, ...]
     speculating: tuple[FrontPoint, ...]

@@ -118,7 +118,7 @@ class ScheduleTable(LengthTable):
     """A table of draft lengths, and the engines' command lines.
 
     instead: the reason to use a single length, where a table would gain less than it costs; else None.
-    sglang_costs: for a DSpark draft, the contents of the file of ``--speculative-dspark-sps-table-path``.
+    sglang_costs: for a DSpark draft, the contents of the file for ``--speculative-dspark-sps-table-path``.
     by_confidence: verification of only the likelier tokens, where the acceptance file has bins of confidence.
     gain: expected speedup divided by that of the best single K, 1 or more.
     """
@@ -171,7 +171,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
     if question.draft_path is not None and query.draft == "mtp":
-        query = replace(query, draft="mtp:modules=1")  # a given head is one
+        query = replace(query, draft="mtp:modules=1")  # a path names one head
     scenario = resolve(query, given_rate(question.rate))
     room = _room(scenario, query, contexts)
     why = None if room[-1].any() else f"not one sequence of {contexts[-1]} tokens fits on this device"
@@ -222,7 +222,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
 
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
-    """The command lines. The engine of the question has none where a known defect slows its drafts."""
+    """The command lines. The question's engine gets none if a known defect slows its drafts."""
     engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
     withheld = {} if defect is None else {str(engine): defect_warning(defect)}
     return export(table, scenario.draft, served, draft_path, withheld)
@@ -281,8 +281,8 @@ def _room(scenario: Scenario, query: Query, contexts: tuple[int, ...]) -> NDArra
 def _tables(
     scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], room: NDArray[np.int64], most: int
 ) -> tuple[tuple[LengthTable, ...], list[int]]:
-    """The tables over the batches that fit with the states of their own longest draft, and the largest such
-    batch at each context.
+    """The tables, and the largest batch of each. Every batch of a table fits in memory together with the
+    recurrent states that the table's longest draft needs.
     """
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
@@ -291,7 +291,7 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task
         )
-    # a context at which none fits has a table of the asked batches, which says so
+    # where no batch fits, the table has the requested batches, and a warning says that they do not fit
     fitting = np.minimum(np.where(room.any(1, keepdims=True), room, MAX_BATCH), most)
     longest = int(np.flatnonzero(fitting[-1])[-1])
     while True:

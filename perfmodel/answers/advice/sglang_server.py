@@ -23,7 +23,7 @@ def sglang_flags(
     """The words of SGLang's line that start the draft, and the contents of the file that the line names. None
     without such a draft, with the reason in `notes`.
 
-    tensor_parallel: of the target. foreign: whether the draft model has another vocabulary.
+    tensor_parallel: the target's degree. foreign: whether the draft model has another vocabulary.
     """
     known = served_draft(serving_engines()["sglang"], draft)
     algorithm = None if known is None else known.method
@@ -52,9 +52,9 @@ def sglang_flags(
     if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
         flags |= {"num-steps": tokens, "eagle-topk": 1}
     flags["num-draft-tokens"] = tokens + 1
-    if algorithm == "NGRAM":  # a chain: a tree of a breadth of 1
+    if algorithm == "NGRAM":  # a chain is a tree of breadth 1
         flags["ngram-max-bfs-breadth"] = 1
-    elif algorithm == "DSPARK":  # a block is all that is verified but its first token
+    elif algorithm == "DSPARK":  # the block has all verified tokens but the first
         flags["dspark-block-size"] = tokens
     words = [
         word for name, value in (flags | windowed).items() for word in (f"--speculative-{name}", str(value))

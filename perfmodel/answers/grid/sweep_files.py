@@ -36,7 +36,7 @@ def write_sweep(
 
     Returns the doubts of its questions at their longest context, each once.
 
-    Raises InputError for a question without an answer, another suffix, a place that cannot be written to, or
+    Raises InputError for a question without an answer, another suffix, a path that cannot be written to, or
     an existing file without `overwrite`. After an interruption the file is complete or absent.
     """
     where = destination(path, ".csv", ".parquet")

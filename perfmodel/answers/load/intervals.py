@@ -10,12 +10,12 @@ from perfmodel.speculation import Scenario
 
 
 def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -> TrafficRow:
-    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. That of the
-    mean TTFT is the engine's, and no less.
+    """The row with both intervals. log_off: standard deviation of the logarithm of its mean TPOT. The mean
+    TTFT has the error of its engine, or the TPOT's if that is larger.
 
-    Clients send when an answer ends, so their throughput is as uncertain as the time of a request. At a rate,
-    throughput is that rate as far as the server reaches it; if slower passes would saturate the server, the
-    TTFT has no interval.
+    In a closed loop clients send when an answer ends, so the throughput is as uncertain as the time of a
+    request. In an open loop the throughput is the request rate, or the saturation rate if that is lower. If
+    slower passes would saturate the server, the TTFT has no interval.
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row

@@ -22,7 +22,9 @@ LONGEST_TRIED = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """An alternative to run, and the gain of a request over the baseline with it, as in `PrefixVerdict`."""
+    """An alternative configuration, and how much earlier a request then ends than in the baseline, as in
+    `PrefixVerdict`.
+    """
 
     change: str
     hit_rate: float
@@ -36,10 +38,10 @@ class PrefixVerdict:
 
     hit_rate_without, hit_rate: share of prompt tokens found in the cache, without and with a draft. block:
     tokens of a block. dropped_tokens: tokens of a hit that are computed again. decode_gain_s: mean seconds
-    per request that decoding saves. recomputed_s: mean seconds per request that prompts take longer because
-    of lost hits. net_s: seconds by which a request ends sooner; None where the server is saturated with or
-    without the draft. pays: whether requests end sooner, or the server takes more of them. changes: the best
-    first.
+    per request that decoding saves. recomputed_s: mean seconds per request by which prompts take longer
+    because of lost hits. net_s: seconds by which a request ends sooner; None where the server is saturated
+    with or without the draft. pays: whether requests end sooner, or the server takes more of them. changes:
+    alternatives, the best first.
     """
 
     request_rate: float | None
@@ -62,7 +64,7 @@ def prefix_verdicts(
     choices: Sequence[Choice],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
-    """A verdict for each load with a draft, about the draft length with which requests end soonest."""
+    """A verdict for each load with a draft. It is about the draft length with which requests end soonest."""
     others = _Others(replace(question, slo=None), replica)
     verdicts = []
     for at, (baseline, *rows) in enumerate(by_load):
@@ -90,7 +92,7 @@ class _Others:
         return self.rows[id(steps)][at]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
-        """The passes with cache blocks of this size, of which no draft drops any."""
+        """The passes with cache blocks of this size, where no draft drops a block."""
         if gamma not in self.passes:
             r, reuse = self.replica, self.question.reusing
             engines = [replace(reuse.engine, block=block, keeps=True) for block in blocks]

@@ -62,7 +62,7 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
     """A row for each age and choice, all with the same requests.
 
-    longest: tokens that the model takes. Raises InputError for a trace with too few requests.
+    longest: the model's longest context. Raises InputError for a trace with too few requests.
     """
     assert question.rollout is not None
     if question.trace is None:

@@ -58,8 +58,8 @@ SHARE_DIGITS, RATE_DIGITS = 3, 6
 
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
-    """The recommendation at one load. gamma: the length that serves most requests within the SLO. On a
-    tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
+    """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
+    On a tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
 
     speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
     tokens, on all replicas that the load needs.

@@ -83,7 +83,7 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 AT_ONCE = "whose requests come at the start"
 REUSED = ("prefix_len", "turns", "trace")
-"""Arguments with which a prefix cache has something to keep."""
+"""Arguments that give a prefix cache something to keep."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
 
@@ -261,7 +261,7 @@ class TrafficQuery(CommonOptions):
         for name in ("input_len", "output_len"):
             if getattr(self, name) is None:
                 if self.trace is not None or self.mix is not None:
-                    return  # asked again with what the file says
+                    return  # the same question with the values of the file
                 raise InputError(f"{flag(name)}: must be given, or --trace")
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")

@@ -31,8 +31,8 @@ KEPT = {True: 2.0 / 3.0, False: 0.97}
 waiting clients, lose their contexts.
 """
 APART = 0.5
-"""Coefficient of variation of the computed prompt tokens above which few of them do not take a share of the
-time of many, in passes of their own.
+"""Coefficient of variation of the computed prompt tokens above which a warning is given: a short prompt in a
+pass of its own takes longer than its share of the tokens.
 """
 CROWDED = 0.05
 """Share of the time without free seats above which the TTFT may be 50 % off."""
@@ -41,9 +41,10 @@ SPLIT, BUSY = (1.05, 3.0), 0.5
 SELDOM = 0.1
 """Share of the time at other draft lengths above which clients may be 15 % off."""
 FEW_ITERATIONS, FEW_SEATS, WIDE = 10, 4, 4.0
-"""Iterations of an answer below which its last one matters; requests up to which those with caches longer
-than the mean leave no room for the others; and variance over mean of the running requests (Poisson: 1) above
-which a run of thousands of requests has not seen all of it. TPOT may be more than 10 % off.
+"""Limits beyond which TPOT may be more than 10 % off. Below the first, in iterations per answer, the last
+iteration matters. Up to the second, in running requests, those with caches longer than the mean leave no room
+for others. Above the third, variance over mean of the running requests (1 if Poisson), a run of thousands of
+requests does not show the whole variation.
 """
 SHORT = (8, 12)
 """Number of prompts, and of prompts longer than a pass, during one answer. Below both, the closed form and
@@ -76,12 +77,12 @@ class TrafficRow:
     """One replica at one load and draft length. Fields are None where there is no value: the TTFT of a
     saturated server.
 
-    request_rate: of an open loop. concurrency: clients of a closed loop. gamma: drafted tokens, or the name
-    of a policy (``table``). running_mean: mean number of requests that decode. slo_share: share of requests
-    within all limits. prefix_hit_rate: prompt tokens found in the prefix cache, over all prompt tokens.
-    replicas: that the rate needs, within the SLO if one is given; None where no number suffices.
-    tpot_interval, ttft_interval, throughput_interval: 90 % intervals of the means of TPOT and TTFT, and of
-    output_tokens_per_s.
+    request_rate: the rate of an open loop. concurrency: the clients of a closed loop. gamma: drafted tokens,
+    or the name of a policy (``table``). running_mean: mean number of requests that decode. slo_share: share
+    of requests within all limits. prefix_hit_rate: prompt tokens found in the prefix cache, over all prompt
+    tokens. replicas: the number that the rate needs, within the SLO if one is given; None if no number
+    suffices. tpot_interval, ttft_interval, throughput_interval: 90 % intervals of the means of TPOT and TTFT,
+    and of output_tokens_per_s.
     """
 
     request_rate: float | None
@@ -247,8 +248,9 @@ def served_log_errors(
 ) -> dict[int, float | None]:
     """Draft length -> standard deviation of the logarithm of a mean TPOT while `batch` requests decode.
 
-    The error of a ratio is that of two rows, an iteration's and a step's. An iteration has that of one, and
-    no less than a step. The costs of requests add that of their engine.
+    A ratio has the errors of two measurements, an iteration and a step. So an iteration has the error of a
+    ratio divided by the square root of 2, or that of a step if it is larger. The costs of requests add the
+    error of their engine.
     """
     over_host = scenario.target_step(batch, context) if scenario.machine.over_host else None
     step = step_log_error(scenario, over_host, batch, context)  # type: ignore[arg-type]  # of one
@@ -375,9 +377,9 @@ def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
 
 
 def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
-    """Doubts about the hits: of clients whose idle contexts lose their place in the cache while they wait for
-    a seat, of sessions that return after a while, and of sessions that return to a server with few requests,
-    which evict less than one that is busy. With separate passes for prompts, those with hits cost too much.
+    """Warnings about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat,
+    and of sessions that return after a while. With few requests it evicts less than predicted. If prompts
+    have passes of their own, the predicted time of prompts with hits is too long.
     """
     if steps.cached is None:
         return

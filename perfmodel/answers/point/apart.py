@@ -7,7 +7,7 @@ speculative decoding"). With the probability `hit` that it prepared the actual o
     hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
 
 where T_D is a draft pass over `outcomes` tokens of each sequence, which share its cache. Messages between
-both are a few hundred bytes per iteration and are not counted. The target's devices hold no part of the
+them are a few hundred bytes per iteration and are not counted. The target's devices hold no part of the
 draft. Replicas on the drafter's devices multiply the target's throughput by (n + m)/n.
 """
 
@@ -51,7 +51,7 @@ class Apart:
 
 
 def check_apart(draft: Draft) -> None:
-    """Refuse (InputError) drafts that need more than tokens from the target."""
+    """Refuse (InputError) drafts that need other data of the target than its tokens."""
     if not draft.named_model and draft.kind != "model":
         raise refuse(
             "--draft",

@@ -108,9 +108,9 @@ class BothWays:
     kv_ratio: KV bytes of batching over those of speculation. bytes_per_pass_ratio: weight and KV bytes of a
     pass, batching over speculation. bytes_per_token_ratio: the same per gained token, speculation over
     batching; below 1 speculation is cheaper. seconds_per_token_ratio: time per gained token, including
-    drafting, speculation over batching. crossover_context: where both move the same weight and KV bytes per
-    gained token, without the draft's. None where batching never loses (Omega <= 1, or windows limit the cache
-    to a smaller size).
+    drafting, speculation over batching. crossover_context: the context at which both move the same weight and
+    KV bytes per gained token, not counting the draft's. None if batching never loses (Omega <= 1, or windows
+    limit the cache to a smaller size).
     """
 
     speculating: Speculating

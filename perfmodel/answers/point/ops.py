@@ -81,7 +81,7 @@ def ops(query: OpsQuery) -> Ops:
     workload = Workload.of(query.batch, query.context)
     batch, context = float(workload.batch), float(workload.context)
     sought = query.stage == "verify" and query.gamma is None
-    # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
+    # the cost of a pass does not depend on the acceptance, which is looked up only for the best gamma
     scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
     gamma = length_of(query, scenario) if sought else query.gamma or 0
     check_draft_length(scenario.draft, gamma)

@@ -50,7 +50,7 @@ STRETCHED = math.log(3)
 iteration.
 """
 CLIFF = 1.1
-"""A pass gets a warning if it takes this many times as long as one with a sequence or a token less."""
+"""A pass gets a warning if it takes this many times as long as one with one sequence or token less."""
 WARN_PADDING = 1.25
 """Ratio of padded tokens to a batch's own tokens above which a warning is given."""
 WARN_SLOWER = 0.01
@@ -214,8 +214,8 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """Warnings about a CUDA graph much larger than its batch, and about a pass much longer than with a
-    sequence or a token less.
+    """Warnings about a CUDA graph much larger than its batch, and about a pass that takes much longer than
+    with one sequence or token less.
     """
     runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
     batches, queries = (

@@ -97,13 +97,13 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The acceptance used: its constant (None for one by position), its gain and its source.
+    """The acceptance in use: its constant alpha (None if it is by position), tokens per iteration and source.
 
     tokens_per_iteration: None if unknown.
 
-    tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured
-    (a single rate holds for the first position), the error of that step in published acceptances. None where
-    the gain is known.
+    tokens_per_iteration_interval: the interval, by the errors of published acceptances, if a constant alpha
+    is used at a draft length at which it was not measured (a single rate was measured at the first position).
+    None if the tokens per iteration are known.
     """
 
     alpha: float | None
@@ -207,7 +207,7 @@ def whatif(query: Query) -> WhatIf:
     except UnknownAcceptance as unknown:
         return _undecided(query, unknown)
     if scenario.acceptance.source == NO_ACCEPTANCE:
-        with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
+        with suppress(InputError):  # the baseline needs no acceptance, but the best gamma does
             scenario = resolve(replace(query, gamma=None))
     return _assemble(
         query, scenario, predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
@@ -220,7 +220,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """
     drafted_query, batch, context = with_draft(query), float(query.batch), float(query.context)
     gamma, alpha = _easiest(resolve(drafted_query, UNUSED), query)
-    # what depends on the acceptance is priced at the least that pays, and left out
+    # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
     scenario = resolve(
         drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
     )
@@ -247,8 +247,8 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
 
 
 def _easiest(scenario: Scenario, query: Query) -> tuple[int, float | None]:
-    """The draft length that breaks even at the smallest constant acceptance (or the question's), and this
-    acceptance; 1 or the question's, and None, where even 1 is too low.
+    """The draft length with the smallest break-even acceptance, and this acceptance (constant; None if even 1
+    is too low). If the question states a draft length, it is the only one.
 
     Each sequence advances by its own count, so an iteration must gain iteration time / step time tokens.
     """

@@ -29,7 +29,8 @@ FAR = 30.0
 is given. Devices differ by less.
 """
 SMALLEST_BUDGET, TINY_BUDGET = 512, 64
-"""Tokens: the smallest KV budget of a published acceptance (results/published), and a budget far below it."""
+"""In tokens: the smallest KV budget of a published acceptance (results/published), and a budget far below it.
+"""
 
 
 def doubts(

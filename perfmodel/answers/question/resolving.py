@@ -40,7 +40,7 @@ from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
-"""Acceptance that stands in where no answer depends on it."""
+"""Placeholder for the acceptance where the answer does not depend on it."""
 NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
 
