@@ -42,9 +42,10 @@ class MeasuredPoint(Run):
     """One published measurement, in seconds. A field is None if the source does not give it.
 
     `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
-    per sequence, and `asked_context` the context of a measurement plan if it differs: samples grow, the more
-    the longer the draft. `tree` is (nodes, levels) if the draft is a tree, both including the root, and
-    `widths` the nodes of each level if known. `gamma` is then None and `draft_s` the mean of its passes.
+    per sequence, and `asked_context` the context of a measurement plan if it differs: sequences grow while
+    they decode, and more with a longer draft. `tree` is (nodes, levels) if the draft is a tree, both
+    including the root, and `widths` the nodes of each level if known. `gamma` is then None and `draft_s` the
+    mean of its passes.
     """
 
     set_name: str

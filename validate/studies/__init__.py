@@ -1,7 +1,7 @@
 """This repository's own studies, for its maintainers: how its constants were made, and how far its answers
 are off.
 
-They read the published rows and records of a checkout, and no wheel has them. Read them in this order:
+They read the published rows and records of a checkout, so no wheel contains them. Read them in this order:
 
 - What serving engines cost beyond their kernels, ``validate calibrate engines``: `parameters` (what is
   fitted, and what is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out`

@@ -1,4 +1,6 @@
-"""The engines' part of the accuracy record: held-out errors, their intervals, and the sides of 1."""
+"""The engines' part of the accuracy record: held-out errors, their intervals, and correct verdicts (speedup
+above or below 1).
+"""
 
 from typing import Any
 
@@ -31,7 +33,7 @@ def figures() -> dict[str, Any]:
 
 
 def _steps(errors: HeldOutReplay) -> dict[str, Any]:
-    """By relation. No interval is narrower than that of a less novel relation, as in answers
+    """Errors of steps by relation. No interval is narrower than that of a less novel relation, as in answers
     (`HeldOutReplay.stated`).
     """
     found: dict[str, Any] = {}
@@ -45,8 +47,8 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
-    """By engine, with the number of rows inside the interval from the other groups, and its median half-width
-    as a share.
+    """Errors by engine, with the number of rows inside the interval that follows from the other groups, and
+    its median half-width as a share.
 
     least: smallest half-width of each engine's intervals.
     """
@@ -80,15 +82,15 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def _cells(errors: HeldOutErrors) -> dict[str, Any]:
-    """By engine, device and model over all degrees. Each degree is predicted without its rows."""
+    """Errors by engine, device and model, over all degrees. Each degree is predicted without its rows."""
     cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
     return {name: _errors(errors.part(index)) for name, index in cells.items()}
 
 
 def _sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Speedups at the measured tokens per iteration: correct sides of 1, and certain verdicts.
-
-    By held-out group: draft length or task, version, the whole study, ...
+    """Speedups at the measured tokens per iteration: how many are predicted on the correct side of 1, and how
+    many verdicts are certain. Each held-out group has its own: draft length or task, version, the whole
+    study, ...
     """
     rows = errors.rows
     counts: dict[str, Any] = {}

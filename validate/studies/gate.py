@@ -79,7 +79,7 @@ def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
                 yield from _differences(f"{place}/{key}", before[key], after[key])
     elif isinstance(old, float) or isinstance(new, float):
         constant = CONSTANTS.get(place.rpartition("/")[2])
-        # it may be a microsecond
+        # a constant may be a microsecond
         tiny = constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE
         numbers = isinstance(old, (int, float)) and isinstance(new, (int, float))
         if not (numbers and math.isclose(old, new, rel_tol=RELATIVE, abs_tol=tiny)):

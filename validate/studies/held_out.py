@@ -129,7 +129,7 @@ class HeldOutErrors:
         """The error to state for an engine: the quantile, widened to a prediction interval for the number of
         groups.
 
-        By Student's t, and by the square root of 1 + 1/n.
+        The factors are Student's t and the square root of 1 + 1/n.
         """
         weights, size = self.weights(engine, borrowed), np.abs(self.off)
         rms = float(np.sqrt(np.average(size**2, weights=weights)))

@@ -140,7 +140,7 @@ class Iterations(FittedRows[Iteration]):
         rows = [self.rows[i] for i in index]
         r = rows[0]
         constants = FittedConstants.of(r.query.hardware, r.engine, r.version, (*DECODING, *self.parameters))
-        # a scenario's shards are worked out once: what they depend on is the decoding's
+        # the shards of a scenario depend only on the decoding, so they are made once
         nothing = {p.place: p.expected for p in self.parameters}
         scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
         batch, context, step_batch = (
@@ -167,7 +167,7 @@ def iterations() -> list[Iteration]:
         elif row.clean and row.engine == "sglang" and row.tokens_per_iteration:
             rows.append(_clocked(row, row.tokens_per_iteration / row.speedup, THROUGHPUTS))
     for printed in served():
-        if printed.draft != "ngram":  # how often an n-gram draft finds anything is not printed
+        if printed.draft != "ngram":  # the source does not state how often an n-gram draft finds a match
             ratio = printed.tokens_per_iteration / printed.speedup
             rows.append(_served(printed, f"{printed.draft} {printed.task}", ratio, TRACES))
     rows += [_served(row, row.task, 1.0 / row.speedup, LAW) for row in step_laws()]

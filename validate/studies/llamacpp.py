@@ -48,7 +48,7 @@ LENGTHS = (1.0, 0.5, 0.25, 0.0)
 """Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
 ROUNDS = 4
 FUSED = "2025-09"
-"""Month from which builds start fewer kernels (a pass of older ones has an own factor)."""
+"""Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
 FITTED = "fitted to public_runs.csv"
 NOTES = (
     "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
@@ -98,8 +98,8 @@ TERMS = FITTED_ALONE | {
     **{f"bf16@{n}": (1.0, 0.1, 0.1, 0.3) if n <= 8 else (1.0, 0.08, 0.4, 0.0) for n in TOKENS if n > 1},
     **{f"q4_k@{n}": (1.0, 0.1, 0.1, 0.3 if n > 1 else 0.1) for n in TOKENS},
 }
-"""Further ones. ``bf16@N``: factor on the expected share of a pass of N tokens; ``q4_k@N``: another one for
-formats below one byte.
+"""More of these constants. ``bf16@N``: factor on the expected share of a pass of N tokens; ``q4_k@N``:
+another one for formats below one byte.
 """
 USED = ("", "no baseline", "a pass alone")
 """Reason why rows of the fit are left out of the judgement."""
@@ -139,7 +139,7 @@ class DeviceConstants:
         return Calibration.model_validate(self.stated(values))
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
-        """The content of the file. more: other keys of it."""
+        """The content of the file. more: its other keys."""
         of = self.known(values)
         ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
         wide = {n: of["share"] * of.get(f"bf16@{n}", 1.0) for n in TOKENS}
@@ -244,11 +244,11 @@ class Passes(FittedRows[Pass]):
         batch, context = (
             np.array([getattr(r.run, n) for r in rows], float) for n in ("batch", "context_tokens")
         )
-        # of constants a group asks these two functions alone
+        # a group needs only these two functions of its constants
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])  # type: ignore[arg-type]
 
     def slopes(self, at: Values, off: Array) -> Array:
-        """As of any rows. Scopes multiply, so a constant has the same slope in each of them."""
+        """See `FittedRows.slopes`. Scopes multiply, so a constant has the same slope in each of them."""
         found = np.zeros((len(self.rows), len(self.parameters)))
         for name, group in self.moving:
             slope = (group.moved(name, at, np.exp(STEP)) - self.logs[group.index] - off[group.index]) / STEP
@@ -326,8 +326,8 @@ class LeftOut:
         }
 
     def alike(self, kind: StepKind, maker: str | None) -> list[PublicRun]:
-        """Steps of a kind: those of makers that have the kind in several sources, if `maker` has, else
-        those of the others (None: all). Without its only source nothing of a maker is known.
+        """Steps of a kind. maker: if it has the kind in several sources, the steps of all such makers, else
+        the steps of all others, because without its only source nothing of a maker is known; None takes all.
         """
         runs = [self.runs[id] for id in self.step if kind_of(self.runs[id]) == kind]
         by_maker = grouped(runs, lambda run: load_gpu(run.hardware).vendor)
@@ -339,7 +339,7 @@ class LeftOut:
 
 
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
-    """The error to state. Nine in ten rows are inside."""
+    """The error to state; its interval contains nine in ten rows."""
     size = np.abs([*off])
     rms, within = float(np.sqrt(np.mean(size**2))), quantile(size, np.ones(len(size)))
     return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
@@ -373,7 +373,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
     for gpu in map(load_gpu, files.bundled_names("gpus")):
-        if gpu.name not in devices and (gpu.kind != "gpu" or gpu.link is not None):  # a server's board
+        if gpu.name not in devices and (gpu.kind != "gpu" or gpu.link is not None):  # a board of servers
             continue
         if gpu.vendor in makers:
             transferred = device.stated("devices left out whole, by constants of their maker", gpu.vendor)

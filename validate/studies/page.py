@@ -33,7 +33,7 @@ Record = dict[str, Any]
 Rows = Iterable[Sequence[str]]
 """The header of a table, then its rows."""
 TEXT = {"sources": (0, 9), "sources_by_draft": (0, 9), "decide": (0, 1), "summary": (0, 1)}
-"""Table -> its columns of text, if they are others than the first."""
+"""Table -> its columns of text; by default the first."""
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """The pages: the short one, and the one with all tables."""

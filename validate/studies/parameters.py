@@ -14,9 +14,10 @@ from perfmodel.specs import DRIFT
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: whether it
-    multiplies the kernels' value, or that of other devices. source: of a stated constant, which is not fitted
-    here. elsewhere: its value from data other than public runs (kernels, tables of engines); 0 without any.
+    """One fitted constant. place: as in `Engines.places`. spread: standard deviation of the logarithm. times:
+    whether it multiplies the kernels' value, or that of other devices. source: where the value of a constant
+    comes from that is stated and not fitted here. elsewhere: its value from data other than public runs
+    (kernels, tables of engines); 0 without any.
     """
 
     place: str
@@ -64,7 +65,7 @@ DECODING = (
     *(Parameter(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
     Parameter(
         "hopper.attention_bandwidth_fraction_fp8", 0.45, 0.2
-    ),  # one kernel, of which tables of two devices differ
+    ),  # the tables of two devices differ for this kernel
     Parameter("blackwell.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
     *(
         Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True)
@@ -79,7 +80,7 @@ SPECULATING = (
     Parameter("all.routing_independence", 0.6, 0.6),
     Parameter("trtllm.hopper.routing_independence", 0.6, 0.6),  # DeepSeek-R1, of 256 experts
     Parameter("all.kv_reread_per_query", 0.03, 0.2),
-    Parameter("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen's kernels read once a query token
+    Parameter("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen reads once per query token
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
     Parameter("all.drafted_token_s", 1.5e-5, 1.0),
     Parameter("trtllm.drafted_token_s", 1.5e-5, 1.0),

@@ -1,4 +1,5 @@
-"""Runs of public sources, as measured by users of the engines. Each is asked as its author would ask it.
+"""Runs of public sources, as measured by users of the engines. Each becomes the question that its author
+would ask.
 
 The rows are ``results/published/public_runs.csv``, the address of each source ``public_sources.csv``. A
 *source* is one repository, page or thread. Its rows have correlated errors, and it is held out as a whole.

@@ -68,11 +68,10 @@ class DecodeRow(EngineRow):
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeculationRow(EngineRow):
-    """One run with speculation next to the baseline. `clean` no: the times include steps with prefill.
-
-    running, step_running: in an iteration and in a baseline step. A chain drafts `steps` tokens (`topk` 1);
-    otherwise it is a tree of `verified_tokens`, including its root. positions: share of iterations that
-    accept a first token, a second, ..., with slashes; None if the source does not state them.
+    """One run with speculation next to the baseline. `clean` is no if the times include steps with prefill.
+    running, step_running: running sequences in an iteration and in a baseline step. A chain drafts `steps`
+    tokens (`topk` 1); otherwise it is a tree of `verified_tokens`, including its root. positions: share of
+    iterations that accept a first token, a second, ..., with slashes; None if the source does not state them.
     """
 
     data_parallel: int

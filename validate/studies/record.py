@@ -44,8 +44,8 @@ OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
 calibration.
 """
 NOT_RECORDED = "ar_tpot_s"
-"""A quantity that is not recorded: own records time the baseline twice, as T_T, which is recorded, and end to
-end.
+"""A quantity that is not recorded. Own records time the baseline twice: as T_T, which is recorded, and end to
+end, which is not.
 """
 
 CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
@@ -78,7 +78,9 @@ def record() -> dict[str, Any]:
 
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
-    """Errors overall and by partition, the side of 1, and the list of predicted figures."""
+    """Errors overall and by partition, the correct verdicts (speedup above or below 1), and the list of
+    predicted figures.
+    """
     fitted = [c for c in cells if c.fitted]
     right, of = correct_verdicts(fitted)
     sides = [c for c in fitted if c.quantity == "speedup"]
@@ -187,9 +189,9 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
     """Errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from choosing
     it.
 
-    Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted
-    best speedup over the predicted one at the measured gamma, minus 1. constant_regret: the same over that of
-    each of `CONSTANT_GAMMAS`.
+    The held-out mode predicts each row with a fit that saw no time of its model, batch and context. regret:
+    predicted best speedup over the predicted one at the measured gamma, minus 1. constant_regret: the same
+    with each of `CONSTANT_GAMMAS` in place of the measured gamma.
     """
     off, regrets, constant, choices = [], [], [], {}
     for p in published_points("gamma_optimal"):

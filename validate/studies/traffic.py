@@ -1,7 +1,7 @@
 """Served runs replayed: rows of ``results/published/traffic.csv`` with enough information.
 
-Clients, prompts and start are those of the run; pass times are predicted. Nothing in the prediction of a row
-has seen it. Pass times come from constants of engines fitted without its rows. The costs of a request come
+Clients, prompts and start are those of the run; pass times are predicted. No part of a prediction was fitted
+to its row. Pass times come from constants of engines fitted without its rows. The costs of a request come
 from fits without its study (`BY["study"]`), or without its study's runs at that draft length
 (`BY["length"]`). The acceptance is the measured one; for DeepSeek-R1 that of other published runs. Assumed:
 the number of InstructCoder's requests, and the spread of prompts.
@@ -119,8 +119,8 @@ class ServedRun:
 
     @property
     def batch(self) -> float:
-        """Number of requests in decoding that a decoding request meets, including itself. It excludes waits
-        if none was published.
+        """Mean number of decoding requests while a request decodes, including itself. If no wait was
+        published, requests are taken not to wait.
         """
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
@@ -258,8 +258,8 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
         "ttft_mean_ms": 1e3 * (np.mean if "mean" in run.ttft else np.median)(met.ttft_s),
         "ttft_p99_ms": 1e3 * np.quantile(met.ttft_s, 0.99),
     }
-    # TensorRT-LLM holds prompts back until its groups are even, by a setting not stated; SGLang's pages run
-    # benchmarks with equal prompts one after another, which the cache then has or has not
+    # TensorRT-LLM delays prompts until its groups are even, by a setting that is not stated. SGLang's pages
+    # run benchmarks with equal prompts one after another, and do not state whether the cache had them.
     if run.data_parallel_attention or run.study == COOKBOOK:
         predicted = {name: value for name, value in predicted.items() if not name.startswith("ttft")}
     ratios = {
@@ -292,13 +292,13 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
 
     None if prompts fall into most gaps, or if the run is far above those with gaps.
     """
-    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # no gaps of its own, on the same servers
+    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # without gaps, on the same servers
     same = (*SERVER[1:], "draft", "steps")
     alike = [r for r in runs(study) if r.itl_p50_ms and all(r.cells[n] == run.cells[n] for n in same)]
     baselines = [r for r in rows_of(study) if (r.engine, r.steps) == (run.engine, 0)]
     if run.steps == 0 and run.itl_p50_ms:
         baselines = [run]
-    passes = max(round(_carried(baselines), -1), 1.0)  # that a chunk waits for: one, or tens
+    passes = max(round(_carried(baselines), -1), 1.0)  # passes per chunk: one, or tens
     pairs = sorted(
         (r.batch, r.itl_p50_ms / passes / 1e3)
         for r in alike

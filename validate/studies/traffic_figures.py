@@ -19,7 +19,9 @@ Late = Mapping[tuple[str, str], float]
 
 
 def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> Scatter:
-    """Error of an engine's TTFT. Runs of other engines count less, those of the study `without` not."""
+    """Error of an engine's TTFT. Runs of other engines count less, and those of the study `without` do not
+    count.
+    """
     known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
     off = np.log([c.ratios["ttft_mean_ms"] for c in known])
     return HeldOutErrors(off, [c.run.engine for c in known], [c.run.study for c in known]).scatter(

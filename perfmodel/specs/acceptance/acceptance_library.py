@@ -109,8 +109,8 @@ class LibraryEntry:
 
     @property
     def printed(self) -> dict[int, float]:
-        """Mean over the rows by draft length, at the lengths that all rows have; without any, the row with
-        most lengths.
+        """Mean of the rows at each draft length that all rows have. If there is no such length, the row with
+        the most lengths.
         """
         each = [row.tokens for row in self.rows]
         longest = max(each, key=lambda row: len(row))

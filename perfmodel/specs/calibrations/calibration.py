@@ -45,11 +45,11 @@ class Calibration(EngineConstants):
 
     observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error: error
     of the speedup on another device than the calibration's. step_error: the part of `observed_error` of steps
-    of one kind, if the kinds differ. version: of a serving engine. errors: of an
-    engine, by the held-out part. measured: the range that an engine served while its own rows were timed.
-    versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
-    `engines.Engine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
-    iterations, of this engine on this device.
+    of one kind, if the kinds differ. version: of a serving engine. errors: those of an engine's predictions,
+    by the held-out part. measured: the range that an engine served while its own rows were timed. versions,
+    drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine`
+    and `engines.Engines`. measured_models, speculating_models: models with steps, or iterations, of this
+    engine on this device.
     """
 
     name: str

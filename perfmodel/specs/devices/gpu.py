@@ -73,8 +73,8 @@ PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 
 
 class Link(Frozen):
-    """A link between devices, in one direction. devices: how many it joins, 2 for a bridge; None for all of a
-    server.
+    """A link between devices, in one direction. devices: the number that it joins, 2 for a bridge; None if it
+    joins all devices of a server.
     """
 
     name: str
@@ -132,9 +132,9 @@ class GPUSpec(Frozen):
     Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only a
     CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
     missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
-    otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR, kernels
-    from another device are corrected, and a box with LPDDR is sold with several sizes. working_set: None if
-    the GPU can use all its memory.
+    otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR the
+    kernels of another device are corrected, and a device with LPDDR is sold with several sizes. working_set:
+    None if the GPU can use all its memory.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -189,9 +189,10 @@ class GPUSpec(Frozen):
     ) -> tuple[Floats, Floats]:
         """Seconds and joules of an iteration under a power limit; None is the device's own.
 
-        seconds: without it. moved, flops: bytes and FLOPs of the iteration. The device must have a
-        `power_draw`. With j joules beyond the static power, f seconds that the clock does not change and r
-        that it does, the clock x <= 1 solves static_w + j x^2 / (f + r / x) = limit (Newton's method).
+        seconds: its time without a limit. moved, flops: bytes and FLOPs of the iteration. The device must
+        have a `power_draw`. With j joules beyond the static power, f seconds that do not depend on the clock
+        and r seconds that do, the clock x <= 1 solves static_w + j x^2 / (f + r / x) = limit (Newton's
+        method).
         """
         power = self.power_draw
         assert power is not None

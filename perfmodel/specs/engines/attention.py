@@ -19,9 +19,10 @@ Pieces = Annotated[int, Meta(ge=1, le=1024)]
 class Backend(Frozen):
     """One attention backend.
 
-    one, several: pieces of the cache of a sequence and KV head, for one query token and for several; None: as
-    many as fill the device. latent_rereads: whether each query token reads a latent cache again. latent_only:
-    whether it reads no other cache. word: of the engine's own --attention-backend; None if it has none.
+    one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
+    token and for several; None if there are as many as fill the device. latent_rereads: whether each query
+    token reads a latent cache again. latent_only: whether it reads only latent caches. word: its name in the
+    engine's own --attention-backend; None if it has no name there.
     """
 
     one: Pieces | None = None

@@ -57,7 +57,7 @@ class Engine(Frozen):
     versions: of the rows, the newest last. drifts: version -> factors on constants from that version on,
     until a later one states the same constant; ``VERSION/ARCHITECTURE`` holds for that architecture only.
     drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens verified
-    at once among the iterations. errors: of predictions, by the held-out part.
+    at once among the iterations. errors: those of predictions, by the held-out part.
     """
 
     title: str
@@ -114,7 +114,8 @@ class Engines(Frozen):
     def drifted(self, engine: str, version: str, only: str = "") -> dict[str, Stated]:
         """Name of each constant that changed between an engine's versions -> its factor in this version.
 
-        only: drifts of this one architecture, stated as ``VERSION/ARCHITECTURE``; else those of all others.
+        only: takes the drifts that are stated as ``VERSION/ARCHITECTURE`` for this architecture; by default
+        those that are stated for a version alone.
         """
         found: dict[str, Stated] = {}
         for since, constants in sorted(

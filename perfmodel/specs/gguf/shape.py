@@ -93,7 +93,7 @@ class _Reader:
 
     @property
     def counted(self) -> list[Tensor]:
-        """Parameters of all tensors, without layers that predict further tokens and tables of rotary
+        """Parameters of all tensors, except those of multi-token prediction layers and tables of rotary
         factors.
         """
         outer = [tensor for name, tensor in self.outer.items() if not name.startswith("rope_")]

@@ -51,7 +51,7 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     outer, model_type = Keys(data, where), data.get("model_type")
     place = next((key for key in INNER if data.get(key) is not None), "text_config")
     inner = outer.mapping(place)
-    if inner and place == "thinker_config":  # Qwen's Omni: the part that thinks, of which text is a part
+    if inner and place == "thinker_config":  # Qwen's Omni: the language model is a part of the thinker
         return _language_model({"model_type": inner.data.get("model_type"), **inner.data}, where)
     inner_type = str(inner.data.get("model_type")) if inner else ""
     if not isinstance(model_type, str) or (model_type not in SUPPORTED and inner_type not in FAMILIES):

@@ -14,7 +14,7 @@ from perfmodel.specs.models.components import MAX_SIZE
 
 @dataclass(frozen=True)
 class Name:
-    """One row. theirs: words with spaces, each of which stands for `ours`.
+    """One row. theirs: words separated by spaces, each of which means `ours`.
 
     of: the kind of name. ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
     -> that of its language model, if this has none. ``default``: sizes that transformers leaves out of a
@@ -46,9 +46,9 @@ class Pattern:
     """A row of ``models/unread.csv``: the effect of keys of one kind.
 
     pattern: a regular expression for a part of the key. changes_cost: yes for widths and counts of heads,
-    experts, states and caches, with which a layer costs other than its family's; no for keys that change no
-    byte and no FLOP, which overrides other rows. seen_in: such a key, and a `model_type` that has it; blank
-    if transformers has no such code.
+    experts, states and caches, which make a layer cost more or less than its family's; no for keys that
+    change no byte and no FLOP, which overrides other rows. seen_in: such a key, and a `model_type` that has
+    it; blank if transformers has no such code.
     """
 
     pattern: str
@@ -165,7 +165,7 @@ class Keys:
         return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
 
     def parts(self, key: str) -> "dict[str, Keys]":
-        """Name -> each mapping in a mapping of mappings, without empty ones; empty if it is absent."""
+        """The mappings in a mapping of mappings by name, without empty ones; an absent key has none."""
         outer = self.mapping(key)
         return {name: part for name in outer.data if (part := outer.mapping(name))} if outer else {}
 

@@ -166,7 +166,7 @@ def step(keys: Keys, layers: int) -> Fields:
         if other
         else keys.integer("num_sliding_attention_heads", heads)
     )
-    types = keys.strings("layer_types")[:layers]  # the layers behind are those of multi-token prediction
+    types = keys.strings("layer_types")[:layers]  # the later ones are multi-token prediction layers
     fields = _windowed(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
     if own != heads and fields["num_sliding_layers"]:
         fields["sliding_heads"] = {"num_attention_heads": own, "num_key_value_heads": kv, "head_dim": dim}

@@ -29,7 +29,7 @@ def formats_of(
     if sidecar and (inner := sidecar.mapping("quantization")):
         scheme, stated = modelopt(inner), inner
         if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
-            scheme = replace(scheme, default=fp8(found), kept=None)  # what it leaves alone stays as it came
+            scheme = replace(scheme, default=fp8(found), kept=None)  # the other tensors stay in fp8
     elif found:
         scheme, stated = scheme_of(found), found
     else:
@@ -49,7 +49,7 @@ def formats_of(
         "bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())
     ):
         formats["mtp"] = "bf16"
-    first = "bf16" if scheme.default == "mxfp4" else scheme.default  # mxfp4 is a format of experts alone
+    first = "bf16" if scheme.default == "mxfp4" else scheme.default  # only experts have mxfp4
     kv = kv_of(stated)
     return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if kv else {})
 

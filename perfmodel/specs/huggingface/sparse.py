@@ -116,7 +116,7 @@ def compressed(keys: Keys, layers: int) -> Fields:
     if isinstance(given, list) and all(ratio in names for ratio in given) and len(given) >= layers:
         types = [names[ratio] for ratio in given[:layers]]
     else:
-        head = "index_topk" not in keys.data  # a drafting head's layers have their window alone
+        head = "index_topk" not in keys.data  # a drafting head's layers only have a window
         types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if head else ())
     if not types:
         raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")

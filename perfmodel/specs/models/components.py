@@ -63,11 +63,11 @@ class Indexer(Frozen):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
     highest.
 
-    layers: with their own indexer. The others use the choice of the previous layer (GLM-5.2), except the
-    `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole blocks). The cache also has
-    the indexer's keys, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv 2512.02556. stride:
-    tokens for which one key and its chosen entry stand. key_projections: number of projections from which one
-    key is made (DeepSeek-V4: 4 and 4).
+    layers: number of layers with their own indexer. The others use the choice of the previous layer
+    (GLM-5.2), except the `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole blocks).
+    The cache also has the indexer's keys, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv
+    2512.02556. stride: number of tokens that one key, and its cached entry, represents. key_projections:
+    number of projections from which one key is made (DeepSeek-V4: 4 and 4).
     """
 
     num_heads: Size
@@ -250,8 +250,8 @@ class RopeScaling(Frozen):
     """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` only by type and
     factor).
 
-    low_freq_factor, high_freq_factor: of `llama3`. beta_fast ... mscale_all_dim: of `yarn`. short_factor,
-    long_factor: of `longrope`, one per pair of dimensions. attention_factor: factor on cosine and sine, if
+    low_freq_factor, high_freq_factor: for `llama3`. beta_fast ... mscale_all_dim: for `yarn`. short_factor,
+    long_factor: for `longrope`, one per pair of dimensions. attention_factor: factor on cosine and sine, if
     stated.
     """
 

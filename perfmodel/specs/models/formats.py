@@ -38,8 +38,8 @@ class Format:
 
 # Scales: fp8-block one fp32 per 128 x 128 weights and per 128 inputs (DeepSeek-V3, arXiv 2412.19437, 3.3.2);
 # mx* one e8m0 byte per 32 (OCP Microscaling Formats 1.0); nvfp4 one fp8 per 16 (NVIDIA, "Introducing NVFP4",
-# 2025); nf4 one fp32 per 64, or (-dq) a byte, and an fp32 per 256 of these (QLoRA, arXiv 2305.14314). What
-# there is once per row or tensor is left out.
+# 2025); nf4 one fp32 per 64, or (-dq) a byte, and an fp32 per 256 of these (QLoRA, arXiv 2305.14314). Scales
+# per row or per tensor are left out.
 WEIGHT_FORMATS = {
     f.name: f
     for f in (
@@ -154,7 +154,7 @@ def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
 class Weights:
     """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
 
-    given: the spelling with the name of a mix that stands for them.
+    given: the spelling of the user, if it names a mix of formats.
     """
 
     base: Format

@@ -92,10 +92,9 @@ four in Q8 (8.83 to 10.24), in sudoingX/qwen38-mtp@c7bc4153, lhl/strix-halo-test
 kyuz0/amd-strix-halo-toolboxes@d1a34bee and kyuz0/amd-r9700-ai-toolboxes@8ad62bcd. None printed that of Q5.
 """
 BESIDE_EXPERTS = {"ud-q4_k_xl": "q8_0,experts=5.23bpw"}
-"""The same of a model with routed experts, in files since December 2025: other tensors are q8_0.
-
-Source: then the sizes of four files leave 4.9, 5.1, 5.35 and 5.6 bits to their experts. That is a mix of q4_k
-and q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
+"""The same for a model with routed experts, in files since December 2025. All other tensors are q8_0. Source:
+the sizes of four files, which leave 4.9, 5.1, 5.35 and 5.6 bits to the experts. That is a mix of q4_k and
+q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
 """
 
 
