@@ -226,7 +226,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     engine, version = q.engine or engine_name, q.version or number or "unknown"
     served = served_gamma(server)
     if served is not None and q.gamma is not None and served != q.gamma:
-        raise refuse("--gamma", None, f"{served}, the positions that {url} counts", q.gamma)
+        raise refuse("--gamma", None, f"{served}, the positions that {server.shown} counts", q.gamma)
     length = served or q.gamma or 0
     points = loads(q.batches, q.prompts, q.new_tokens)
     subject = EngineSubject.of(query, engine, version)
@@ -251,6 +251,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.answers.question import resolve
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
+    from perfmodel.validate.engine.client import without_words
     from perfmodel.validate.engine.fit import ANY
     from perfmodel.validate.engine.watch import Served, command, drift, expected, read_page, running
 
@@ -268,8 +269,11 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     subject = AcceptanceSubject(
         query.model, query.draft or "self", q.draft_kv, q.context or (), q.gamma or 1, q.gamma is not None
     )
-    rows = import_text(where, text, None, subject).rows
-    served = [Served.of(row, q.gamma, running(where, text)) for row in rows]
+    try:
+        rows, busy = import_text(where, text, None, subject).rows, running(where, text)
+    except InputError as error:
+        raise without_words(error) from None
+    served = [Served.of(row, q.gamma, busy) for row in rows]
     found = [drift(query, each, expected(query, scenario, each.context, q.acceptance)) for each in served]
     for line in (line for each in found for line in each.lines):
         say(line)

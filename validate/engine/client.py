@@ -2,14 +2,13 @@
 it sends.
 
 Only the host of the user's URL is contacted: no redirect, no proxy. The key is read from the environment
-variable `KEY` and goes only into the request's header; `without_key` removes it from everything that the
-server sends back. An answer that is late, too long, too deep or malformed ends in one line that names the
-server's fault (InputError). A partial answer is refused.
+variable `KEY` and goes only into the request's header. A server may repeat it in any spelling, so while there
+is a key no word of the server is kept or shown (`quoted`, `without_words`); messages name the URL without its
+path. An answer that is late, too long, too deep or malformed ends in one line that names the server's fault
+(InputError). A partial answer is refused.
 """
 
 import asyncio
-import base64
-import html
 import json
 import os
 import re
@@ -38,10 +37,10 @@ PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
 LONGEST_NAME = 500
 
 
-HIDDEN = "[key]"
-"""Replaces the key in a server's text."""
-SHORT = 8
-"""Least length of a key that is searched for in its other spellings; shorter ones are words of any page."""
+HIDDEN = f"[not shown while {KEY} is set]"
+"""Replaces a server's words."""
+VERSION = r"b?\d{1,5}(\.\d{1,4}){0,2}"
+"""What is kept of a version while there is a key: too few digits to spell it."""
 
 
 def api_key() -> str:
@@ -52,26 +51,14 @@ def api_key() -> str:
     return key
 
 
-def without_key(text: str) -> str:
-    """The text without the key, in either case. If it holds the key split, reversed, escaped (in URLs, JSON,
-    HTML, Python), in base64 or as hexadecimal digits, all of it is hidden.
-    """
-    key = os.environ.get(KEY, "")
-    if not key:
-        return text
-    text = re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE)
-    if len(key) < SHORT:
-        return text
-    padded = (base64.b64encode(bytes(n) + key.encode()).decode().rstrip("=") for n in range(3))
-    codes = [key, key[::-1], key.encode().hex(), *(c[n and n + 1 : -1] for n, c in enumerate(padded))]
-    plain = html.unescape(unquote(unquote(text)))
-    read = re.sub(r"\\(?:x|u00)([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), plain)
-    return HIDDEN if any(_bare(code) in _bare(one) for code in codes for one in (text, read)) else text
+def quoted(text: str, most: int = 200) -> str:
+    """The start of a server's text as one line for a message; with a key, `HIDDEN` instead."""
+    return HIDDEN if api_key() and text else one_line(text[:most])
 
 
-def _bare(text: str) -> str:
-    """Only letters and digits, in lower case."""
-    return re.sub(r"[\W_]", "", text).lower()
+def without_words(error: InputError) -> InputError:
+    """A refusal of a server's text; with a key, without what was given."""
+    return InputError(error.as_flags.partition(", given ")[0] if api_key() else error.as_flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +85,7 @@ class StreamedAnswer:
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
-            fault = one_line(without_key(str(event["error"]))[:200])
-            raise InputError(f"--url: {COMPLETIONS}: says {fault}")
+            raise InputError(f"--url: {COMPLETIONS}: says {quoted(str(event['error']))}")
         choices, usage = event.get("choices") or [], event.get("usage") or {}
         held = choices if isinstance(choices, list) else [choices]
         if not all(isinstance(part, dict) for part in (usage, *held)):
@@ -107,12 +93,12 @@ class StreamedAnswer:
                 f"--url: {COMPLETIONS}",
                 None,
                 "events of choices and usage",
-                without_key(json.dumps(event))[:200],
+                quoted(json.dumps(event)),
             )
         count, before = usage.get("completion_tokens"), self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
-            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, without_key(str(count)))
+            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, quoted(str(count)))
         if any(choice.get("text") for choice in held) or (held and (count or 0) > before):
             self.chunks.append(Chunk(at_s, None if count is None else count - before))
         if len(self.chunks) > most:
@@ -143,36 +129,44 @@ class Server:
     @classmethod
     def at(cls, url: str) -> "Server":
         """Refuses (InputError) anything but an http(s) URL with a host and without a user name or key."""
+        key = api_key().lower() or None
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             host = (parts.hostname or "").encode("idna")  # as a resolver will want it
             known = parts.scheme in ("http", "https") and host and (parts.port or True)
             known = known and not (parts.username or parts.password or parts.query)
-            known = known and without_key(url) == url
         except ValueError:
             known = False
-        if not known:
-            # a query may hold a key, and so may a user name
-            given = without_key(re.split(r"[?#]", url.rpartition("@")[2])[0])
+        held = key is not None and key in unquote(url).lower()
+        if held or not known:
+            # a path or query may hold a key, and so may a user name
+            given = (
+                HIDDEN if held else re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])[0]
+            )
             raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", given)
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
+
+    @property
+    def shown(self) -> str:
+        """The URL without its path, for messages."""
+        return "/".join(self.url.split("/")[:3])
 
     def get(self, path: str) -> str | None:
         """The text of a page; None if the server has no such page. Raises InputError if it cannot be read."""
         status, text = self._run(path, PAGE_S, self._page(path))
         if status in (401, 403):
-            raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
-        return without_key(text) if status == 200 else None
+            raise InputError(f"--url: {self.shown} asks for a key: set {KEY}")
+        return text if status == 200 else None
 
     def model(self) -> str:
         """The name under which it serves its model. Raises InputError."""
-        data = parse_json(f"--url: {self.url}/v1/models", self.get("/v1/models") or "{}")
+        data = parse_json(f"--url: {self.shown}/v1/models", self.get("/v1/models") or "{}")
         try:
             name = data["data"][0]["id"]
         except (LookupError, TypeError):
             name = None
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or without_key(name) != name:
-            raise InputError(f"--url: {self.url} lists no model at /v1/models: is it OpenAI-compatible?")
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise InputError(f"--url: {self.shown} lists no model at /v1/models: is it OpenAI-compatible?")
         return name
 
     def engine(self) -> tuple[str, str | None]:
@@ -184,10 +178,10 @@ class Server:
             ("/props", "llama.cpp", "build_info"),
             ("/version", "vllm", "version"),
         ):
-            data = parse_json(f"--url: {self.url}{path}", self.get(path) or "{}")
+            data = parse_json(f"--url: {self.shown}{path}", self.get(path) or "{}")
             version = data.get(key) if isinstance(data, dict) else None
-            if isinstance(version, str) and re.fullmatch(WORD, version) and without_key(version) == version:
-                return name, version
+            if isinstance(version, str) and (found := re.match(VERSION if api_key() else WORD, version)):
+                return name, found[0]
         return "openai", None
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
@@ -221,7 +215,7 @@ class Server:
         answer = StreamedAnswer()
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
-                fault = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])
+                fault = quoted(await _start(response, LINE_BYTES, COMPLETIONS), 300)
                 raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {fault}".rstrip(": "))
             async with aclosing(_events(response, LINE_BYTES + tokens * TOKEN_BYTES)) as events:
                 async for at_s, event in events:
@@ -244,7 +238,7 @@ class Server:
         )
 
     def _run(self, path: str, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a request within a time limit. Any failure becomes one line without the key."""
+        """Runs a request within a time limit. Any failure becomes one line."""
 
         async def within() -> T:
             async with asyncio.timeout(limit_s):
@@ -252,16 +246,16 @@ class Server:
 
         try:
             return asyncio.run(within())
-        except InputError as error:
-            raise InputError(without_key(error.as_flags)) from None
+        except InputError:
+            raise
         except TimeoutError:
             raise InputError(f"--url: {path}: is not whole after {limit_s:g} s") from None
         except Exception as error:  # httpx, its transport and the resolver have several families of them
             if not (type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)):
                 raise
-            fault = one_line(without_key(str(error))[:200]) or type(error).__name__
+            fault = (not api_key() and one_line(str(error)[:200])) or type(error).__name__
             raise InputError(
-                f"--url: {self.url} cannot be reached or breaks off at {path}: {fault}"
+                f"--url: {self.shown} cannot be reached or breaks off at {path}: {fault}"
             ) from None
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.client import Server, StreamedAnswer
+from perfmodel.validate.engine.client import Server, StreamedAnswer, without_words
 from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
@@ -73,8 +73,8 @@ def measure(
     after = counters(server)
     counted = after.since(before) if before and after else None
     if counted and (gamma or counted.drafts):
-        counted.check(f"--url: {server.url}/metrics, {load.key} at K = {gamma}")
-    return _timing(server.url, load, gamma, stretches, counted)
+        counted.check(f"--url: {server.shown}/metrics, {load.key} at K = {gamma}")
+    return _timing(server.shown, load, gamma, stretches, counted)
 
 
 def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
@@ -92,7 +92,10 @@ def counters(server: Server) -> Counters | None:
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
-    return vllm.read_counters(f"--url: {server.url}/metrics", text)
+    try:
+        return vllm.read_counters(f"--url: {server.shown}/metrics", text)
+    except InputError as error:
+        raise without_words(error) from None
 
 
 def served_gamma(server: Server) -> int | None:

@@ -89,10 +89,10 @@ def _point(
     try:
         timing = measure(server, served, vocabulary, load, gamma, seed=gamma)
         if counting and counters(server) is None:
-            raise InputError(f"--url: {server.url}/metrics: must keep the counters that it had, given none")
+            raise InputError(f"--url: {server.shown}/metrics: must keep the counters that it had, given none")
         if (now := server.engine()) != engine:
             raise InputError(
-                f"--url: {server.url}: must stay {' '.join(filter(None, engine))} while it is timed, given "
+                f"--url: {server.shown}: must stay {' '.join(filter(None, engine))} while it is timed, given "
                 f"{' '.join(filter(None, now))}"
             )
         return EnginePoint.of(key, timing, utc)

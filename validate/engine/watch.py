@@ -86,12 +86,13 @@ def read_page(place: str) -> tuple[str, str]:
     if "://" not in place:
         return place, read_text(Path(place))
     try:
-        text = Server.at(place).get("/metrics")
+        server = Server.at(place)
+        text = server.get("/metrics")
     except InputError as error:
         raise InputError(error.as_flags.replace("--url:", "--watch:", 1)) from None
     if text is None:
-        raise InputError(f"--watch: {place} has no page /metrics")
-    return f"--watch: {place}", text
+        raise InputError(f"--watch: {server.shown} has no page /metrics")
+    return f"--watch: {server.shown}", text
 
 
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
