@@ -42,7 +42,7 @@ def test_files_that_break_the_contract_are_caught(tmp_path: Path) -> None:
         ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
         ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
         ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
-        ("perfmodel/queueing/policies/quiet.py", "TOKENS, BUSY = 3", "TOKENS, BUSY = 9"),
+        ("perfmodel/queueing/policies/quiet.py", 'noun = "the quiet hours"', 'noun = ""'),
     ):
         assert FILES[name].count(good) == 1
         (tmp_path / name).write_text(FILES[name].replace(good, bad), encoding="utf-8")

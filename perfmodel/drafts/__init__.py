@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Collection
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
@@ -118,7 +118,7 @@ def _head(name: str, target: ModelSpec) -> Any:
 
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
-    known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type is int]
+    known = [name for name, of in get_type_hints(kind).items() if name not in _BASE and of is int]
     where, options = f"--draft: {kind.kind}", dict[str, int]()
     for key, value in options_of(text.split(","), known, where, kind.example).items():
         if not (value.isascii() and value.isdecimal() and len(value) < 10):

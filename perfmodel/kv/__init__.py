@@ -7,7 +7,7 @@ imported on first use.
 import dataclasses
 import re
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
@@ -49,7 +49,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
             raise InputError(f"{where} needs {key}, as in {found.example}")
-    values = {key: _value(value, fields[key].type, where, key) for key, value in given.items()}
+    values = {key: _value(value, get_type_hints(found)[key], where, key) for key, value in given.items()}
     try:
         return found(**values)
     except InputError as error:

@@ -1,11 +1,16 @@
 """KV methods: what a step reads, worked by hand, and the words of the command line."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from perfmodel import drafts, kv
 from perfmodel.errors import InputError
 from perfmodel.kv import KVLayout, parse_kv
+from perfmodel.specs import Precision, load_model, weight_format
+from perfmodel.specs.models.formats import kv_format
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
 LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
@@ -192,3 +197,27 @@ def test_options_at_the_ends_of_what_is_allowed(text: str, allowed: tuple, refus
     for value in refused:
         with pytest.raises(InputError, match="must be"):
             parse_kv(text.format(value))
+
+
+LATER = """
+from __future__ import annotations
+from perfmodel.{folder}.base import {base}
+class Later({base}):
+    example, views_target_cache = "later", True
+    budget: int = 64
+    step: int = 8
+"""
+
+
+def test_annotations_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, base in ((kv, "KVMethod"), (drafts, "Draft")):
+        folder = tmp_path / base
+        folder.mkdir()
+        (folder / "later.py").write_text(LATER.format(folder=package.__name__.partition(".")[2], base=base))
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        monkeypatch.setattr(package, "names", lambda: ("later",))
+    found = parse_kv("later:32,step=4")
+    assert found.label() == "later:32,step=4"
+    precision = Precision(weight_format("bf16"), kv_format("bf16"))
+    draft = drafts.make_draft("later:step=2", load_model("llama-3.1-8b"), precision, 1, found)
+    assert vars(draft)["step"] == 2
