@@ -92,7 +92,7 @@ class Decoding(Question):
     prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
     prompts: Annotated[
         Path | None,
-        Argument('JSON lines, {"text": ...} or lists of tokens, a sequence each; or .txt.', "FILE"),
+        Argument('JSON lines, one sequence each: {"text": ...} or a list of tokens; or .txt.', "FILE"),
     ] = None
     chat: Annotated[bool, Argument("Apply the chat template: the texts are messages of a user.")] = False
     top_p: Annotated[

@@ -47,7 +47,7 @@ class EngineQuestion(Question):
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check if the served draft length is still the best one. Twice: use the counts between them.",
+            "Check if the served draft length is still the best one. Given twice: by the counts between.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),

@@ -106,7 +106,7 @@ class TrafficQuery(CommonOptions):
         "Requests per second of all clients together (open loop).", "RATES", limits=RATES, default=None
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients that each wait for their answer (closed loop); with a rate, the limit of requests at once.",
+        "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
         COUNTS,
         default=None,
     )
