@@ -1,6 +1,7 @@
 """Faults of the accuracy check: changed inputs, changed figures, and violated bounds."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ RELATIVE = 1e-5
 ABSOLUTE = 1e-6
 """Largest difference at which a figure equals the recorded one; searches end this close on any platform."""
 SHOWN = 12
+ADDED = re.compile(r"^(?:gpus|models)/.+|^constants/(?:kv|drafts|queueing\.policies)\.\w+")
+"""Start of the place of an input: a file that may be added, because no recorded figure uses it."""
 
 
 class _Recorded(Frozen, forbid_unknown_fields=False):
@@ -49,15 +52,18 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without devices and models that were added since, because no recorded figure uses
-    them.
+    """The inputs of `now` without those of files that were added since: devices, models, KV methods, draft
+    kinds and draft-length policies.
     """
-    kept = {
-        kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
-        for kind in ("gpus", "models")
-        if kind in now
+    known = {str(ADDED.findall(f"{kind}/{name}")) for kind, names in recorded.items() for name in names}
+    return {
+        kind: {
+            name: value
+            for name, value in names.items()
+            if not (file := ADDED.findall(f"{kind}/{name}")) or str(file) in known
+        }
+        for kind, names in now.items()
     }
-    return now | kept
 
 
 def _fault_lines(what: str, lines: list[str]) -> list[str]:

@@ -150,11 +150,33 @@ def test_each_change_is_named_and_nothing_else(recorded: dict[str, Any], shipped
     assert all(any(moved in line for _, moved in chosen.values()) for line in lines), lines
 
 
-def test_a_device_that_is_added_is_no_fault_and_one_that_is_gone_is(recorded: dict[str, Any]) -> None:
-    gpus = recorded["inputs"]["gpus"]
-    one_less = {"inputs": recorded["inputs"] | {"gpus": dict([*gpus.items()][1:])}}
-    assert gate.faults(one_less, {"inputs": recorded["inputs"]}) == []
-    assert gate.faults({"inputs": recorded["inputs"]}, one_less)[1].endswith("recorded, but gone")
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        ("gpus", "a100-sxm-80gb"),
+        ("constants", "kv.quest"),
+        ("constants", "drafts.eagle"),
+        ("constants", "queueing.policies.table"),
+    ],
+)
+def test_a_file_that_is_added_is_no_fault_and_one_that_is_gone_is(
+    recorded: dict[str, Any], kind: str, file: str
+) -> None:
+    inputs = recorded["inputs"]
+    without = {
+        name: made_of for name, made_of in inputs[kind].items() if not f"{name}.".startswith(f"{file}.")
+    }
+    before = {"inputs": inputs | {kind: without}}
+    assert gate.faults(before, {"inputs": inputs}) == []
+    lines = gate.faults({"inputs": inputs}, before)[1:]
+    assert len(lines) == len(inputs[kind]) - len(without) > 0
+    assert all(line.endswith("recorded, but gone") for line in lines)
+
+
+def test_a_constant_that_is_added_to_a_known_file_is_named(recorded: dict[str, Any]) -> None:
+    inputs = recorded["inputs"]
+    more = {"inputs": inputs | {"constants": inputs["constants"] | {"kv.quest.Quest.depth": "3"}}}
+    assert "kv.quest.Quest.depth" in gate.faults({"inputs": inputs}, more)[1]
 
 
 def test_a_changed_unit_is_named(
