@@ -85,11 +85,11 @@ def _remove_left_over(real: Path) -> None:
     )
     with suppress(OSError):
         for entry in os.scandir(real.parent):
-            if (match := name.fullmatch(entry.name)) and not _lives(int(match[1])):
+            if (match := name.fullmatch(entry.name)) and not _is_running(int(match[1])):
                 os.unlink(entry.path)
 
 
-def _lives(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError as error:  # others: it is another user's

@@ -184,7 +184,7 @@ def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument |
     )
     if found is None:
         return None
-    bare = _bare(hint)
+    bare = _without_argument(hint)
     parsed = get_origin(bare) is Parsed
     if parsed:
         bare = get_args(bare)[0]
@@ -318,7 +318,8 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
             return answer(question)
 
         bare = [
-            p.replace(annotation=_bare(p.annotation)) for p in signature(question_class).parameters.values()
+            p.replace(annotation=_without_argument(p.annotation))
+            for p in signature(question_class).parameters.values()
         ]
         lines = [
             f"    {name}: {as_names(argument.help)}" for name, argument in arguments(question_class).items()
@@ -331,6 +332,6 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
     return decorate
 
 
-def _bare(annotation: Any) -> Any:
+def _without_argument(annotation: Any) -> Any:
     """An annotation without its argument."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

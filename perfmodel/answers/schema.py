@@ -36,7 +36,7 @@ def given_schema(question: type[Question]) -> dict[str, Any]:
     taken = {
         name: {
             "description": argument.help + (f" Default: {argument.default}." if argument.default else ""),
-            **msgspec.json.schema(_taken(hints[name])),
+            **msgspec.json.schema(_accepted_type(hints[name])),
             **({"enum": [*argument.choices]} if argument.choices else {}),
         }
         for name, argument in arguments(question).items()
@@ -45,18 +45,18 @@ def given_schema(question: type[Question]) -> dict[str, Any]:
     return {"type": "object", "properties": taken, "required": needed, "additionalProperties": False}
 
 
-def _taken(hint: Any) -> Any:
+def _accepted_type(hint: Any) -> Any:
     """The type of the values that a field accepts, without types that JSON does not have: a path becomes a
     string.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Parsed:
-        return _taken(inner[1])
+        return _accepted_type(inner[1])
     if origin in (Union, UnionType):
         kept = [each for each in inner if not (isinstance(each, type) and each.__module__ != "builtins")]
-        return Union[tuple(map(_taken, kept))]  # noqa: UP007
+        return Union[tuple(map(_accepted_type, kept))]  # noqa: UP007
     if origin is Sequence:
-        return list[_taken(inner[0])]  # type: ignore[misc]
+        return list[_accepted_type(inner[0])]  # type: ignore[misc]
     return str if hint is Path else hint
 
 

@@ -39,7 +39,7 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     say(f"{q.model} on {q.hardware}, context {q.context:g}, for {a.objective.name}", "bold")
-    say(f"{SENTENCES[a.verdict]}{_in_short(a)}", f"bold {COLOURS[a.verdict]}")
+    say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None and a.robustness is not None:
@@ -93,7 +93,7 @@ def _print(a: Advice, verbose: bool) -> None:
             say("; ".join(a.serve.notes), "dim")
 
 
-def _in_short(a: Advice) -> str:
+def _headline(a: Advice) -> str:
     """The choice in words, with its gain over the best baseline."""
     if a.chosen is None or a.robustness is None:
         return ""

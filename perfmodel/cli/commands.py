@@ -151,7 +151,7 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
         declared = {
             name: (argument, defaults[name].default) for name, argument in arguments(question_class).items()
         }
-        return _with(filled, declared | own)
+        return _with_parameters(filled, declared | own)
 
     return decorate
 
@@ -164,7 +164,7 @@ def flagged(command: Command) -> Command:
     def called(**values: Any) -> Any:
         return command(**_read(own, values))
 
-    return _with(called, own)
+    return _with_parameters(called, own)
 
 
 Declared = dict[str, tuple[Argument, Any]]
@@ -188,7 +188,7 @@ def _is_given(value: Any) -> bool:
     return value not in (None, False, ())
 
 
-def _with(command: Command, declared: Declared) -> Command:
+def _with_parameters(command: Command, declared: Declared) -> Command:
     """The command with the parameters that click makes from its arguments."""
     made = [_parameter(name, argument, default) for name, (argument, default) in declared.items()]
     vars(command)["__click_params__"] = made[::-1]
@@ -205,7 +205,7 @@ def made(
             continue
         if name in several:
             lists[name] = argument.many(typed[name], argument.flag)
-        elif (values := _how_many(argument.many, typed[name])) > 1:
+        elif (values := _number_of_values(argument.many, typed[name])) > 1:
             raise InputError(
                 f"{argument.flag}: must be one value here, given {values}; `perfmodel sweep` takes lists"
             )
@@ -220,7 +220,7 @@ def made(
         yield question_class(**typed | dict(zip(order, point, strict=True)))
 
 
-def _how_many(many: Read, text: str) -> int:
+def _number_of_values(many: Read, text: str) -> int:
     """Number of values in a list; 1 for other values, which are refused when they are read."""
     try:
         return len(many(text, ""))

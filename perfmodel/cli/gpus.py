@@ -13,8 +13,8 @@ def _scaled(factor: float) -> Any:
     return lambda value: f"{value / factor:g}"
 
 
-def _si(stated: Quantity | None) -> float | None:
-    return stated.si if stated else None
+def _si(quantity: Quantity | None) -> float | None:
+    return quantity.si if quantity else None
 
 
 SPARE = {"fp32": 7, "fp4": 4, "int8": 3, "fp8": 2}

@@ -73,7 +73,7 @@ def server() -> "Server[Any]":
     async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         text = partial(types.TextContent, type="text")
         try:
-            answer = await to_thread.run_sync(partial(_asked, params.name, params.arguments or {}))
+            answer = await to_thread.run_sync(partial(_answer, params.name, params.arguments or {}))
         except InputError as error:
             return types.CallToolResult(content=[text(text=str(error))], is_error=True)
         content = answer.as_dict()
@@ -90,7 +90,7 @@ def server() -> "Server[Any]":
     )
 
 
-def _asked(name: str, given: dict[str, Any]) -> Any:
+def _answer(name: str, given: dict[str, Any]) -> Any:
     """The answer of a tool. Raises InputError for an unknown tool, and for a question that is refused."""
     if name not in TOOLS:
         raise InputError(f"tool: must be one of {', '.join(TOOLS)}, given {name}")

@@ -121,27 +121,27 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
-    m, asked = a.memory, a.query
-    rows = {"if it did": _gain(a)} if not m.fits and asked.gamma and a.speedup is not None else {}
+    m, query = a.memory, a.query
+    rows = {"if it did": _gain(a)} if not m.fits and query.gamma and a.speedup is not None else {}
     rows |= {"why": why} if why else {}
     rows["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
-    if asked.gamma:
+    if query.gamma:
         rows["time"] = (
-            f"{seconds(a.iteration_s)} per iteration{_between(a.iteration_interval)}; baseline {rows['time']}"
+            f"{seconds(a.iteration_s)} per iteration{_range(a.iteration_interval)}; baseline {rows['time']}"
         )
         if a.tpot_s is not None:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
             rows["time"] = f"{pace}, {rows['time']}"
     if a.power_w is not None:
         energy = (
-            "" if a.joules_per_token is None or not asked.gamma else f"{a.joules_per_token:.2f} J per token; "
+            "" if a.joules_per_token is None or not query.gamma else f"{a.joules_per_token:.2f} J per token; "
         )
         rows["energy"] = (
             f"{energy}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
         )
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
-    where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "per device"
+    where = f"on {query.layer_split} devices together" if query.layer_split > 1 else "per device"
     rows["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
     if a.known and a.speedup is not None:
         rows["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
@@ -151,7 +151,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
                 f"({ratio_text(b.speedup)})"
             )
             rows["best"] += f"; highest throughput: {most}"
-    if asked.gamma:
+    if query.gamma:
         rows["acceptance"] = _acceptance(a)
     more = "" if verbose else "; --verbose has each pass and more"
     return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
@@ -188,7 +188,7 @@ def _passes(a: WhatIf) -> None:
 def _more(a: WhatIf) -> dict[str, str]:
     """The parts of the full answer that the short one leaves out."""
     r, turn, m = a.cost_ratios, a.inflection, a.memory
-    rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
+    rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"}
     if a.query.gamma:
         ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
         rows["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
@@ -247,7 +247,7 @@ def _at_point(q: Query) -> str:
     return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
 
 
-def _between(interval: tuple[float, float] | None) -> str:
+def _range(interval: tuple[float, float] | None) -> str:
     """An interval of seconds in brackets; empty without one."""
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
 

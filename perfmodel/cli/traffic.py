@@ -193,16 +193,18 @@ def _prefix(v: PrefixVerdict) -> str:
     if v.net_s is None:
         text += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
     else:
-        text += f"; per request, decoding takes {_by(v.decode_gain_s, 'less', 'more')} and prefill "
-        text += f"{_by(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
-        text += f"{_by(v.net_s, 'faster', 'slower')} than the baseline"
+        text += f"; per request, decoding takes {_signed(v.decode_gain_s, 'less', 'more')} and prefill "
+        text += (
+            f"{_signed(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
+        )
+        text += f"{_signed(v.net_s, 'faster', 'slower')} than the baseline"
     for change in v.changes[:2]:
         text += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
-        text += "" if change.net_s is None else f", {_by(change.net_s, 'faster', 'slower')}"
+        text += "" if change.net_s is None else f", {_signed(change.net_s, 'faster', 'slower')}"
     return text
 
 
-def _by(time_s: float, less: str, more: str) -> str:
+def _signed(time_s: float, less: str, more: str) -> str:
     return f"{seconds(abs(time_s))} {less if time_s >= 0 else more}"
 
 

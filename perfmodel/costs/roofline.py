@@ -61,9 +61,9 @@ class Machine:
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        stated = engine_attention().get(self.calibration.stack)
+        engine = engine_attention().get(self.calibration.stack)
         names = (self.backend(latent) for latent in (False, True))
-        backends = tuple(stated.backends[name] if stated and name else None for name in names)
+        backends = tuple(engine.backends[name] if engine and name else None for name in names)
         object.__setattr__(self, "_backends", backends)
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
@@ -252,13 +252,13 @@ class Machine:
         """Calibrated seconds per byte and per FLOP of attention."""
         c, wide = self.calibration, op.form in ("bf16", "fp16", "fp32")
         share = c.attention_bandwidth_fraction.value
-        for stated, applies in (
+        for constant, applies in (
             (c.attention_bandwidth_fraction_fp8, not wide),
             (c.latent_bandwidth_fraction, op.cache == "latent"),
             (c.latent_bandwidth_fraction_fp8, op.cache == "latent" and not wide),
             (c.index_bandwidth_fraction, op.cache == "index"),
         ):
-            share = stated.value or share if applies else share
+            share = constant.value or share if applies else share
         return self._rates(op, min(share, 1.0), c.attention_flops_fraction.value)
 
     def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:

@@ -52,7 +52,7 @@ class Eagle(Draft):
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
         (EAGLE-3).
         """
-        first = self._projection if self.features == 1 else _wider
+        first = self._projection if self.features == 1 else _embedding_half
         return [first(part, batch * query), *super().ops(part, batch, context, query)]
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
@@ -62,7 +62,7 @@ class Eagle(Draft):
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Layer, norms, projections, and its own LM head if it has one."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
-        wider = 0.0 if self.features == 1 else float(_wider(part, 1.0).cost.weight_bytes)
+        wider = 0.0 if self.features == 1 else float(_embedding_half(part, 1.0).cost.weight_bytes)
         own = self.vocab or self.features > 1
         return layer_bytes(part) + wider + into + (part.lm_head.weight_bytes if own else 0.0)
 
@@ -72,7 +72,7 @@ class Eagle(Draft):
         return dense("eagle projection", part, taken, hidden, tokens)
 
 
-def _wider(part: costs.Shard, tokens: Floats) -> Op:
+def _embedding_half(part: costs.Shard, tokens: Floats) -> Op:
     """The embedding's half of the first layer's input projection. It is part of the same GEMM and has no
     launch of its own.
     """

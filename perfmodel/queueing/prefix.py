@@ -198,7 +198,7 @@ class Reuse:
         free = np.maximum(sequences - n, 0.0) * (lengths.context - shared)
         others = n + free / (lengths.input_mean - shared + lengths.output_mean)
         begins = self.share * (1.0 - (1.0 - self.share) ** others)
-        back = np.where(k.returns, self._comes_back(free * request_s, shared)[:, None], 0.0)
+        back = np.where(k.returns, self._return_probability(free * request_s, shared)[:, None], 0.0)
         first = (1.0 - back) * begins[:, None]
 
         def of_found(value: Callable[[Array], Array]) -> Array:
@@ -220,7 +220,7 @@ class Reuse:
             room_tokens=sequences * (lengths.context - shared) + float(common.max()),
         )
 
-    def _comes_back(self, held: Array, shared: float) -> Array:
+    def _return_probability(self, held: Array, shared: float) -> Array:
         """Probability that a session returns before its context is evicted. held: idle tokens that fit in the
         cache, times seconds of the server per request.
 

@@ -162,7 +162,7 @@ def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) ->
     try:
         values = read(cells)
     except (TypeError, ValueError, OverflowError):
-        values = np.array([_one(read, cell) for cell in cells])
+        values = np.array([_as_number(read, cell) for cell in cells])
     wrong = np.flatnonzero(~(np.isfinite(values) & (values >= least) & (values <= most)))
     if wrong.size:
         kind = "a date and time, as the first" if dates else f"a number from {least:g} to {most:g}"
@@ -178,7 +178,7 @@ def _moments(cells: list[Any]) -> Array:
     return np.array([(time - begin).total_seconds() for time in times])
 
 
-def _one(read: Callable[[list[Any]], Array], cell: Any) -> float:
+def _as_number(read: Callable[[list[Any]], Array], cell: Any) -> float:
     """One cell as a number; NaN if it cannot be read."""
     try:
         return float(read([cell])[0])

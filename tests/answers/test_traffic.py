@@ -214,7 +214,7 @@ def test_a_doubt_of_hits_begins_at_its_limit(met, asked, said) -> None:
     ask = {"model": "llama-3.1-8b", "hardware": "h200", "input_len": 1000, "output_len": 100, "tp": 8}
     load = {} if "request_rate" in asked else {"max_concurrency": 4}
     question = TrafficQuery(**ask | load | asked, turns=4, turn_input_len=100)
-    note = "".join(traffic_rows._lost(question, steps, met["hits"], met["running"]))
+    note = "".join(traffic_rows._hit_warnings(question, steps, met["hits"], met["running"]))
     assert (note.startswith(said), note > "") == (True, said > "")
 
 

@@ -74,7 +74,9 @@ def figures(
     """
     found: list[Figure] = []
     for path, kind in _records(folder):
-        found += _engine(path, calibration, pinned or {}) if kind == "engine" else _own(path, calibration)
+        found += (
+            _engine(path, calibration, pinned or {}) if kind == "engine" else _figures_of(path, calibration)
+        )
     if not found:
         raise InputError(
             one_line(f"--results: {folder} must hold records of measurements, and it holds none")
@@ -100,7 +102,7 @@ def _kind(path: Path) -> str | None:
 def engine_calibrations(folder: Path) -> dict[str, Calibration]:
     """Served configuration (`served_by`) -> the calibration that predicts the engine's record."""
     records = [(path, read_engine_record(path)) for path, kind in _records(folder) if kind == "engine"]
-    return {served_by(record): _made_from(path, record) for path, record in records}
+    return {served_by(record): _calibration_of(path, record) for path, record in records}
 
 
 def served_by(record: EngineRecord) -> str:
@@ -108,7 +110,7 @@ def served_by(record: EngineRecord) -> str:
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
 
 
-def _own(path: Path, calibration: str | None) -> list[Figure]:
+def _figures_of(path: Path, calibration: str | None) -> list[Figure]:
     record = read_record(path)
     used = calibration_of(record, None, calibration)
     part, fitted = f"{record.data.machine}/{record.data.plan.name}", record.name in used.fitted_on
@@ -127,7 +129,7 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
     if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
         return []  # their rows once more
     name, part = f"{record.machine}/{path.stem}", served_by(record)
-    used = load_calibration(calibration) if calibration else pinned.get(part) or _made_from(path, record)
+    used = load_calibration(calibration) if calibration else pinned.get(part) or _calibration_of(path, record)
     points = [point for point in record.points if point.status == "ok"]
     if not points:
         return []
@@ -162,7 +164,7 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
     return EngineRows(tuple(timings), with_calibration(scenario, used))
 
 
-def _made_from(path: Path, record: EngineRecord) -> Calibration:
+def _calibration_of(path: Path, record: EngineRecord) -> Calibration:
     """The calibration next to an engine's record that was fitted to it, or else the one that its device
     names.
     """

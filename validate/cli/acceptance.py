@@ -105,9 +105,9 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 
     if q.target is None:
         raise InputError("--import: needs --target")
-    cache, served, stated = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
+    cache, served, has_gamma = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
     subject = AcceptanceSubject(
-        q.target, q.draft, cache, q.context or (), q.gamma or DEFAULT_GAMMA, stated, served
+        q.target, q.draft, cache, q.context or (), q.gamma or DEFAULT_GAMMA, has_gamma, served
     )
     table = import_file(file, q.format, subject)
     if out is not None:

@@ -156,7 +156,7 @@ def generate(question: GenerateQuestion) -> None:
             length, most = q.context, q.batch or len(given)
             texts = [last_tokens(one, length, reader.bos if reader else None) for one in given[:most]]
         else:
-            texts = _made_up(request, pair, target, q.context is not None, q.seed)
+            texts = _default_prompts(request, pair, target, q.context is not None, q.seed)
         request = replace(
             request, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder)
         )
@@ -181,14 +181,16 @@ def generate(question: GenerateQuestion) -> None:
             generated.details(runs)
 
 
-def _made_up(request: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:
+def _default_prompts(
+    request: "Request", pair: "Pair", model: "Model", given: bool, seed: int
+) -> list[list[int]]:
     """Default prompts: held-out text for the bundled model, else random tokens."""
     import torch
 
     from perfmodel.validate.decoder.memory import check_fits
 
     positions = max(1, model.spec.max_position_embeddings - request.new_tokens)
-    length = request.context if stated else min(request.context, positions)
+    length = request.context if given else min(request.context, positions)
     tokens = request.batch * (length + request.new_tokens)
     check_fits(
         "KV cache",

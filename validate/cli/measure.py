@@ -208,7 +208,7 @@ def time_points(
             machine,
             resume=resume,
             results=results,
-            header={key: _lying(name, folder) for key, name in named.items()},
+            header={key: _recorded_name(name, folder) for key, name in named.items()},
         ),
     )
     if record is not None:
@@ -222,7 +222,7 @@ def time_points(
     return record
 
 
-def _lying(name: str, folder: Path) -> str:
+def _recorded_name(name: str, folder: Path) -> str:
     """The name that a record keeps for a file: without the path in the record's own folder; other names
     unchanged.
     """
@@ -313,7 +313,9 @@ def run(
     if kernels is None:
         return 0
     measured = chosen.device == "cpu" and hardware is None
-    device, place, fitted = _made(kernels, machine, None if measured else chosen.hardware, out or folder)
+    device, place, fitted = _calibrated(
+        kernels, machine, None if measured else chosen.hardware, out or folder
+    )
     click.echo(fitted.notes, err=True)
     click.echo(f"2/3  calibration: {place}", err=True)
     click.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
@@ -343,7 +345,9 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
     return time_kernels(plan, machine, resume and going, results)
 
 
-def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, Calibration]:
+def _calibrated(
+    kernels: Record, machine: str, device: str | None, folder: Path
+) -> tuple[str, Path, Calibration]:
     """The device, the calibration's file and the calibration. With `device` None, the CPU's device file is
     written too.
     """

@@ -71,9 +71,9 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
     for _ in range(tree.levels - 1):
         children = tree.children[node]
         match = (tokens.gather(1, children) == best.gather(1, node[:, None])) & (children > 0)
-        node = torch.where(match.any(1), _at(children, match.long().argmax(1)), node)
+        node = torch.where(match.any(1), _select(children, match.long().argmax(1)), node)
         path.append(node)
-    return AcceptedPath(tree.depth[node], _at(best, node), torch.stack(path, 1))
+    return AcceptedPath(tree.depth[node], _select(best, node), torch.stack(path, 1))
 
 
 def accept_tree_sampled(
@@ -90,7 +90,7 @@ def accept_tree_sampled(
     path, used = [node], 0
     rest, walking = target_probs[:, 0], torch.ones_like(node, dtype=torch.bool)
     for children in tree.max_children:
-        left = _at(draft_probs, torch.where(walking, node, 0))
+        left = _select(draft_probs, torch.where(walking, node, 0))
         taken = node
         for rank in range(children):
             child = tree.children[node, rank]
@@ -105,7 +105,7 @@ def accept_tree_sampled(
             used += 1
         walking = taken != node
         node = taken
-        rest = torch.where(walking[:, None], _at(target_probs, node), rest)
+        rest = torch.where(walking[:, None], _select(target_probs, node), rest)
         path.append(node)
     return AcceptedPath(tree.depth[node], draw(rest, generator), torch.stack(path, 1))
 
@@ -146,6 +146,6 @@ def _remainder(rest: Tensor, left: Tensor) -> Tensor:
     return torch.where(total > 0, over / total, rest)
 
 
-def _at(values: Tensor, index: Tensor) -> Tensor:
+def _select(values: Tensor, index: Tensor) -> Tensor:
     """values [batch, n, ...] at index [batch]."""
     return values[torch.arange(len(values), device=values.device), index]

@@ -258,7 +258,7 @@ class SplitKV(FoldedAttention):
         tile, warps, stages = launch(d, tuning)
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
-        stated = lse if sees is None else sees.contiguous().view(torch.uint8)
+        visible = lse if sees is None else sees.contiguous().view(torch.uint8)
         index = lse if index is None else index  # not looked at without pages
         _split[(pairs * blocks, stretches)](
             rows,
@@ -268,7 +268,7 @@ class SplitKV(FoldedAttention):
             new_v,
             span.lengths,
             first,
-            stated,
+            visible,
             index,
             partial,
             lse,
@@ -276,7 +276,7 @@ class SplitKV(FoldedAttention):
             *v.stride()[:3],
             *new_k.stride()[:3],
             *new_v.stride()[:3],
-            stated.stride(0) if sees is not None and len(sees) > 1 else 0,
+            visible.stride(0) if sees is not None and len(sees) > 1 else 0,
             math.log2(math.e) / math.sqrt(d),
             splits,
             new_k.shape[2],

@@ -107,7 +107,7 @@ def _repeating(request: BenchRequest, prompt: int) -> str:
     return f"python3 -c {shlex.quote(f'for n in range({most}): print({text})')} > repeating-{prompt}.jsonl"
 
 
-def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
+def _with_server(words: list[str], port: int, runs: list[str]) -> list[str]:
     """Lines that start a server, run the clients once it answers, and stop it."""
     return [
         f"{shlex.join(words)} --port {port} & server=$!",
@@ -141,7 +141,7 @@ def _vllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
         "done"
     )
     ends = [_bench(request, gamma, prompt, str(request.batches[-1]), port) for prompt in longer]
-    return _around(words, port, [each, *ends])
+    return _with_server(words, port, [each, *ends])
 
 
 def _bench(request: BenchRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
@@ -180,7 +180,7 @@ def _sglang(request: BenchRequest, gamma: int, port: int) -> list[str]:
         f"$(({CLIENT_ROUNDS['sglang']} * c)) --output-file K{gamma}.jsonl; done"
         for prompt in request.prompts
     ]
-    return _around(words, port, runs)
+    return _with_server(words, port, runs)
 
 
 def _sglang_prompts(request: BenchRequest, prompt: int) -> str:
@@ -210,7 +210,7 @@ def _trtllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
         words = ["env", f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={forced}", *words]
     words += ["--tp_size", str(request.tp), "--extra_llm_api_options", f"K{gamma}.yaml"]
     written = f"printf '%s\\n' {shlex.join(options)} > K{gamma}.yaml"
-    return [written, *_around(words, port, [_driven(request, gamma, port)])]
+    return [written, *_with_server(words, port, [_driven(request, gamma, port)])]
 
 
 def _llama_cpp(request: BenchRequest, gamma: int, port: int) -> list[str]:
@@ -231,7 +231,7 @@ def _llama_cpp(request: BenchRequest, gamma: int, port: int) -> list[str]:
     ]
     words += f"--spec-draft-n-max {gamma} --spec-draft-n-min {gamma} --spec-draft-p-min 0".split()
     words += ["-np", str(request.batches[-1])]
-    return _around(words, port, [_driven(request, gamma, port)])
+    return _with_server(words, port, [_driven(request, gamma, port)])
 
 
 def _driven(request: BenchRequest, gamma: int, port: int) -> str:

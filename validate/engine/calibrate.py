@@ -51,7 +51,7 @@ class EngineCalibration:
     """A calibration and its evidence. aside: unused rows, because they contain prefill.
 
     subject: the served configuration. base: the calibration that supplies all other constants. tried: name of
-    every base -> its held-out error (rms of logs). answered: the calibration that answered such a question
+    every base -> its held-out error (rms of logs). previous: the calibration that answered such a question
     before; None without one.
     """
 
@@ -62,7 +62,7 @@ class EngineCalibration:
     subject: EngineSubject
     base: str
     tried: dict[str, float]
-    answered: Calibration | None = None
+    previous: Calibration | None = None
 
 
 def calibrate(
@@ -197,10 +197,10 @@ def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     """Indices of every speculative row and of a baseline row at its batch and context."""
     rows = [*enumerate(timings)]
-    return [*{i: j for i, row in rows for j, plain in reversed(rows) if _beside(row, plain)}.items()]
+    return [*{i: j for i, row in rows for j, plain in reversed(rows) if _is_baseline_of(row, plain)}.items()]
 
 
-def _beside(row: Timing, plain: Timing) -> bool:
+def _is_baseline_of(row: Timing, plain: Timing) -> bool:
     """Whether the second is a baseline step at the batch and context of the first, which speculates."""
     places = (row.context, plain.context), (row.batch, plain.batch)
     near = all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
@@ -223,7 +223,7 @@ def lines(made: EngineCalibration) -> list[str]:
     set aside.
     """
     timings = made.rows.timings
-    before = None if made.answered is None else made.rows.predict(made.answered)
+    before = None if made.previous is None else made.rows.predict(made.previous)
     so_far = f"{'predicted':>11}{'error':>8}" if before is not None else ""
     table = [f"{'step':<28}{'measured':>11}{so_far}{'held out':>11}{'error':>8}"]
     for i, (t, seconds) in enumerate(zip(timings, made.fitted.held_out, strict=True)):
@@ -248,9 +248,11 @@ def lines(made: EngineCalibration) -> list[str]:
     table.append(
         f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else "")
     )
-    if made.answered is not None and before is not None:
-        table.append(f"error of {made.answered.name}, which answered so far (rms): {_off(made, before)}")
-    table.append(f"held-out error (rms): {_off(made, made.fitted.held_out)}")
+    if made.previous is not None and before is not None:
+        table.append(
+            f"error of {made.previous.name}, which answered so far (rms): {_errors_in_words(made, before)}"
+        )
+    table.append(f"held-out error (rms): {_errors_in_words(made, made.fitted.held_out)}")
     if log_rms(made.fitted.held_out, made.rows.measured) > CONTRADICTING:
         table.append("the rows contradict each other: measure again on a quiet machine")
     return table
@@ -261,7 +263,7 @@ def _against(seconds: float, t: Timing) -> str:
     return f"{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}"
 
 
-def _off(made: EngineCalibration, seconds: Array) -> str:
+def _errors_in_words(made: EngineCalibration, seconds: Array) -> str:
     """Errors of predicted steps, and of speedups if there is a baseline for them."""
     speed, steps = speedup_logs(made.rows, seconds), log_rms(seconds, made.rows.measured)
     of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""

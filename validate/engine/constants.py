@@ -67,12 +67,12 @@ def sought(
     drafting = [t for t in timings if t.kind == "iteration" and t.gamma]
     speculative = SPECULATIVE if drafting else ("kv_reread_per_query",)
     shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
-    stated = {
+    conditional = {
         DRAFTED: drafting and getattr(base, DRAFTED).value,
         EXPERTS: target.moe and base.expert_kernels,
         ROW: ROW not in base.absent,
     }
-    names = (*STEP, *speculative, *shares, *(name for name, is_stated in stated.items() if is_stated))
+    names = (*STEP, *speculative, *shares, *(name for name, applies in conditional.items() if applies))
     places = {name: _place(name, base, timings, target.num_hidden_layers) for name in names}
     if drafting and any(t.kind == "iteration" and not t.gamma for t in timings):
         shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)

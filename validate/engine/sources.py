@@ -122,7 +122,7 @@ def bases_of(query: Query) -> list[Calibration]:
     return list(bases.values())
 
 
-def _answered(query: Query, subject: EngineSubject) -> Calibration | None:
+def _previous(query: Query, subject: EngineSubject) -> Calibration | None:
     """The calibration that answers a question about this engine and device at present; None if it is not a
     fitted one.
     """
@@ -160,7 +160,7 @@ def calibrate_engine(
     query = replace(query, draft=subject.draft)
     seen = tuple(dict.fromkeys(source.path.name for source in found))
     made = replace(
-        calibrate(timings, query, bases_of(query), subject, seen), answered=_answered(query, subject)
+        calibrate(timings, query, bases_of(query), subject, seen), previous=_previous(query, subject)
     )
     if out is not None:
         write_calibration(made, machine, Path(out))

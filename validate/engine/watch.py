@@ -136,7 +136,7 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     holds = bool(here[served.gamma] * (1 + TOLERANCE) >= here[best])
     words = [
         f"{gained:.2f} tokens per iteration",
-        *([] if expected is None else [_beside(expected, served.gamma, gained)]),
+        *([] if expected is None else [_compared(expected, served.gamma, gained)]),
         f"speculation pays from {gained / float(here[served.gamma]):.2f} on",
     ]
     batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
@@ -145,8 +145,8 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
         max(scenario.target.max_position_embeddings, served.context),
         CONTEXTS_TRIED,
     )
-    of_batch = _ends(_near(scenario, batches, served.context, lengths, served.gamma), batches)
-    of_context = _ends(_near(scenario, batch, contexts, lengths, served.gamma), contexts)
+    of_batch = _ranges_in_words(_is_good(scenario, batches, served.context, lengths, served.gamma), batches)
+    of_context = _ranges_in_words(_is_good(scenario, batch, contexts, lengths, served.gamma), contexts)
     known = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"
     lines = [
         f"requests: {known}, at {served.context:.0f} tokens of context; {'; '.join(words)}",
@@ -159,7 +159,7 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     return Drift(tuple(lines), holds, best)
 
 
-def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
+def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
     """The expected acceptance at this length, and whether the count is within its spread."""
     longest = expected.max_gamma
     if longest is not None and gamma > longest:
@@ -170,13 +170,13 @@ def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
     return f"expected {mean:.2f}" + (f" ({low:.2f} to {high:.2f}{inside})" if spread else "")
 
 
-def _near(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
+def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
     """Whether each K is within `TOLERANCE` of the best length."""
     each = speedups(scenario, batch, context, lengths)
     return np.asarray(each[..., k] * (1 + TOLERANCE) >= each.max(-1))
 
 
-def _ends(holds: Array, at: Array) -> str:
+def _ranges_in_words(holds: Array, at: Array) -> str:
     """The ranges in which a length is good, in words."""
     stretches = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
     return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches) or "none"

@@ -178,7 +178,7 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
     return table_fit(lambda x: x[0] + loaded / x[1] + computed / x[2], part["seconds"], EXPERT_FIRST, source)
 
 
-def _usual(part: Table) -> Table:
+def _most_frequent(part: Table) -> Table:
     """The rows of the most frequent kernel."""
     names, counts = np.unique(part["kernel_source"], return_counts=True)
     return where(part, part["kernel_source"] == names[np.argmax(counts)])
@@ -192,7 +192,7 @@ def _main_source(part: Table) -> Table:
     calls = np.unique(np.stack([part[c] for c in keys]), axis=1, return_inverse=True)[1].ravel()
     best = np.full(len(calls), np.inf)
     np.minimum.at(best, calls, part["seconds"])
-    return _usual(part | {"seconds": best[calls]})
+    return _most_frequent(part | {"seconds": best[calls]})
 
 
 def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
@@ -213,7 +213,7 @@ def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[
         part = where(table, table["kv_cache_dtype"] == word)
         if len(part["step"]) < 100:
             continue
-        part = _usual(part)
+        part = _most_frequent(part)
         batch, heads, width = (part[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
         kv_heads = np.where(part["num_key_value_heads"] == 0, heads, part["num_key_value_heads"])
         cache = batch * kv_heads * (part["isl"] + part["step"]) * 2 * width * size

@@ -81,10 +81,10 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
     """Estimates of all points of a plan. It assumes that caches are filled with random values at the device's
     bandwidth.
     """
-    return [_one(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
+    return [_of_point(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
 
 
-def _one(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
+def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
     drafted, tree = point.queries[-1] - 1, None
     held = scenario

@@ -18,7 +18,7 @@ class RowProgress:
 
     def show(self, what: str) -> None:
         """The row that begins."""
-        line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}"
+        line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._time_left()}"
         if self.terminal:
             self._write(line)
         elif time.monotonic() - self._printed_s >= EVERY_S:
@@ -38,7 +38,7 @@ class RowProgress:
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
 
-    def _left(self) -> str:
+    def _time_left(self) -> str:
         here = self._done - self._before
         if not here:
             return ""

@@ -62,7 +62,7 @@ def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
-            return _sitting(wanted, resume, deadline)
+            return _one_process(wanted, resume, deadline)
         except SpoiltDevice:
             if wanted.plan.tensor_parallel > 1:
                 raise InputError(
@@ -77,7 +77,7 @@ def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
         resume = True
 
 
-def _sitting(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
+def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     plan = wanted.plan
     if plan.threads:
         torch.set_num_threads(plan.threads)

@@ -137,7 +137,7 @@ class HeldOutReplay:
                         self.ratios[over], engine, f"{RATIO_FOLDS[over].stated_as} left out of ratios"
                     ),
                 }
-                before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
+                before = {q: _at_least(before.get(q), scatter) for q, scatter in observed.items()}
                 of[relation] = before
         return stated
 
@@ -201,7 +201,7 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
     return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) <= FEW else scatter
 
 
-def _wider(less: Scatter | None, more: Scatter) -> Scatter:
+def _at_least(less: Scatter | None, more: Scatter) -> Scatter:
     """Widens an error to at least that of a less novel relation: a new device may run a new model too."""
     return less if less is not None and less.deviation > more.deviation else more
 

@@ -75,9 +75,9 @@ def render(
         for parameter, deviation in zip(
             parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True
         ):
-            _put(data, parameter, estimate.values[parameter.place], deviation, source)
+            _insert(data, parameter, estimate.values[parameter.place], deviation, source)
     for parameter in (*PUBLIC, *DEFAULT_FLAGS):
-        _put(data, parameter, parameter.expected, parameter.spread, parameter.source)
+        _insert(data, parameter, parameter.expected, parameter.spread, parameter.source)
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
     shape = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
@@ -91,7 +91,7 @@ def render(
     return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
 
 
-def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:
+def _insert(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:
     engine, _, architecture = parameter.scope.partition(".")
     word, _, since = parameter.scope.partition(DRIFT)
     if parameter.scope == "all":

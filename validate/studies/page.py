@@ -79,16 +79,19 @@ def _decide(found: Record) -> Rows:
     yield ["decision", "held out"]
     public, gamma = found["sources"]["side"], found["gamma_optimal"]["held-out"]
     wrong = f"certain but wrong: {public['sure_and_wrong']} of {public['sure']}"
-    yield [f"public runs: {VERDICT}", f"{_of(public)}; {wrong}"]
+    yield [f"public runs: {VERDICT}", f"{_right_of_all(public)}; {wrong}"]
     for engine, of in found["engines"]["sides"]["seen"].items():
         if engine != "all":
-            yield [f"{ENGINES[engine]}: {VERDICT}", f"{_of(of)}; certain but wrong: {of['sure_and_wrong']}"]
-    yield [f"research stacks: {VERDICT}", _of(found["replays"]["held-out"]["side_of_one"])]
+            yield [
+                f"{ENGINES[engine]}: {VERDICT}",
+                f"{_right_of_all(of)}; certain but wrong: {of['sure_and_wrong']}",
+            ]
+    yield [f"research stacks: {VERDICT}", _right_of_all(found["replays"]["held-out"]["side_of_one"])]
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
     yield ["speedup lost with the predicted best γ (eight A100)", lost]
 
 
-def _of(side: Record) -> str:
+def _right_of_all(side: Record) -> str:
     """Correct verdicts out of all."""
     return f"{side['right']} of {side['rows']}"
 
@@ -123,7 +126,7 @@ def _summary(found: Record) -> Rows:
         "bias; worst": f"{_percent(overall['bias'], sign='+')} %; "
         f"{_percent(overall['worst'], sign='+')} % "
         f"({overall['worst_row']})",
-        "verdict (speedup above or below 1.0)": f"correct in {_of(side)} rows",
+        "verdict (speedup above or below 1.0)": f"correct in {_right_of_all(side)} rows",
         "incorrect rows, measured (predicted)": wrong,
         "times compared with their lower bound (above the last-level cache)": str(bounds["checked"]),
         "times below the bound; closest": f"{len(bounds['violations'])}; bound at "
@@ -233,7 +236,7 @@ def _engine_ratios(found: Record) -> Rows:
                 side = found["engines"]["sides"][by][engine]
                 cells = *_figures(e, "rows", "mape", "bias", "worst"), *_inside(e)
                 wrong = f"{side['sure_and_wrong']} of {side['sure']}"
-                yield [f"{title}, by {fold.words}", *cells, _of(side), wrong]
+                yield [f"{title}, by {fold.words}", *cells, _right_of_all(side), wrong]
 
 
 TABLES: dict[str, Callable[[Record], Rows]] = {

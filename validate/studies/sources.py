@@ -214,7 +214,7 @@ def _of_tables(figure: str) -> list[Judged]:
         if figure == "ratio":
             rows.append(Judged(*place, off, off))
         elif row.gained and row.width == 1:
-            a, measured = whatif(_asked(row, row.gained)), row.gained / row.ratio
+            a, measured = whatif(_question_of(row, row.gained)), row.gained / row.ratio
             assert a.speedup
             assert a.speedup_interval
             low, high = a.speedup_interval
@@ -233,7 +233,7 @@ def _errors_left_out() -> dict[str, dict[str, float]]:
     }
 
 
-def _asked(row: Iteration, gained: float) -> Query:
+def _question_of(row: Iteration, gained: float) -> Query:
     """The question of a row, with its version as a number."""
     named = VERSION.search(row.version)
     return replace(

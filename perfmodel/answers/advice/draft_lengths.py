@@ -73,8 +73,8 @@ class LengthTable:
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
         """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
-        only, speedup = Range.of(batch, batch, tokens, by_constant), by_constant[tokens]
-        return cls((only,), context, context, speedup, tokens, speedup, by_constant)
+        single, speedup = Range.of(batch, batch, tokens, by_constant), by_constant[tokens]
+        return cls((single,), context, context, speedup, tokens, speedup, by_constant)
 
     @property
     def max_tokens(self) -> int:

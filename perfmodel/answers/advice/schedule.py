@@ -180,7 +180,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     engine = engine_of(scenario.machine.calibration)
     most = question.max_batch or (SLOTS if engine == LLAMACPP else MAX_BATCHES)
     tables, seats = _tables(scenario, question, contexts, room, most)
-    instead = _instead(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
+    instead = _why_single(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)
@@ -303,7 +303,7 @@ def _tables(
         longest = drafted
 
 
-def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
+def _why_single(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
     """The reason to prefer the best single length. None where the table gains more than its cost and more
     than `LEAST_GAIN`.
     """

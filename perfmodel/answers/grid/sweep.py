@@ -227,7 +227,7 @@ class Sweep(Answer):
         for block in self.blocks:
             alpha = block.labels["alpha"]
             labels: dict[str, Any] = block.labels | {"alpha": np.nan if alpha is None else alpha}
-            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _sure(block)
+            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _verdicts(block)
             frames.append(library("pandas").DataFrame(labels | columns, index=range(block.rows)))
         return library("pandas").concat(frames, ignore_index=True)
 
@@ -290,7 +290,7 @@ def sweep(grid: Grid) -> Sweep:
     return Sweep(grid, tuple(blocks(grid)))
 
 
-def _sure(block: Block) -> dict[str, Any]:
+def _verdicts(block: Block) -> dict[str, Any]:
     """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
     error.
     """

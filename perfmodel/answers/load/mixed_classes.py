@@ -44,7 +44,7 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
         return question
     classes = list(read_mix(question.mix).values())
     weight = np.array([c.share for c in classes])
-    stated: dict[str, float | int] = {}
+    from_mix: dict[str, float | int] = {}
     for name in ("input", "output"):
         means = np.array([getattr(c, f"{name}_len") for c in classes], float)
         stds = np.array([getattr(c, f"{name}_std") for c in classes])
@@ -52,12 +52,12 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
         std = math.sqrt(np.average((means - mean) ** 2 + stds**2, weights=weight))
         if getattr(question, f"{name}_len") is None:
             length = round(mean)
-            stated |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
+            from_mix |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
     known = [c.alpha for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and given == (None,) * 4:
-        stated["alpha"] = float(np.average(known, weights=weight * [c.output_len for c in classes]))
-    return replace(question, **stated)  # type: ignore[arg-type]  # of names that are numbers
+        from_mix["alpha"] = float(np.average(known, weights=weight * [c.output_len for c in classes]))
+    return replace(question, **from_mix)  # type: ignore[arg-type]  # of names that are numbers
 
 
 def class_rows(

@@ -70,7 +70,7 @@ def prefix_verdicts(
     for at, (baseline, *rows) in enumerate(by_load):
         drafted = [row for row in rows if row.running_mean > 0]
         if drafted and baseline.running_mean:
-            best = min(drafted, key=_worth)
+            best = min(drafted, key=_rank)
             steps = next(choice.steps for choice in choices if choice.gamma == best.gamma)
             verdicts.append(_verdict(others, at, baseline, drafted, best, steps))
     return tuple(verdicts)
@@ -141,7 +141,7 @@ def _verdict(
     )
 
 
-def _worth(row: TrafficRow) -> tuple[bool, float]:
+def _rank(row: TrafficRow) -> tuple[bool, float]:
     """The time when requests end; on a saturated server, minus the rate that it serves. Less is better."""
     return (True, -row.requests_per_s) if row.e2e_s is None else (False, row.e2e_s.mean)
 
@@ -149,7 +149,7 @@ def _worth(row: TrafficRow) -> tuple[bool, float]:
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
     """Seconds by which a request ends sooner than in the baseline, and whether the draft pays."""
     net_s = None if baseline.e2e_s is None or row.e2e_s is None else baseline.e2e_s.mean - row.e2e_s.mean
-    return net_s, _worth(row) < _worth(baseline)
+    return net_s, _rank(row) < _rank(baseline)
 
 
 def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:

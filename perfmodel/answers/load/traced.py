@@ -46,20 +46,20 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
     if question.trace is None:
         return question
     trace = trace_of(question.trace)
-    of, stated = lengths_of(trace), dict[str, Any]()
+    of, from_trace = lengths_of(trace), dict[str, Any]()
     means = {"input": round(of.input_mean), "output": max(round(of.output_mean), 2)}
     for name, mean in means.items():
         if getattr(question, f"{name}_len") is None:
             std = min(getattr(of, f"{name}_std"), mean / 3**0.5)
-            stated |= {f"{name}_len": mean, f"{name}_std": std}
+            from_trace |= {f"{name}_len": mean, f"{name}_std": std}
     if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
         if (rate := rate_of(trace)) is None:
-            stated["max_concurrency"] = (trace.at_s.size,)
+            from_trace["max_concurrency"] = (trace.at_s.size,)
         else:
             if not RATES[0] <= rate <= RATES[1]:
                 raise refuse(question.trace, "requests per second", f"{RATES[0]:g} to {RATES[1]:g}", rate)
-            stated["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
-    return replace(question, **stated)
+            from_trace["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
+    return replace(question, **from_trace)
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:

@@ -142,7 +142,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
     splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _falling_share(question, steps, served, loads) if question.limits_s else None
-    between, swings = _between_lengths(steps, served), _swings(served)
+    between, swings = _between_lengths(steps, served), _dispersion(served)
     few = steps.gamma > 0 and steps.iterations(load.lengths) < FEW_ITERATIONS
     tight = steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
@@ -170,7 +170,11 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 tokens_per_iteration=float(gained[i]),
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
-                    *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
+                    *(
+                        ()
+                        if hit_rate is None
+                        else _hit_warnings(question, steps, hit_rate[i], served.running[i])
+                    ),
                     *((CHANGING,) if not question.opens and between[i] > SELDOM else ()),
                     *((SWINGING,) if question.opens and swings[i] > WIDE else ()),
                     *((SHORT_ANSWERS,) if few and not over else ()),
@@ -362,7 +366,7 @@ def _warnings(
     return tuple(notes)
 
 
-def _swings(served: ServedLoad) -> Array:
+def _dispersion(served: ServedLoad) -> Array:
     """Variance over mean of the number of running requests, by load."""
     n = np.arange(float(served.share.shape[1]))
     mean = served.share @ n
@@ -376,7 +380,7 @@ def _between_lengths(steps: StepTimes, served: ServedLoad) -> Array:
     return np.asarray(served.share[:, 1:].sum(1) - np.max(at, 0))
 
 
-def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
+def _hit_warnings(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
     """Warnings about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat,
     and of sessions that return after a while. With few requests it evicts less than predicted. If prompts
     have passes of their own, the predicted time of prompts with hits is too long.

@@ -79,9 +79,7 @@ def _fixed_costs(c: Calibration) -> dict[str, float]:
     """The constants that cost time regardless of bytes and FLOPs, each with the work that scales it."""
     declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.term in FIXED}
     return {
-        name: stated.value
-        for name, stated in declared.items()
-        if isinstance(stated, Constant) and stated.value
+        name: fixed.value for name, fixed in declared.items() if isinstance(fixed, Constant) and fixed.value
     }
 
 

@@ -219,7 +219,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     acceptance.
     """
     drafted_query, batch, context = with_draft(query), float(query.batch), float(query.context)
-    gamma, alpha = _easiest(resolve(drafted_query, UNUSED), query)
+    gamma, alpha = _least_break_even(resolve(drafted_query, UNUSED), query)
     # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
     scenario = resolve(
         drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
@@ -246,7 +246,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     )
 
 
-def _easiest(scenario: Scenario, query: Query) -> tuple[int, float | None]:
+def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
     """The draft length with the smallest break-even acceptance, and this acceptance (constant; None if even 1
     is too low). If the question states a draft length, it is the only one.
 

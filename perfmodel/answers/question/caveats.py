@@ -127,8 +127,7 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
         return
     bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
     for name, constant in CONSTANTS.items():
-        stated = [getattr(c, name) for c in bundled if name not in c.absent]
-        known = [value for each in stated for value in each.numbers()]
+        known = [value for c in bundled if name not in c.absent for value in getattr(c, name).numbers()]
         if not known or name in calibration.absent:
             continue
         low, high = min(known) / FAR, max(known) * FAR

@@ -60,12 +60,12 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
     if engine is None or engine not in engines:
         return None
     own = engines[engine]
-    if since := _since(served_draft(own, draft), draft):
+    if since := _first_version(served_draft(own, draft), draft):
         version = (named_engine or "").partition(DRIFT)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         return RunsIn(True, f"{own.title} >= {since}")
-    others = {e.title: _since(served_draft(e, draft), draft) for e in engines.values()}
+    others = {e.title: _first_version(served_draft(e, draft), draft) for e in engines.values()}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
     if elsewhere:
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")
@@ -76,7 +76,7 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
     )
 
 
-def _since(served: ServedDraft | None, draft: Draft) -> str | None:
+def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
     """The first version that serves the draft; None if there is none."""
     if served is None or served.until is not None:
         return None

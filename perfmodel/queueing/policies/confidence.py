@@ -31,7 +31,7 @@ class Confidence(LengthPolicy):
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """The number of drafted tokens with the lowest mean TPOT over all loads."""
-        if not (made := list(self._made(replica))):
+        if not (made := list(self._candidates(replica))):
             return [replica.switching(self, [], 0.0)]
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 
@@ -39,7 +39,7 @@ class Confidence(LengthPolicy):
         """The same rule for the other lengths."""
         return self.choices(replica)[0].steps
 
-    def _made(self, replica: Replica) -> Iterator[Choice]:
+    def _candidates(self, replica: Replica) -> Iterator[Choice]:
         """A choice for each number of drafted tokens."""
         scenario = replica.scenario.with_context_std(replica.lengths.context_std)
         for drafted, steps in replica.passes.items():

@@ -181,8 +181,8 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
         entry = LibraryEntry(rows, 0.0)
         spread = _between_tasks((row for row in known if row.head == rows[0].head), max(entry.printed))
         return _longer(replace(entry, spread=spread))
-    stated = [row.spread for row in rows if row.spread is not None]
-    return _longer(LibraryEntry(rows, fmean(stated) if stated else _typical()[0]))
+    spreads = [row.spread for row in rows if row.spread is not None]
+    return _longer(LibraryEntry(rows, fmean(spreads) if spreads else _typical()[0]))
 
 
 def _longer(entry: LibraryEntry) -> LibraryEntry:

@@ -35,7 +35,7 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
     Unknown keys come first, because an unknown key is often a misspelling of one that is missing.
     """
-    inside = _bare(type_)
+    inside = _without_limits(type_)
     allowed: dict[str, Any] = {}
     if isinstance(value, dict) and isinstance(inside, type) and issubclass(inside, Struct):
         allowed = annotations(inside)
@@ -77,13 +77,13 @@ def _whole(key: Any) -> Any:
     return int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key) else key
 
 
-def _bare(type_: Any) -> Any:
+def _without_limits(type_: Any) -> Any:
     """A type without limits and without null."""
     if get_origin(type_) is Annotated:
-        return _bare(get_args(type_)[0])
+        return _without_limits(get_args(type_)[0])
     if get_origin(type_) in (Union, UnionType):
         others = [one for one in get_args(type_) if one is not type(None)]
-        return _bare(others[0]) if len(others) == 1 else type_
+        return _without_limits(others[0]) if len(others) == 1 else type_
     return type_
 
 
@@ -100,10 +100,10 @@ def _allowed(type_: Any, message: str) -> str:
     if get_origin(type_) is Literal:
         words = [str(word) for word in get_args(type_)]
         return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
-    if not (stated := re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)):
+    if not (expected := re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)):
         return f"must be a valid {getattr(type_, '__name__', 'value')}"
-    types = [_WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null"]
-    return f"must be {' or '.join(types)}{stated[2]}"
+    types = [_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null"]
+    return f"must be {' or '.join(types)}{expected[2]}"
 
 
 def _shown(value: Any) -> str:

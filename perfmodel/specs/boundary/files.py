@@ -128,9 +128,9 @@ def alias_table(
     would take longer than an answer.
     """
     where, table = data_directory(folder), dict[str, str]()
-    stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
+    naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
-        lines = stated.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
+        lines = naming.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
         for alias in names_of(read_yaml("\n".join(lines))):
             table[spelling(alias)] = name
     return table

@@ -34,12 +34,12 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
     """
 
     @classmethod
-    def model_validate(cls, stated: Any) -> Self:
+    def model_validate(cls, data: Any) -> Self:
         """Checks a mapping that code made; its numbers may be numpy's.
 
         Raises msgspec.ValidationError, which is a ValueError.
         """
-        return convert(builtins(stated), cls, str_keys=True)
+        return convert(builtins(data), cls, str_keys=True)
 
     def model_copy(self, update: Mapping[str, Any]) -> Self:
         """A copy with some values changed, unchecked."""
@@ -50,8 +50,7 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
 
     def model_dump(self, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
         """A mapping for JSON or YAML, optionally without defaults or without nulls."""
-        stated: dict[str, Any] = _plain(self, exclude_defaults, exclude_none)
-        return stated
+        return dict(_plain(self, exclude_defaults, exclude_none))
 
 
 @cache
@@ -72,10 +71,10 @@ def annotations(struct: type[Struct]) -> dict[str, Any]:
 def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:
     if isinstance(value, Struct):
         left_out = defaults(type(value)) if exclude_defaults else {}
-        stated = {name: getattr(value, name) for name in value.__struct_fields__}
+        values = {name: getattr(value, name) for name in value.__struct_fields__}
         value = {
             name: inner
-            for name, inner in stated.items()
+            for name, inner in values.items()
             if (name not in left_out or inner != left_out[name]) and not (exclude_none and inner is None)
         }
     if isinstance(value, dict):

@@ -83,9 +83,11 @@ def calibration_of(
     engine, _, version = parse_engine(engine or usual).partition(DRIFT)
     if gpu.name in devices_of(engine):
         return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)
-    known = [name for name in devices_of(engine) if _alike(gpu, load_gpu(name))]
+    known = [name for name in devices_of(engine) if _same_kind(gpu, load_gpu(name))]
     if not known:
-        usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in devices_of(e)))
+        usable = ", ".join(
+            e for e in ENGINES if any(_same_kind(gpu, load_gpu(name)) for name in devices_of(e))
+        )
         raise InputError(
             "--engine: must be an engine with a calibration of such a device "
             f"({usable or 'none; give --calibration'}), given {engine} for {gpu.name}"
@@ -114,7 +116,7 @@ def engine_of(calibration: Calibration) -> str | None:
     return next((word for word in words if word in ENGINES), None)
 
 
-def _alike(one: GPUSpec, other: GPUSpec) -> bool:
+def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:
     return (one.kind == "cpu") == (other.kind == "cpu")
 
 

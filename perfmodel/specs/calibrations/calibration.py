@@ -249,10 +249,10 @@ class Calibration(EngineConstants):
         for name, constant in CONSTANTS.items():
             constant.check(name, getattr(self, name))
         for name, constant in CONSTANTS.items() if self.kind == "ideal" else ():
-            stated = getattr(self, name)
-            if name not in self.absent and any(value != constant.ideal for value in stated.numbers()):
+            given = getattr(self, name)
+            if name not in self.absent and any(value != constant.ideal for value in given.numbers()):
                 raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
-            if getattr(stated, "stderr", None):
+            if getattr(given, "stderr", None):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")
         if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error):
             raise ValueError("fit and errors must be left out where kind is ideal")

@@ -170,18 +170,14 @@ class Declared:
         low, high, _ = _BOUNDS[self.unit]
         return high - low
 
-    def check(self, name: str, stated: Any) -> None:
+    def check(self, name: str, given: Any) -> None:
         """Refuse (ValueError) numbers that are impossible for the unit, and NaN.
 
         A standard error is at most `widest`.
         """
         low, high, words = _BOUNDS[self.unit]
-        if (
-            isinstance(stated, Constant)
-            and stated.stderr is not None
-            and not 0 <= stated.stderr <= self.widest
-        ):
-            raise ValueError(f"{name}: stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
-        for value in () if stated is None else stated.numbers():
+        if isinstance(given, Constant) and given.stderr is not None and not 0 <= given.stderr <= self.widest:
+            raise ValueError(f"{name}: stderr must be from 0 to {self.widest:.4g}, given {given.stderr:g}")
+        for value in () if given is None else given.numbers():
             if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
                 raise ValueError(f"{name}: must be {words}, given {value:g}")

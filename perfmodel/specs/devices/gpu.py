@@ -224,8 +224,8 @@ class GPUSpec(Frozen):
     @property
     def label(self) -> str:
         """The name, followed by the memory if the question states it (`load_gpu`)."""
-        stated = self.memory is not None and self.memory.source.startswith(STATED)
-        return f"{self.name}:{self.stated_memory.value:g}gb" if stated else self.name
+        from_question = self.memory is not None and self.memory.source.startswith(STATED)
+        return f"{self.name}:{self.stated_memory.value:g}gb" if from_question else self.name
 
     @property
     def memory_bytes(self) -> float:
@@ -256,10 +256,10 @@ class GPUSpec(Frozen):
         return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 
 
-def other_names(stated: Mapping[str, Any]) -> list[str]:
+def other_names(data: Mapping[str, Any]) -> list[str]:
     """Title and aliases of a bundled device from its file, also with the vendor's name in front."""
-    listed = stated.get("aliases", ())
-    return [stated["title"], *listed, *[f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed)]]
+    listed = data.get("aliases", ())
+    return [data["title"], *listed, *[f"{data['vendor']} {alias}" for alias in (data["name"], *listed)]]
 
 
 @cache

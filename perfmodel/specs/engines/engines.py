@@ -111,17 +111,17 @@ class Engines(Frozen):
             scopes |= {f"{word}.{name}": constants for name, constants in engine.architectures.items()}
         return scopes
 
-    def drifted(self, engine: str, version: str, only: str = "") -> dict[str, Stated]:
+    def drifted(self, engine: str, version: str, architecture: str = "") -> dict[str, Stated]:
         """Name of each constant that changed between an engine's versions -> its factor in this version.
 
-        only: takes the drifts that are stated as ``VERSION/ARCHITECTURE`` for this architecture; by default
-        those that are stated for a version alone.
+        architecture: takes the drifts that are stated as ``VERSION/ARCHITECTURE`` for it; by default those
+        that are stated for a version alone.
         """
         found: dict[str, Stated] = {}
         for since, constants in sorted(
             self.engines[engine].drifts.items(), key=lambda drift: release(drift[0])
         ):
-            if release(since) <= release(version) and since.partition(ONLY)[2] == only:
+            if release(since) <= release(version) and since.partition(ONLY)[2] == architecture:
                 found |= constants
         return found
 

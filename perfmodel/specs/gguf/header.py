@@ -154,14 +154,14 @@ def _read(path: Path) -> Header:
     header = Header({}, {})
     for _ in range(keys):
         name, type_number = cursor.text(), cursor.number("I")
-        _once(cursor, header.keys, name)[name] = cursor.value(type_number)
+        _unique(cursor, header.keys, name)[name] = cursor.value(type_number)
     for _ in range(tensors):
         name = cursor.text()
-        _once(cursor, header.tensors, name)[name] = cursor.tensor()
+        _unique(cursor, header.tensors, name)[name] = cursor.tensor()
     return header
 
 
-def _once(cursor: _Cursor, table: dict[str, Any], name: str) -> dict[str, Any]:
+def _unique(cursor: _Cursor, table: dict[str, Any], name: str) -> dict[str, Any]:
     if name in table:
         raise cursor.bad(f"{name[:60]} is given twice")
     return table

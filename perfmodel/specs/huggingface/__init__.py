@@ -136,12 +136,12 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
 def _biases(keys: Keys, family: Family) -> dict[str, bool]:
     if "use_bias" in family.rules:
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
-    asked = keys.flag("attention_bias", "bias_default" in family.rules)
+    biased = keys.flag("attention_bias", "bias_default" in family.rules)
     mlp = keys.flag("mlp_bias", False)
-    if "unbiased" in family.rules and (asked or mlp):
-        raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
-    whole = asked and "attention_bias" in family.rules
-    qkv = whole or (asked and "attention_bias_of_qkv" in family.rules)
+    if "unbiased" in family.rules and (biased or mlp):
+        raise keys.bad("attention_bias" if biased else "mlp_bias", "false for this architecture")
+    whole = biased and "attention_bias" in family.rules
+    qkv = whole or (biased and "attention_bias_of_qkv" in family.rules)
     if keys.data["model_type"] == "qwen2_moe":
         qkv = keys.flag("qkv_bias", True)
     output = keys.flag("attention_out_bias", whole)

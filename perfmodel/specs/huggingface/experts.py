@@ -32,12 +32,16 @@ def routed(
     layer. ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more:
     other fields of `MoE`.
     """
-    count, routed = _one(keys, experts), _one(keys, width)
-    sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
+    count, routed = _shared_number(keys, experts), _shared_number(keys, width)
+    sizes = {
+        "num_experts": count,
+        "experts_per_token": _shared_number(keys, per_token),
+        "intermediate_size": routed,
+    }
     if shared_width:
-        sizes["shared_intermediate_size"] = _one(keys, shared_width)
+        sizes["shared_intermediate_size"] = _shared_number(keys, shared_width)
     elif shared:
-        sizes["shared_intermediate_size"] = _one(keys, shared, 0) * keys.integer(
+        sizes["shared_intermediate_size"] = _shared_number(keys, shared, 0) * keys.integer(
             "moe_shared_expert_intermediate_size", routed
         )
     if first:
@@ -45,7 +49,7 @@ def routed(
     if latent and keys.data.get(latent) is not None:
         sizes["latent_size"] = keys.integer(latent)
     keys.ignore(*ignored.split("+"))
-    outside = {"intermediate_size": _one(keys, dense_width)} if dense_width else {}
+    outside = {"intermediate_size": _shared_number(keys, dense_width)} if dense_width else {}
     return {"moe": {**sizes, "router_bias": bias, **more}, **outside}
 
 
@@ -62,7 +66,7 @@ def _dense(keys: Keys, layers: int, first: str) -> int:
     return listed.count(0)
 
 
-def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
+def _shared_number(keys: Keys, key: str, default: Any = NEEDED) -> int:
     """A whole number; for a list, the number that all layers share."""
     value = keys.data.get(key)
     if isinstance(value, list):
@@ -79,11 +83,11 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
-    step, only = (
+    step, without_experts = (
         keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS),
         set(keys.integers("mlp_only_layers")),
     )
-    dense = [i for i in range(layers) if i in only or (i + 1) % step]
+    dense = [i for i in range(layers) if i in without_experts or (i + 1) % step]
     shared = keys.count("shared_expert_intermediate_size")
     return routed(
         keys,
@@ -221,7 +225,7 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
     width = (
         "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     )
-    shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
+    shared = _shared_number(keys, "num_shared_expert", 1) * _shared_number(keys, width)
     return routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
 
 

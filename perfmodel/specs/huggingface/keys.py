@@ -71,14 +71,14 @@ class _Read(dict[str, Any]):
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data)
-        self.asked = set[str]()
+        self.seen = set[str]()
 
     def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
+        self.seen.add(key)
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
+        self.seen.add(key)
         return super().get(key, default)
 
 
@@ -93,34 +93,36 @@ class Keys:
     ):
         self.data, self.where, self.prefix, self.defaults = _Read(data), where, prefix, defaults or {}
         self.defaulted: list[str] = []
-        self._said: dict[str, str] = {}
+        self._file_names: dict[str, str] = {}
 
     def usual(self) -> None:
         """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
         file's key.
         """
-        self._said = {
+        self._file_names = {
             usual: next(name for name in others if self.data.get(name) is not None)
             for usual, others in USUAL.items()
             if self.data.get(usual) is None and any(self.data.get(name) is not None for name in others)
         }
-        renamed = {usual: self.data.get(name) for usual, name in self._said.items()}
+        renamed = {usual: self.data.get(name) for usual, name in self._file_names.items()}
         self.data = _Read(dict(self.data.items()) | renamed)
 
     @property
     def read(self) -> set[str]:
         """The keys that were read, by either name, present or not."""
-        asked = self.data.asked
-        return asked.union(*((usual, name) for usual, name in self._said.items() if {usual, name} & asked))
+        seen = self.data.seen
+        return seen.union(
+            *((usual, name) for usual, name in self._file_names.items() if {usual, name} & seen)
+        )
 
     def ignore(self, *keys: str) -> None:
         """Marks keys as without effect."""
-        self.data.asked.update(keys)
+        self.data.seen.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
         if key not in self.data:
             return InputError(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing")
-        value, key = self.data[key], self._said.get(key, key)
+        value, key = self.data[key], self._file_names.get(key, key)
         plain = isinstance(value, (bool, int, float, type(None)))
         shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
         return refuse(self.where, self.prefix + key, allowed, shown)

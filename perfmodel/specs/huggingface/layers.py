@@ -54,8 +54,8 @@ def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -
         len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
     )
     keys.ignore(*names, "sliding_window_size")
-    stated = needed or keys.data.get("sliding_window") is not None
-    window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
+    has_window = needed or keys.data.get("sliding_window") is not None
+    window = keys.present_or_null("sliding_window", MAX_TOKENS) if has_window else None
     return _windowed(window, _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)]))
 
 

@@ -27,11 +27,11 @@ def formats_of(
     """
     found = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
-        scheme, stated = modelopt(inner), inner
+        scheme, settings = modelopt(inner), inner
         if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
             scheme = replace(scheme, default=fp8(found), kept=None)  # the other tensors stay in fp8
     elif found:
-        scheme, stated = scheme_of(found), found
+        scheme, settings = scheme_of(found), found
     else:
         return {}
     modules = other_spellings("module") | (
@@ -50,7 +50,7 @@ def formats_of(
     ):
         formats["mtp"] = "bf16"
     first = "bf16" if scheme.default == "mxfp4" else scheme.default  # only experts have mxfp4
-    kv = kv_of(stated)
+    kv = kv_of(settings)
     return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if kv else {})
 
 

@@ -185,17 +185,17 @@ class Weights:
         """The same bytes as a device with these peaks runs them: weight-only if it has no peak for the
         format.
         """
-        own = tuple((tensor, _on(form, peaks)) for tensor, form in self.own)
-        return Weights(_on(self.base, peaks), own, self.given if own == self.own else "")
+        own = tuple((tensor, _on_device(form, peaks)) for tensor, form in self.own)
+        return Weights(_on_device(self.base, peaks), own, self.given if own == self.own else "")
 
 
 BF16 = Weights(WEIGHT_FORMATS["bf16"])
 """Every matrix in bf16."""
 
 
-def _on(form: Format, peaks: Collection[str]) -> Format:
+def _on_device(form: Format, peaks: Collection[str]) -> Format:
     if "+" in form.name:
-        shares = ((_on(_format(name, ""), peaks).name, layers) for name, layers in _shares(form.name))
+        shares = ((_on_device(_format(name, ""), peaks).name, layers) for name, layers in _shares(form.name))
         return _format("+".join(f"{name}*{layers}" for name, layers in shares), "")
     if (
         form.name == "mxfp4" and "fp4" in peaks
@@ -220,11 +220,11 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     parts = [part.strip().lower() for part in name.split(",")]
     mix = of_mix(parts[0])
     base, *mixed = (mix or parts[0]).split(",")
-    own = _own(mixed, name, flag) | _own(parts[1:], name, flag)
+    own = _part_formats(mixed, name, flag) | _part_formats(parts[1:], name, flag)
     return Weights(_format(base, flag), tuple(own.items()), ",".join(parts) if mix else "")
 
 
-def _own(parts: list[str], name: str, flag: str) -> dict[str, Format]:
+def _part_formats(parts: list[str], name: str, flag: str) -> dict[str, Format]:
     """The formats of ``PART=FORMAT``."""
     own: dict[str, Format] = {}
     for text in parts:

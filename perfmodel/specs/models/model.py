@@ -21,9 +21,9 @@ from perfmodel.specs.models.shape import ModelSpec
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
 
 
-def other_names(stated: Mapping[str, Any]) -> list[str]:
+def other_names(data: Mapping[str, Any]) -> list[str]:
     """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
-    listed = (*stated.get("aliases", ()), stated.get("hf_id") or stated["name"])
+    listed = (*data.get("aliases", ()), data.get("hf_id") or data["name"])
     return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
 
 
@@ -123,7 +123,7 @@ def _plain(name: str) -> str | None:
     """
     if name in aliases():
         return None
-    plain = _bare(name)
+    plain = _base_name(name)
     return plain if plain in aliases() or plain in files.bundled_names("models") else None
 
 
@@ -146,7 +146,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     if "/" in name:
         return next((i for i in listed if files.spelling(i) == key), name)
     tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
-    bare = {_bare(i): i for i in reversed(tails.values())}
+    bare = {_base_name(i): i for i in reversed(tails.values())}
     like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
     return like or (found.hf_id if key in aliases() else None)
 
@@ -161,14 +161,14 @@ def served_id(name: str, head: str | None) -> str | None:
     tuned = _TUNED.search(head or "")
     if found is None or tuned is None or "/" in name or _TUNED.search(found) or os.path.exists(name):
         return found
-    model, plain = load_model(name), _bare(found)
-    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and _bare(i) == plain), found)
+    model, plain = load_model(name), _base_name(found)
+    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and _base_name(i) == plain), found)
 
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 
-def _bare(name: str) -> str:
+def _base_name(name: str) -> str:
     """An id without its owner, its maker and its tuning suffix."""
     own = re.sub(
         r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", files.spelling(name.rpartition("/")[2])

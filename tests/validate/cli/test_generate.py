@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from perfmodel.validate.cli import app as verbs, generated
-from perfmodel.validate.cli.generate import GenerateQuestion, _made_up
+from perfmodel.validate.cli.generate import GenerateQuestion, _default_prompts
 from perfmodel.validate.cli.generated import table
 from perfmodel.validate.decoder import Generation, Model, Request, kv, memory
 from perfmodel.validate.harness.side_by_side import Run
@@ -141,7 +141,7 @@ def test_random_prompts_end_where_the_model_does_and_must_fit(monkeypatch) -> No
         (100, False, 1, 4),
         (10, False, 80, 1),
     ):
-        made = _made_up(
+        made = _default_prompts(
             Request(3, 80, new, kv_dtype={1: "fp8", 4: "auto"}[size]),
             SimpleNamespace(folder=None, tp=2),
             model,

@@ -97,7 +97,7 @@ def test_a_fit_is_printed_row_by_row(fitted) -> None:
     slow = timing(1.0, 1024.0, 0, seconds=0.02, prefill_share=0.3, where="slow.json")
     base, held_out = load_calibration(BASE), fitted.rows.measured * np.linspace(0.6, 1.2, 18)
     fit = replace(fitted.fitted, held_out=held_out, free=tuple(TRUTH), pinned=("pass_fixed_s", "x"))
-    others = {"calibration": with_values(base, TRUTH), "answered": base, "tried": {BASE: 0.1, "x": 0.25}}
+    others = {"calibration": with_values(base, TRUTH), "previous": base, "tried": {BASE: 0.1, "x": 0.25}}
     made = replace(fitted, fitted=fit, aside=(slow,), **others)
     assert lines(made) == Path(__file__).with_name("fit.txt").read_text(encoding="utf-8").splitlines()
 

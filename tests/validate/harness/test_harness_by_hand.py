@@ -119,7 +119,7 @@ def test_which_process_measures(monkeypatch, device, ranks, parent, where) -> No
     submit.return_value.result.return_value = "there"
     monkeypatch.setattr(session, "ProcessPoolExecutor", pool)
     monkeypatch.setattr(session, "parent_process", lambda: parent)
-    monkeypatch.setattr(session, "_sitting", MagicMock(side_effect=["here", session.SpoiltDevice]))
+    monkeypatch.setattr(session, "_one_process", MagicMock(side_effect=["here", session.SpoiltDevice]))
     assert session.run_rows(wanted, False, 9.0) == where
     if ranks == 2:
         refused("left the device unusable", session.run_rows, wanted, False, 9.0)

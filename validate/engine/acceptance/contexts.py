@@ -62,10 +62,10 @@ def octaves(
     if sum(drafts[i] for i in groups[-1]) < enough:  # which a single group never is
         last = groups.pop()
         groups[-1] += last
-    return [(_over([known[i] for i in g], [drafts[i] for i in g]), g) for g in groups]
+    return [(_merged([known[i] for i in g], [drafts[i] for i in g]), g) for g in groups]
 
 
-def _over(contexts: list[float], drafts: list[float]) -> Contexts:
+def _merged(contexts: list[float], drafts: list[float]) -> Contexts:
     mean = fmean(contexts, drafts if sum(drafts) else None)
     return Contexts(mean, min(contexts), max(contexts))
 

@@ -26,11 +26,11 @@ SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "
 
 def _seconds(where: str, place: Any, name: str, unit: str) -> float:
     """The median of a latency that states its unit; the mean if there is no median."""
-    stated = found(place, unit)
-    if stated not in SECONDS:
-        raise refuse(where, f"{name}.{unit}", " or ".join(SECONDS), stated)
+    stated_unit = found(place, unit)
+    if stated_unit not in SECONDS:
+        raise refuse(where, f"{name}.{unit}", " or ".join(SECONDS), stated_unit)
     middle = optional(where, place, "p50")
-    return (number(where, place, "mean") if middle is None else middle) * SECONDS[stated]
+    return (number(where, place, "mean") if middle is None else middle) * SECONDS[stated_unit]
 
 
 def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -89,8 +89,8 @@ def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
     unfailed(where, run, "metrics.request_totals.errored")
     prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
     tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
-    streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
-    batch = streams or given.batch or of("request_concurrency", "mean")
+    concurrency, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
+    batch = concurrency or given.batch or of("request_concurrency", "mean")
     return of_client(
         where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts
     )

@@ -35,10 +35,10 @@ def jobs(plan: Plan) -> list[Job]:
     """All jobs of a plan, each once. The many attention jobs come last, so an interrupted run has some of
     every kind.
     """
-    return list({job.key: job for job in _all(plan)}.values())
+    return list({job.key: job for job in _jobs(plan)}.values())
 
 
-def _all(plan: Plan) -> list[Job]:
+def _jobs(plan: Plan) -> list[Job]:
     names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
     specs = [spec_of(name) for name in names]
     out = [
