@@ -163,7 +163,7 @@ def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) ->
         values = read(cells)
     except (TypeError, ValueError, OverflowError):
         values = np.array([_as_number(read, cell) for cell in cells])
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= least) & (values <= most)))
+    wrong = np.flatnonzero(~((values >= least) & (values <= most)))
     if wrong.size:
         kind = "a date and time, as the first" if dates else f"a number from {least:g} to {most:g}"
         place = f"request {before + int(wrong[0]) + 1}: {name}"

@@ -83,6 +83,7 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     } | changes
     a = advise(request(**given))
     assert (a.verdict, a.chosen.gamma) == ("unknown_acceptance", 0)
+    assert a.headline() == f"Undecided: {a.reason}"
     alphas = [one.smallest_alpha for one in a.unmeasured]
     assert alphas == sorted(alphas)
     assert f"no acceptance is known for qwen2.5-7b. Pays from alpha {alphas[0]:.2f} (" in a.reason
@@ -214,7 +215,7 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
 
     def best(**changes) -> float:
         a = advise(request(**base | changes))
-        assert (a.chosen is None) is (a.verdict == "infeasible")
+        assert (a.chosen is None) is (a.verdict == "infeasible") is (a.reason in a.headline())
         return -np.inf if a.chosen is None else sign * a.chosen.objective
 
     now = best()

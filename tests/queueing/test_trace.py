@@ -32,6 +32,11 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_
             '{"arrival": "2023-11-16T18:17:03Z", "prompt_tokens": 5, "completion_tokens": 6}',
             ([0], [5], [6]),
         ),
+        (
+            "t.csv",
+            f"arrival_s,input_tokens,output_tokens\n0,{2**40},1\n1e15,1,{2**40}\n",
+            ([0, 1e15], [2**40, 1], [1, 2**40]),
+        ),
     ],
 )
 def test_what_is_read(tmp_path, name, text, expected):

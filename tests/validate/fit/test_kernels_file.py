@@ -166,9 +166,9 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
 
 def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
-    found = with_indexer(FOUND, held(modules(known)), H100, "vllm", "1").index
+    found = with_indexer(FOUND, held(modules(known)[4:]), H100, "vllm", "1").index  # the fewest that will do
     assert found.values == pytest.approx(known, rel=1e-6)
-    assert (found.rows, found.source) == (64, "vllm 1")
+    assert (found.rows, found.source) == (60, "vllm 1")
     assert found.median_error < 1e-6
 
 

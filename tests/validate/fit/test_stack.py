@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perfmodel.cli import run
@@ -9,7 +10,7 @@ from perfmodel.specs import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
-from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled
+from perfmodel.validate.fit.stack import KINDS, fit_factors, fit_stack, scaled
 from perfmodel.validate.records import RESULTS, latest, newest, points, records
 from tests.validate.tiny import refused
 
@@ -34,6 +35,12 @@ def test_factors_that_made_the_times_are_found(made) -> None:
     found = fit_stack(made, KERNELS)
     assert found.factors == pytest.approx(FACTORS, rel=1e-3)
     assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
+
+
+def test_a_predicted_zero_leaves_its_factor_alone(made) -> None:
+    ideal = load_calibration("ideal")  # has no overhead
+    found = fit_factors(PointSet(made, ideal), ideal, np.ones(len(made), bool))
+    assert found["outside the passes"] == 1.0 < found["linear ops"]
 
 
 def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() -> None:

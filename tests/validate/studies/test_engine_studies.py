@@ -43,7 +43,7 @@ def test_less_held_out_is_never_less_sure() -> None:
     """Steps err by 0.1, 0.2, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.1, 0.2 (devices: studies)
     and 0.5.
 
-    Of another maker's device there is one group; SGLang has no steps at another degree, TensorRT-LLM no
+    Of another maker's device there are two groups; SGLang has no steps at another degree, TensorRT-LLM no
     iterations.
     """
     many = [f"{engine} {i}" for engine in ("vllm", "trtllm", "sglang") for i in range(300)]
@@ -59,7 +59,7 @@ def test_less_held_out_is_never_less_sure() -> None:
         "model": errors(0.3, *every),
     }
     steps |= {"gpu": errors(0.2, *every), "transferred": errors(0.1, *every)}
-    steps["maker"] = HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "x"])
+    steps["maker"] = HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "y"])
     ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
     ratios |= {"model": errors(0.2, "vllm", "sglang"), "transferred": errors(0.5, "vllm", "sglang")}
     order = ("seen", "version", "model", "gpu", "transferred")
