@@ -295,9 +295,6 @@ class TrafficQuery(CommonOptions):
         seats = served.seats if served else None
         return seats.of(version, load_gpu(self.hardware)) if seats else Limits().max_num_seqs
 
-    def as_dict(self) -> dict[str, Any]:
-        return super().as_dict() | {"gamma": tuple(policy.given for policy in self.gamma)}
-
     @property
     def opens(self) -> bool:
         """Whether the loop is open: requests arrive at a rate, independent of their service."""

@@ -20,11 +20,6 @@ class Auto(LengthPolicy):
     help = "the best at each load"
     source = "docs/traffic.md"
 
-    @property
-    def given(self) -> None:
-        """None: in the JSON of a question an open draft length is null."""
-        return None
-
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """Each length above 0 at the loads where it has the lowest mean TPOT by its mean batch.
 

@@ -112,11 +112,6 @@ class LengthPolicy(ABC):
         """Name of the file, which is also its name on the command line."""
         return type(self).__module__.rpartition(".")[2]
 
-    @property
-    def given(self) -> int | str | None:
-        """The form in the JSON of a question: a number, a name, or None for ``auto``."""
-        return self.name if self.tokens is None else self.tokens
-
     def lengths(self, longest: int) -> Collection[int]:
         """Draft lengths whose passes `choices` needs. longest: the longest one that a search may try."""
         return range(longest + 1) if self.tokens is None else (self.tokens,)
