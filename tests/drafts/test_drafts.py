@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
+from perfmodel.answers.point.ops import ops
 from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import dense
@@ -304,3 +305,10 @@ def test_a_model_at_another_precision_keeps_a_second_copy() -> None:
     again = make_draft("self", target, s.precision, 1, s.draft.kv, weights="int4-g32")
     assert not again.shares_weights
     assert again.own_weight_bytes(s.draft_shard) == s.draft_shard.stored_weight_bytes
+
+
+def test_a_pass_of_a_block_is_listed_with_its_masks() -> None:
+    """The last token, and a mask for each drafted one: at least one."""
+    for draft, gamma, tokens in (("eagle3", 7, 1), ("dflash", 7, 8), ("dflash", None, 2)):
+        found = ops("qwen3-8b", "h100", 1, 8192, gamma=gamma, draft=draft, stage="draft")
+        assert found.query_tokens == tokens

@@ -70,6 +70,14 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 
+def test_the_kernels_of_a_plan_by_kind(capsys) -> None:
+    kinds = []
+    for words in ([], ["--only", "rope", "--only", "shell"]):
+        assert run(["validate", "microbench", "cpu-quick", "--dry-run", *words]) == 0
+        kinds.append({line.partition("/")[0] for line in capsys.readouterr().out.splitlines()})
+    assert kinds[0] > kinds[1] == {"rope", "shell"}
+
+
 def test_a_comparison_in_lines(capsys) -> None:
     """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of
     1.

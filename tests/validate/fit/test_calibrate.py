@@ -5,6 +5,7 @@ are.
 import datetime
 from dataclasses import replace
 from math import log
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.validate.fit.calibrate import other_error, path_of, refreshed
+from perfmodel.validate.fit.calibrate import correlated, other_error, path_of, refreshed, report_lines
 from perfmodel.validate.fit.counted_points import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
@@ -126,6 +127,33 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
     assert found.values["small_kernel_s"] == pytest.approx(5e-6, rel=1e-4)
     assert list(found.stderr) == ["small_kernel_s"]
     assert found.at_bound == ("iteration_fixed_s",)
+
+
+def test_a_fit_in_words() -> None:
+    """Of three pairs of constants two are told apart well enough."""
+    fitted: Any = SimpleNamespace(
+        parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (0.1, -0.9, 1.0))
+    )
+    assert correlated(fitted) == [("c", "b", -0.9)]
+    found = {
+        "calibration": "x.y",
+        "rows": 3,
+        "set": "z",
+        "values": {"a": 0.5, "b": 2.0},
+        "stderr": {"a": 0.02},
+    }
+    found["strong_correlations"] = correlated(fitted)
+    found["in_sample"] = {"target_s": {"mape": 0.021, "worst": -0.05}}
+    found["held_out"] = {"gpu": {"target_s": {"mape": 0.03, "worst": 0.1}}}
+    assert [" ".join(line.split()) for line in report_lines(found)] == [
+        "x.y: 3 rows of z",
+        "a 0.5 +- 0.02",
+        "b 2 at its bound",
+        "correlated above 0.8: c and b -0.90",
+        "in sample mean (worst) error %: target_s 2.1 (-5.0)",
+        "held out by gpu mean (worst) error %: target_s 3.0 (+10.0)",
+        "",
+    ]
 
 
 def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
