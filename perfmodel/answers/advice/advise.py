@@ -6,6 +6,7 @@ runner-up, the best baseline, the Pareto fronts of throughput against time per t
 and the margins.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,8 +22,9 @@ from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, fro
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
-from perfmodel.answers.question import of_power, slowing
+from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve, slowing
 from perfmodel.answers.text import ratio_text
+from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
 from perfmodel.speculation import Passes, Workload, memory_of, predict, speedup_interval, speedups
 
@@ -209,7 +211,12 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
         float(query.context),
     )
     room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
-    return (*warnings(query, s, batch, context, gamma, room.single()), *of_power(s, batch))
+    notes = [*warnings(query, s, batch, context, gamma, room.single()), *of_power(s, batch)]
+    for name in query.draft or ():  # chosen or not
+        with suppress(InputError):  # listed among the skipped
+            named = query.query(batch=1, tp=chosen.candidate.tp, draft=name, draft_kv="full", draft_tp=None)
+            notes += of_draft(resolve(named, UNUSED), context)
+    return tuple(dict.fromkeys(notes))
 
 
 def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:

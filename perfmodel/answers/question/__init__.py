@@ -5,7 +5,7 @@ from perfmodel.answers.question.acceptance_of import (
     measured_acceptance,
     published_head,
 )
-from perfmodel.answers.question.caveats import defect_warning, doubts, of_power, slowing
+from perfmodel.answers.question.caveats import defect_warning, doubts, of_draft, of_power, slowing
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,
@@ -43,6 +43,7 @@ __all__ = [
     "given_rate",
     "length_of",
     "measured_acceptance",
+    "of_draft",
     "of_power",
     "parse_rate",
     "parse_tree_rates",

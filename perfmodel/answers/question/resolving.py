@@ -37,7 +37,7 @@ from perfmodel.specs import (
     precision_of,
 )
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
-from perfmodel.speculation import Acceptance, Scenario, Workload, predict
+from perfmodel.speculation import Acceptance, Scenario, Workload, check_draft_length, predict
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Placeholder for the acceptance where the answer does not depend on it."""
@@ -114,7 +114,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     if acceptance is None:
         query = with_draft(query, found)
     draft = make_draft(
-        query.draft or "self",
+        "self" if query.draft is None else query.draft,
         target,
         Precision(precision.weights, draft_kv_type),
         tp,
@@ -202,6 +202,7 @@ def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
     """The question's gamma; if it is open, the best one from `least` on."""
     if query.gamma is not None:
+        check_draft_length(scenario.draft, query.gamma)
         return query.gamma
     best = predict(scenario, Workload.of(query.batch, query.context), query.max_gamma)
     return max(int(best.gamma_optimal), least)
