@@ -113,7 +113,11 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
         head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
         names |= {key: _name(head, key, where) for key in NAMES}
         marks = (name for name in (HASHES, *SESSION) if name in head)
-        names["mark"] = min(marks, key=lambda name: msgspec.json.decode(head[name]) in ([], None), default="")
+        names["mark"] = min(
+            marks,
+            key=lambda name: bytes(head[name]).translate(None, b" \t") in (b"[]", b"null"),  # of any size
+            default="",
+        )
         mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
         types: list[Any] = [
             ("at", float | str),

@@ -112,6 +112,7 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
         ("t.jsonl", MOONCAKE.replace("20", '"many"'), "request 1: .*input_length"),
         ("t.jsonl", MOONCAKE.replace("3000", "9" * 400), "request 1"),
         ("t.jsonl", MOONCAKE.replace("[1]", "[-1]"), "request 1: .*hash_ids"),
+        ("t.jsonl", MOONCAKE.replace("[1]", "[1e999]"), "request 1: "),
         (
             "t.jsonl",
             HASHED.replace("[7, 8, 9]", "[7]"),

@@ -160,10 +160,7 @@ def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) ->
             return None
         raise refuse("--prompts", None, "given with --checkpoint: JSON lines or a .txt", "none")
     spec = load_model(pair.target)
-    read = read_prompts(tokenizer(spec, pair.folder), list(texts), file, spec.vocab_size, chat)
-    if not read:
-        raise refuse("--prompts", str(file), "one document or more", "none")
-    return read
+    return read_prompts(tokenizer(spec, pair.folder), list(texts), file, spec.vocab_size, chat)
 
 
 def as_text(table: AcceptanceFile) -> str:

@@ -105,6 +105,8 @@ def read_prompts(
     given_by_place = [("--prompt", text) for text in texts]
     if file is not None:
         given_by_place += list(_documents(file))
+        if not given_by_place:
+            raise refuse("--prompts", str(file), "one document or more", "none")
     prompts = [_tokens(where, given, reader, vocab, chat) for where, given in given_by_place]
     empty = next(
         (where for (where, _), prompt in zip(given_by_place, prompts, strict=True) if not prompt), None

@@ -38,7 +38,7 @@ def lengths_of(trace: Arrivals) -> Lengths:
 
 def rate_of(trace: Arrivals) -> float | None:
     """Requests per second; None if all arrive at the same time."""
-    return float((trace.at_s.size - 1) / trace.at_s[-1]) if trace.at_s[-1] > 0 else None
+    return (trace.at_s.size - 1) / float(trace.at_s[-1]) if trace.at_s[-1] > 0 else None
 
 
 def with_trace(question: TrafficQuery) -> TrafficQuery:

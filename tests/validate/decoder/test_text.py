@@ -94,6 +94,7 @@ def test_bos_stays_whatever_is_cut(tokens, most, bos, kept) -> None:
         ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
         ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
         ("[]", "line 1: must be a text of one token or more"),
+        ("\n", "must be one document or more"),
         ("[" * 5000, "line 1: must not be nested so deeply"),
     ],
 )
