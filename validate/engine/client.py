@@ -129,7 +129,6 @@ class Server:
     @classmethod
     def at(cls, url: str) -> "Server":
         """Refuses (InputError) anything but an http(s) URL with a host and without a user name or key."""
-        key = api_key().lower() or None
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             host = (parts.hostname or "").encode("idna")  # as a resolver will want it
@@ -137,7 +136,7 @@ class Server:
             known = known and not (parts.username or parts.password or parts.query)
         except ValueError:
             known = False
-        held = key is not None and key in unquote(url).lower()
+        held = api_key() and api_key().lower() in unquote(url).lower()
         if held or not known:
             # a path or query may hold a key, and so may a user name
             given = (
@@ -246,12 +245,12 @@ class Server:
 
         try:
             return asyncio.run(within())
-        except InputError:
-            raise
         except TimeoutError:
             raise InputError(f"--url: {path}: is not whole after {limit_s:g} s") from None
         except Exception as error:  # httpx, its transport and the resolver have several families of them
-            if not (type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)):
+            if isinstance(error, InputError) or not (
+                type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)
+            ):
                 raise
             fault = (not api_key() and one_line(str(error)[:200])) or type(error).__name__
             raise InputError(

@@ -133,7 +133,19 @@ class PointRunner:
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
         room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.gamma + 1) + 1
-        decoder = make_decoder(target, _request(plan, point, room), draft)
+        request = Request(
+            batch=point.batch,
+            context=max(point.lengths),
+            new_tokens=room,
+            gamma=point.gamma,
+            draft="self" if point.draft == "self" else "model",
+            draft_kv=point.draft_kv,
+            script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.gamma)),
+            attention=plan.attention,
+            tree=point.parents,
+            kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
+        )
+        decoder = make_decoder(target, request, draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(
@@ -155,19 +167,3 @@ class PointRunner:
     def histogram(self) -> Tensor:
         """Speculative iterations so far by accepted drafted tokens, [batch, most + 1]."""
         return self.runs["sd"].state.histogram
-
-
-def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
-    """The point as a decoder request, with scripted acceptance."""
-    return Request(
-        batch=point.batch,
-        context=max(point.lengths),
-        new_tokens=new_tokens,
-        gamma=point.gamma,
-        draft="self" if point.draft == "self" else "model",
-        draft_kv=point.draft_kv,
-        script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.gamma)),
-        attention=plan.attention,
-        tree=point.parents,
-        kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
-    )

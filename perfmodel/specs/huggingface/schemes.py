@@ -112,7 +112,10 @@ def _quark(q: Keys) -> Scheme:
     """AMD's Quark: one configuration for all linear modules, others by pattern of module."""
     if (base := q.mapping("global_quant_config")) is None:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
-    own = tuple((_pattern(name), _quark_format(part)) for name, part in q.parts("layer_quant_config").items())
+    own = tuple(
+        (re.compile(re.escape(name).replace(r"\*", ".*") + r"(?=\.|$)"), _quark_format(part))  # * is anything
+        for name, part in q.parts("layer_quant_config").items()
+    )
     return Scheme(_quark_format(base), kept=_kept(q), matched=own)
 
 
@@ -133,11 +136,6 @@ def _quark_format(part: Keys) -> str:
         form = _grouped(weight.integer("group_size", 0, low=-1), kind == "uint4")
         return form if taken is None else f"{form}-a8"
     raise weight.bad("dtype", "fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32")
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """A regular expression from a module's name in which ``*`` stands for anything."""
-    return re.compile(re.escape(text).replace(r"\*", ".*") + r"(?=\.|$)")
 
 
 def _compressed(q: Keys) -> Scheme:
