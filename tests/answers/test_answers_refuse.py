@@ -14,7 +14,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"model": None}, "model: must be text, given None"),
     ("whatif", {"model": "a\nb"}, "model: no model named"),
     ("whatif", {"draft": ""}, "draft: no model named ''"),
-    ("inflection", {"draft": "medusa:heads=3", "gamma": 8}, "gamma: must be at most 3 with medusa"),
+    (
+        "inflection",
+        {"draft": "medusa:heads=3", "draft_kv": None, "gamma": 8},
+        "gamma: must be at most 3 with medusa",
+    ),
     ("whatif", {"draft_kv": 512}, "draft_kv: must be text, given 512"),
     (
         "whatif",
