@@ -115,9 +115,9 @@ def run(arguments: Sequence[str]) -> int:
     """The exit status of one command line. A user's mistake is one line on stderr; a bug keeps its
     traceback.
     """
-    if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
+    if sys.stdout is None:  # the caller closed it, so the output is discarded
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    # names of files hold anything
+    # file names may have any character
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         if shell := os.environ.get(completion.VARIABLE):
@@ -130,11 +130,11 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as ended:  # of SIGTERM
+    except SystemExit as ended:  # from SIGTERM
         return int(ended.code or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.exceptions.NoArgsIsHelpError as help:  # of a group without a verb
+    except click.exceptions.NoArgsIsHelpError as help:  # a group without a verb
         print(help)
         return 0
     except (InputError, click.UsageError) as error:
@@ -145,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         command = " ".join(["perfmodel", *takewhile(str.isalpha, arguments)])
         return _refused(str(not_installed(command, missing, EXTRA_OF[missing])))
-    except OSError as error:  # a full disk behind stdout, say; errors of files are handled before
+    except OSError as error:  # such as a full disk behind stdout; errors of files are InputErrors
         _print_nowhere()
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
     except MemoryError:

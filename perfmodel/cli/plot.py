@@ -102,7 +102,9 @@ class Points(Options):
         return low, high
 
     def doubts(self, scenario: Scenario) -> tuple[str, ...]:
-        """Those of one sequence at the longest context: a picture itself marks batches that do not fit."""
+        """Warnings about one sequence at the longest context. The picture itself marks batches that do not
+        fit.
+        """
         return doubts(
             self, scenario, 1.0, max(self.values("context")), 1 if self.gamma is None else self.gamma
         )
@@ -113,7 +115,7 @@ class Points(Options):
 def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device, and the limit of each."""
     batch, context = float(query.batch), float(query.context)
-    # a pass costs the same whatever is accepted: none is looked up where gamma is known
+    # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
     scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
     length = length_of(query, scenario)
     _save(
@@ -160,7 +162,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
     lines = axes.values(crossed)
     if len(lines) > MAX_LINES:
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
-    scenario = resolve(axes.first(), UNUSED)  # what is accepted does not matter
+    scenario = resolve(axes.first(), UNUSED)  # the acceptance does not matter
     _save(
         plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over),
         output,

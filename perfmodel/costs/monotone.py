@@ -4,8 +4,8 @@ A table gives the share of the ideal roofline that a GEMM reaches at each number
 one ideal row, max(1, rows / ridge) / share, must not fall as rows are added. Where a table violates this
 (badly chosen kernels, half-empty tiles, noise), neighbours are pooled to their geometric mean: isotonic
 regression by pool adjacent violators (Ayer et al. 1955). The result is two curves, one for loading up to the
-ridge and one for computing beyond it. So the time of any GEMM rises with its rows, its weights and its bytes,
-whatever its shape.
+ridge and one for computing beyond it. So the time of a GEMM of any shape rises with its rows, its weights and
+its bytes.
 """
 
 import math

@@ -34,7 +34,7 @@ class Machine:
     """A group of devices of one type, and how well its software stack uses them.
 
     kv_reread: factor on the verification pass's KV bytes. None takes the calibration's. It is clipped to 1
-    ... query, and stands for whatever the attention backend does. over_host: whether the devices of the group
+    ... query, and replaces the re-reads of the attention backend. over_host: whether the devices of the group
     communicate over PCIe. drafts: whether the passes are a draft's, for which some engines have a separate
     time. attention_backend: of a serving engine; None is the engine's own choice. host_experts: share of the
     MoE layers whose experts a processor reads from the host's memory, at host_bytes_per_s. host_layers: share
@@ -144,7 +144,7 @@ class Machine:
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
     def _beside_host(self, op: Op) -> Split:
-        """Routed experts, of which some layers' are read from the host's memory. The layers run in turn."""
+        """Routed experts. Those of some layers are read from the host's memory. The layers run in turn."""
         kept, cost = 1.0 - self.host_experts, op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
         own = replace(

@@ -21,7 +21,7 @@ class DFlash(Draft):
     `features` hidden states of the target are projected to one width, and the result to the keys and values
     of every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are
     drafted. vocab: as for EAGLE. Attention among the block's positions is counted as causal, which is half of
-    it: under 1 % from 1k tokens on.
+    it; the other half is under 1 % from 1k tokens on.
     """
 
     source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"

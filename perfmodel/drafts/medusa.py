@@ -27,7 +27,7 @@ class Medusa(Draft):
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Heads are published in bf16, whatever the target's format."""
+        """Heads are published in bf16, regardless of the target's format."""
         return BF16
 
     @property

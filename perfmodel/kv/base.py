@@ -138,7 +138,7 @@ class KVMethod:
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """Memory of a cache that only the draft uses, such as a separate model's: all tokens, or those that
-        the method does not evict, and what it stores beside them.
+        the method does not evict, and `stored_bytes`.
         """
         kept = self.attended_tokens(context) if self.evicts else context
         return kept * layout.token_bytes + self.stored_bytes(context, layout)

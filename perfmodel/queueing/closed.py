@@ -172,7 +172,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     cycle = inside / served
-    # a seat that others wait for is not kept free while one of them is on its way
+    # if clients wait for a seat, it does not stay free until the next one sends
     served = np.minimum(np.minimum(clients / cycle, inside / (cycle - steps.own_s)), most)
     room = clients / served - decoding - ttft.mean
     ttft = replace(ttft, mean=ttft.mean + np.minimum(room, 0.0))
@@ -260,7 +260,7 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         )
         alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
-        queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # no more than all who do not decode
+        queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # at most all that do not decode
         decode, prompt = steps.decode_at(1.0 + others), steps.prompt_at(1.0 + others)
         pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)

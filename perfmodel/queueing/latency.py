@@ -64,14 +64,14 @@ def at_any_time(
     variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
-    # its share of the passes it rides in
+    # its share of the passes that read it
     service = prompt + _passes(steps, np.maximum(batch, 1.0))[0] / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     queue = (
         burst * service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
     )
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
-    # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
+    # if served one by one, the prompt in the running pass is part of the queue, so a decoding pass is left
     wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
     return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
 

@@ -93,7 +93,7 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     prompts = np.minimum(kept * steps.prompt_s, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * steps.iterations(lengths) * pass_s / steps.batches
-    # at the batch that leaves as fast as requests come: alone, a prompt may take as long as a dozen there
+    # at the batch that leaves as fast as requests come; a lone prompt may take as long as a dozen there
     at = np.argmax(load <= 1, 1)[:, None]
     there = np.take_along_axis(prompts, at, 1), np.take_along_axis(pass_s, at, 1)
     index = _bunching(steps, lengths, kept, *there, steps.prompt_s[at], burstiness)
@@ -120,7 +120,7 @@ def _bunching(
     stay_s = steps.iterations(lengths) * pass_s
     gaps = 1.0 + (1.0 / burstiness - 1.0) * rate * stay_s / (rate * stay_s + SEEN)
     stay = stay_s / (prompt_s + TINY) * (1.0 - prompts)
-    # what of a bunch of prompts falls into the same stay
+    # the part of a bunch of prompts that falls into the same stay
     lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
     return 1.0 + np.maximum((gaps / (1.0 - prompts) ** 2 - 1.0) * lasting, -0.9)
 

@@ -197,8 +197,7 @@ class _Server:
         self.wanted = requests.output_tokens
         decoded = requests.output_tokens - 1
         drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]
-        # work: iterations that an answer takes at one length, times what is gained in one; any length does
-        # that much
+        # work: iterations of an answer at one length, times the gain of one; it is the same at every length
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
         if requests.gain is not None:
             work = np.maximum(work / requests.gain, drawn.tokens_per_iteration)
@@ -210,7 +209,7 @@ class _Server:
             self.think_s = requests.shared.think_s
             self.next = {before: request for request, before in enumerate(follows) if before >= 0}
             first = [request for request in first if follows[request] < 0]
-        # those before it come when they say
+        # the first ones come at their own times, the following ones when an answer ends
         self.first_sent, self.following = first, len(first) if clients is None else min(clients, len(first))
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
         self.coming = [(self.sent[request] + steps.own_s, request, 0) for request in first[: self.following]]

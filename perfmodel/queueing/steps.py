@@ -192,7 +192,7 @@ def step_times(
         if reuse.prefix:
             shared = np.array([reuse.shared(law) for law in laws])
             alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
-            once = (1.0 / sequences - 1.0 / alone) / reuse.share  # of the room, kept by one for all
+            once = (1.0 / sequences - 1.0 / alone) / reuse.share  # share of the room, kept once for all
             sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
     n = np.arange(1.0, np.clip(sequences.max(), 1.0, limits.max_num_seqs) + 1.0)[:, None]
     decode = np.broadcast_to(
@@ -302,7 +302,7 @@ def readings_of(
     own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
     launches = float(sum(op.kernels * PROMPT_KERNELS.get(op.cache, 1) + op.quantisations for op in ops))
     draft = float(scenario.setup_s(1.0, prompt)) if drafts else 0.0
-    if drafts and not scenario.draft.shares_prefill:  # its passes load its weights anyway
+    if drafts and not scenario.draft.shares_prefill:  # the draft's passes load its weights anyway
         draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
     without = Reading(
         tokens,

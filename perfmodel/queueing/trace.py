@@ -60,7 +60,7 @@ def read_trace(path: str | Path) -> Arrivals:
     for columns in blocks(where, names):
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
         count += len(columns[0])
-        if first.size < LONGEST or parts[-1][0].min() < first.max():  # marks of the first requests alone
+        if first.size < LONGEST or parts[-1][0].min() < first.max():  # only the marks of the first requests
             first = np.concatenate([first, parts[-1][0]])
             kept = np.argsort(first, kind="stable")[:LONGEST]
             marks += columns[3]

@@ -7,7 +7,7 @@ set of (c, j) gains 1 + sum w_c s_cj tokens per sequence and costs a pass over 1
 
 llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
 (common/speculative.cpp of 0c1e57098). All slots draft in one pass, which runs as long as one of them drafts.
-The pass that finds the unlikely token is paid for.
+The pass that finds the unlikely token also takes time.
 """
 
 from dataclasses import dataclass

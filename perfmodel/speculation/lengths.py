@@ -1,4 +1,4 @@
-"""Three context lengths that are easily confused, for whatever model is in use.
+"""Three context lengths that are easily confused, for any model.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
 * `break_even_context`: from here on speculation is faster than the baseline, at one batch.

@@ -119,7 +119,7 @@ def _passes(widths: Ints, widest: int) -> Array:
     """Number of draft passes of each width ``1 ... widest``, from the ``[tree, level]`` widths of trees."""
     counts = np.zeros((widths.shape[0], widest))
     for level in range(widths.shape[1] - 1):
-        run = np.flatnonzero(widths[:, level + 1])  # a level that has nodes below it is run
+        run = np.flatnonzero(widths[:, level + 1])  # only levels with nodes below them run
         counts[run, widths[run, level] - 1] += 1.0
     return counts
 

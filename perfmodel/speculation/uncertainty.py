@@ -156,7 +156,7 @@ def step_log_error(
     machine, c = scenario.machine, scenario.machine.calibration
     if (scatter := c.error("target_s", scenario.target.name, machine.gpu)) is None:
         return None
-    if c.errors:  # a serving engine's: of sources left out, and of a device that no row is of
+    if c.errors:  # a serving engine's: errors of held-out sources, and of a device without rows
         relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
         unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
         known = relation == "seen"
@@ -218,7 +218,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
         slopes = []
         for name in c.fit.parameters:
             constant, step = _constant(c, name), STEP_STDERR
-            if CONSTANTS[name].unit == "fraction":  # which must neither pass 1 nor reach 0
+            if CONSTANTS[name].unit == "fraction":  # a fraction must not exceed 1 or reach 0
                 step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
             slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
         stacked = np.stack(slopes)

@@ -1,4 +1,4 @@
-"""Verifies only the drafted tokens of a batch that are likeliest to be accepted, as many as pay."""
+"""Verifies only the drafted tokens of a batch that are most likely to be accepted, as many as pay."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
