@@ -20,7 +20,7 @@ demo: $(VENV)/.validate  ## the README's advice, a what-if, a held-out measureme
 	$(BIN)/perfmodel validate compare --held-out --set magicdec --row 3c-13
 	$(BIN)/perfmodel validate run cpu-quick
 
-test: style  ## lint, and types beside tests (all but the slow ones)
+test: style  ## lint, types and tests (all but the slow ones)
 	@$(MAKE) --no-print-directory -j 2 types fast
 
 fast: $(VENV)/.dev  ## the tests alone (all but the slow ones)
@@ -33,7 +33,7 @@ test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; 
 	$(BIN)/python -m tests.engine.live .engine
 	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
 
-attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants: about 20 minutes; rewrites docs/reliability.md; PARTS="faults mutants" for some
+attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants (about 20 minutes); rewrites docs/reliability.md; PARTS="faults mutants" runs some
 	nice $(BIN)/python -m tests.attack $(PARTS)
 
 mutants: $(VENV)/.dev  ## the mutants alone, and their table
@@ -43,7 +43,7 @@ browser:  ## a browser for the explorer's tests, where apt may install one; they
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		  apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
-		echo "no browser to be had: the explorer's tests in one will be skipped"
+		echo "no browser is available: the tests of the explorer in a browser will be skipped"
 
 lint: style  ## ruff and mypy
 	@$(MAKE) --no-print-directory types
@@ -58,7 +58,7 @@ types:  ## mypy alone, on the tests and on links that lay the package out as it 
 	@ln -s $(CURDIR)/tests .types/tests
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## let ruff mend what it can
+format: $(VENV)/.dev  ## fix with ruff what it can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -70,19 +70,19 @@ docs: $(VENV)/.dev  ## regenerate pinned answers, tables, outputs and pictures i
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-constants: $(VENV)/.dev  ## fit what engines cost anew, all folds too (three minutes), then sources
+constants: $(VENV)/.dev  ## fit the costs of engines and all folds again (3 minutes), then run sources
 	$(BIN)/perfmodel validate calibrate engines --write
 	$(BIN)/perfmodel validate calibrate llamacpp --write
 	$(MAKE) sources
 
-sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole and renew the accuracy page: 3 minutes
+sources: $(VENV)/.dev  ## fit the errors of held-out sources and write the accuracy page (3 minutes)
 	$(BIN)/perfmodel validate calibrate sources --write
 	$(BIN)/perfmodel validate accuracy --write
 
 bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 	$(BIN)/python benchmarks/engine.py
 
-bench-compare: $(VENV)/.dev  ## time another commit and this tree in turns: make bench-compare BASE=HEAD~1
+bench-compare: $(VENV)/.dev  ## time this tree and another commit in turns: make bench-compare BASE=HEAD~1
 	bash benchmarks/compare.sh $(BASE)
 
 lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newest that pyproject.toml allows
@@ -100,8 +100,8 @@ lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newe
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)
 	PYTHONPATH=$(CURDIR)/build/rehearsal/site bash benchmarks/rehearse.sh $(CURDIR)/build/rehearsal/bin/python
 
-# What such a machine has (docs/gpu-todo.md), and beside it the wheels that travel. Its numpy is 2.5, with which the
-# interpreter of Triton 3.6.0 fails: it needs 2.3, and only here, where a CPU stands in, is it run.
+# The packages of such a machine (docs/gpu-todo.md), and next to them the wheels that are copied to it. Such a machine has
+# numpy 2.5, with which the interpreter of Triton 3.6.0 fails. The interpreter runs only here, on a CPU, so numpy is 2.3 here.
 build/rehearsal/.made:
 	$(PYTHON312) -m venv build/rehearsal
 	build/rehearsal/bin/pip install -q torch==2.11.0 triton==3.6.0 transformers==5.17.0 'numpy==2.3.*' safetensors \
