@@ -41,7 +41,7 @@ def forward(
     """
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
-    gathered = tokens * part.groups
+    gathered = tokens if part.groups == 1 else tokens * part.groups
 
     def ran(op: Linear | Small) -> Floats:
         return gathered if op.gathered else tokens

@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,8 +39,10 @@ MAX_TOKENS, MAX_AT = 2.0**40, 1e15
 """
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
-AT_ONCE = 50_000
-"""Number of lines that are read together."""
+AT_ONCE, BLOCK_BYTES = 50_000, 2**22
+"""Number of lines of CSV that are read together, and bytes of JSON lines."""
+MAX_HASHES = 5_000_000
+"""Most hashes of prompts in the requests that are replayed, because each takes memory."""
 LONGEST = 200_000
 """Most requests of a trace that are replayed: enough for a 99th percentile, in seconds."""
 Columns = tuple[list[Any], ...]
@@ -65,6 +68,8 @@ def read_trace(path: str | Path) -> Arrivals:
             kept = np.argsort(first, kind="stable")[:LONGEST]
             marks += columns[3]
             first, marks = first[kept], [marks[place] for place in kept.tolist()] if marks else []
+        if names["mark"] == HASHES and sum(map(len, filter(None, marks))) > MAX_HASHES:
+            raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {LONGEST} requests", "more")
         if count > MAX_REQUESTS:
             raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
     if not count:
@@ -83,23 +88,19 @@ def read_trace(path: str | Path) -> Arrivals:
 
 def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
     """Columns of text, block by block. names: filled from the header."""
-    count, block = 0, list[list[str]]()
     with where.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.reader(stream)
         try:
             head = next(rows, [])
             names |= {key: _name(head, key, where) for key in NAMES}
-            places = [head.index(names[key]) for key in NAMES]
-            own = next((head.index(name) for name in SESSION if name in head), None)
-            last = max(*places, own or 0)
-            full = filter(None, rows)
-            while block := list(islice(full, AT_ONCE)):
-                columns = [[row[place] for row in block] for place in places]
-                yield *columns, [] if own is None else [row[own] or None for row in block]
-                count += len(block)
+            own = next(([name] for name in SESSION if name in head), [])
+            wanted = itemgetter(*(head.index(name) for name in (*(names[key] for key in NAMES), *own)))
+            cells = map(wanted, filter(None, rows))
+            while block := list(islice(cells, AT_ONCE)):
+                columns = [list(column) for column in zip(*block, strict=True)]
+                yield *columns[: len(NAMES)], [mark or None for mark in columns[-1]] if own else []
         except IndexError:
-            short = next(n for n, row in enumerate(block, 1) if len(row) <= last)
-            raise InputError(f"{where}: request {count + short}: must have a cell for each column") from None
+            raise InputError(f"{where}: line {rows.line_num}: must have a cell for each column") from None
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{where}: line {rows.line_num + 1}: must be CSV in UTF-8: {error}") from None
 
@@ -127,11 +128,23 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
         ]
         request = msgspec.defstruct("Request", types, rename=names, gc=False)
         decoder, count = msgspec.json.Decoder(request), 0
-        rows = chain([first], lines)
-        while block := list(islice(rows, AT_ONCE)):
+        for block in _blocks(chain([first], lines)):
             found = _decoded(decoder, block, count, where)
             count += len(block)
             yield tuple([getattr(one, key) for one in found] if name else [] for key, name in names.items())
+
+
+def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """The lines, as many at a time as have `BLOCK_BYTES`."""
+    block, size = list[bytes](), 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size > BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:

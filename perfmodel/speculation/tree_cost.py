@@ -141,7 +141,7 @@ def choose(
     fast, total, target = surface(scenario, batch, context, table)
     d, n = divmod(int(fast.argmax()), table.size)
     rule = first_order_size(scenario, batch, context, size)
-    tree = table.best(n + 1, d + 1)
+    tree = table.best(n + 1, d + 1 if n else 1)
     return TreeChoice(
         tree, float(fast[d, n]), float(total[d, n]), float(target), rule, float(fast[:, rule - 1].max())
     )

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from perfmodel.answers.question import Query, resolve
-from perfmodel.costs import forward
-from perfmodel.kv import parse_kv
 from perfmodel.queueing.closed import BLOCK, serve
 from perfmodel.queueing.latency import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
-from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of, readings_of
-from perfmodel.specs.engines.request_costs import EngineRequests
+from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)
 DECODE = 0.02 + 0.001 * np.arange(1.0, 13.0)
@@ -129,15 +125,3 @@ def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> No
     assert met.others.mean.item() == pytest.approx(0.0025)
     met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.full(1, 2.0), np.full(1, 9.0))
     assert met.others.mean.item() == pytest.approx(0.002 / (1 - 0.01))  # two fit: all are in the same pass
-
-
-@pytest.mark.parametrize("weights", ["bf16", "fp8"])
-def test_every_kernel_of_a_prompt_is_launched_by_itself(weights: str) -> None:
-    """A recurrent layer reads it with eight kernels for each one of decoding, and inputs are quantised."""
-    scenario = resolve(Query("qwen3.5-35b-a3b", "h100", 1, 1024, weights=weights, gamma=0))
-    found, _ = readings_of(scenario, LENGTHS, Limits(), False, EngineRequests(prompt_kernel_s=1e-6))
-    ops = forward(scenario.target_shard, 1.0, 1000.0, 0.0, parse_kv("full"), head_query=1.0)
-    recurrent, others = (sum(op.kernels for op in ops if (op.cache == "state") is by) for by in (True, False))
-    quantised = sum(op.quantisations for op in ops)
-    assert (recurrent, quantised > 0) == (30, weights == "fp8")
-    assert found.pass_s == pytest.approx(1e-6 * (8 * recurrent + others + quantised))

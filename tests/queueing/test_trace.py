@@ -91,6 +91,7 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
     whole = read_trace(where)
     monkeypatch.setattr(trace, "LONGEST", 2)
     monkeypatch.setattr(trace, "AT_ONCE", 1)
+    monkeypatch.setattr(trace, "BLOCK_BYTES", 1)
     beginning = read_trace(where)
     assert beginning.at_s.tolist() == whole.at_s.tolist()
     assert beginning.shared == whole.first(2).shared
@@ -118,11 +119,11 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
             HASHED.replace("[7, 8, 9]", "[7]"),
             "hash_ids of request 1 by arrival: must be one for each",
         ),
-        ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "line 3: must have a cell"),
         (
             "t.csv",
             "arrival_s,input_tokens,output_tokens,session\n1,2,3,a\n1,2,3\n",
-            "request 2: must have a cell",
+            "line 3: must have a cell",
         ),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),
@@ -139,3 +140,10 @@ def test_what_is_refused(tmp_path, name, text, predicted):
     where.write_text(text)
     with pytest.raises(InputError, match=predicted):
         read_trace(where)
+
+
+def test_so_many_hashes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "MAX_HASHES", 3)
+    (tmp_path / "t.jsonl").write_text(HASHED)
+    with pytest.raises(InputError, match="hash_ids: must be at most 3"):
+        read_trace(tmp_path / "t.jsonl")
