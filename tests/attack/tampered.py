@@ -19,10 +19,9 @@ from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
 CODE = {"perfmodel": module.PACKAGE, "validate": module.VALIDATE}
-SHOWING = module.SHOWING[:-1]
 DATA = (".yaml", ".csv", ".json", ".jsonl", ".py")
 CONSTANT = re.compile("^[A-Z][A-Z_0-9, ]* = [^\"'\n]*$", re.MULTILINE)
-"""Of a module. Those of folders that only show something enter no answer."""
+"""Of a module."""
 ANY_LINE = re.compile(".+")
 
 
@@ -46,7 +45,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     with copied(folder) as package:
         recorded = module.inputs(package / "results")
         data = (p for top in (*FOLDERS, "validate/plans") for p in (package / top).rglob("*"))
-        code = (p for top in CODE for p in (package / top).rglob("*.py") if not {*p.parts} & {*SHOWING})
+        code = (p for top in CODE for p in (package / top).rglob("*.py"))
         every = sorted(
             p for p in (*data, *code) if p.suffix in DATA and p.name != "accuracy.json" and _numbers(p)
         )

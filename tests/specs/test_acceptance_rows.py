@@ -9,11 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs import AcceptanceRow, find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance.acceptance_rows import (
-    CONTEXT_DRIFT,
-    positions_from_histogram,
-    published_rows,
-)
+from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram, published_rows
 from perfmodel.speculation import Acceptance
 from tests.validate.tiny import refused
 
@@ -88,14 +84,6 @@ def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
             2000.0,
             [replace(low, source="t"), other],
         )
-
-
-def test_counters_hold_beyond_the_nearest_context_that_was_served() -> None:
-    low = AcceptanceRow("s", "a", "self", "full", None, 1e3, 0.9, counted_at=(500.0, 2e3))
-    rows = [replace(low, source="t", context_tokens=16e3, counted_at=(8e3, 32e3)), low]
-    for context, source, doublings in ((125.0, "s", 2), (600.0, "s", 0), (64e3, "t", 1)):
-        found = find_acceptance("a", "self", "full", None, context, rows)
-        assert (found.source[0], found.spread) == (source, pytest.approx(CONTEXT_DRIFT * doublings**0.5))
 
 
 def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):

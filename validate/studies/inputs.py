@@ -24,10 +24,6 @@ pictures follow from these.
 """
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
-SHOWING = ("cli", "plots", "explorer", "validate")
-"""Folders that format text and pictures, and the link by which the package may hold `VALIDATE`. The constants
-of all others enter answers, measurements, fits or judgements.
-"""
 SHOWN = 60
 """Most characters of a constant that is recorded in full; a longer one has a fingerprint."""
 
@@ -76,7 +72,7 @@ def _constants() -> Iterator[tuple[str, str]]:
     for path in (path for top in (PACKAGE, VALIDATE) for path in sorted(top.rglob("*.py"))):
         measures = path.is_relative_to(VALIDATE)
         parts = path.relative_to(VALIDATE if measures else PACKAGE).with_suffix("").parts
-        if parts[0] in SHOWING:
+        if parts[0] == "validate":  # the link by which the package may hold `VALIDATE`
             continue
         module = ".".join(("validate", *parts) if measures else parts)
         top = ast.parse(read_text(path)).body

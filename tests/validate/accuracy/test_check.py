@@ -18,7 +18,6 @@ from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts_of, read_baseline
 from perfmodel.validate.accuracy.folder import Figure, figures
-from perfmodel.validate.cli.check import _show
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
@@ -105,13 +104,6 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
 
 def made_up(part: str, row: str, measured: float, predicted: float) -> Figure:
     return Figure(part, "m/record", row, measured, predicted, "c", False)
-
-
-def test_what_was_fitted_to_some_of_the_records_is_marked(capsys) -> None:
-    one = made_up("m/p/speedup", "a", 4.0, 4.2)
-    for other, marked in ((one, False), (replace(one, fitted=True), True)):
-        _show(parts_of([one, replace(other, row="b")]), None)
-        assert ("* fitted on these very records" in capsys.readouterr().out) is marked
 
 
 def test_growth_and_loss_by_hand(tmp_path) -> None:

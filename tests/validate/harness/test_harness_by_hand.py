@@ -31,7 +31,7 @@ from perfmodel.validate.harness.acceptance import (
 )
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.estimate import estimate, scenario_of
-from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
+from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
@@ -407,12 +407,3 @@ def test_clocks_of_a_gpu(monkeypatch) -> None:
         assert found == ({"clocks": clocks} if index else {})
         assert index is None or look.call_args.args[0][-1] == index
     assert environment._clocks("") == {}
-
-
-def test_periodic_work_follows_a_commit_alone() -> None:
-    done = list[str]()
-    work = {part: partial(done.append, part) for part in ("draft", "commit")}
-    runner: Any = SimpleNamespace(_run=work, decoder=SimpleNamespace(refresh=partial(done.append, "refresh")))
-    for part in work:
-        PhaseRunner.run(runner, part)
-    assert done == ["draft", "commit", "refresh"]
