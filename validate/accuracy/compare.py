@@ -74,16 +74,6 @@ class Cell:
         return self.binding and self.lower is not None and self.measured < self.lower
 
     @property
-    def hardware(self) -> str:
-        """The device."""
-        return self.point.hardware
-
-    @property
-    def context(self) -> int:
-        """Cached tokens per sequence."""
-        return self.point.context
-
-    @property
     def name(self) -> str:
         """``set/row/quantity``."""
         return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
@@ -256,18 +246,13 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     return found
 
 
-def band(context: int) -> str:
-    """The context band to which a context belongs."""
-    return next(name for end, name in BANDS if context < end)
-
-
 PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "": lambda p: "",
     "model": lambda p: f"/{file_label(p.target)}",
     "draft": lambda p: f"/draft {file_label(p.draft)}" if p.draft else None,
     "kv": lambda p: f"/{p.read}" if p.draft_kv else None,
     "drafted": lambda p: "/trees" if p.widths else None,
-    "context": lambda p: f"/{band(p.context)}",
+    "context": lambda p: "/" + next(name for end, name in BANDS if p.context < end),
 }
 """Partitions of the cells of a set and device, each also split by quantity. None: the cell is in no part."""
 
@@ -291,11 +276,6 @@ def error(rows: Sequence[Any]) -> Errors:
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
-
-
-def worst(cells: Iterable[Cell], count: int) -> list[Cell]:
-    """The cells with the largest errors, worst first."""
-    return sorted(cells, key=lambda c: -abs(c.error))[:count]
 
 
 def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:

@@ -114,7 +114,7 @@ def _show(cells: list["Cell"]) -> None:
     words, counts = ("row", "device", "target", "draft"), ("batch", "context")
     heads = (*words, *counts, "figure", "measured", "predicted", "error %")
     columns = [Column(head, left=head in (*words, "figure")) for head in heads]
-    table(columns, [_row(c) for c in module.worst(cells, LARGEST)])
+    table(columns, [_row(c) for c in sorted(cells, key=lambda c: -abs(c.error))[:LARGEST]])
 
 
 def _row(c: "Cell") -> list[str]:

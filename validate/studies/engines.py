@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from perfmodel.errors import InputError
-from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, load_model, release
+from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, files, load_model, release
 from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records import BUNDLED
@@ -36,7 +35,6 @@ from perfmodel.validate.studies.published_engines import DecodeRow, engine_specu
 from perfmodel.validate.studies.robust import Array, FittedValues, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
-SCHEMA_VERSION = 2
 PATH = BUNDLED / "engines.json"
 """The constants of the folds."""
 LONG_CONTEXT = 1024.0
@@ -282,8 +280,7 @@ def texts_of(
         "unseen_width": errors.unseen_width(),
     }
     yaml = render(decoding, iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
-    recorded = {"schema_version": SCHEMA_VERSION, **shortened(constants, 4)}
-    return {CONSTANTS: yaml, PATH: json.dumps(recorded, indent=1) + "\n"}
+    return {CONSTANTS: yaml, PATH: json.dumps(shortened(constants, 4), indent=1) + "\n"}
 
 
 def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
@@ -302,18 +299,8 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
 
 
 def recorded() -> dict[str, Any]:
-    """``results/engines.json``. Raises InputError if this version cannot read it."""
-    try:
-        found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{PATH}: must be there; `perfmodel validate calibrate engines --write` ({error})"
-        ) from None
-    if found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"{PATH}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}"
-        )
-    return found
+    """``results/engines.json``. Raises InputError if it is missing or malformed."""
+    return files.read_mapping(PATH)
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

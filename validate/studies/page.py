@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import unknown_name
-from perfmodel.specs import COVERAGE
+from perfmodel.specs import COVERAGE, LLAMACPP
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.sources import NEAR
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
@@ -89,6 +90,13 @@ def _decide(found: Record) -> Rows:
     yield [f"research stacks: {VERDICT}", _right_of_all(found["replays"]["held-out"]["side_of_one"])]
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
     yield ["speedup lost with the predicted best γ (eight A100)", lost]
+    for name, words in (("engines", "serving engines"), (LLAMACPP, "llama.cpp")):
+        of = found["sources"]["best_length"][name]
+        yield [
+            f"throughput lost with the predicted best γ ({words})",
+            f"{_percent(of['lost'])} %, worst {_percent(of['worst'], 0)} %; at most {_percent(NEAR, 0)} % in "
+            f"{of['near']} of {of['sweeps']} sweeps (as shipped {of['near_shipped']})",
+        ]
 
 
 def _right_of_all(side: Record) -> str:

@@ -8,6 +8,7 @@ as one.
 import datetime
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -162,6 +163,8 @@ def _kernels(run: PublicRun) -> str:
 DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
 """Prefixes of the names of NVIDIA's data-centre devices."""
 SURE = ("pays", "does_not_pay")
+NEAR = 0.03
+"""Part of the throughput that a draft length close to the best one may lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +260,49 @@ def figures() -> dict[str, Any]:
     }
     speedups = of_figure("speedup")
     sure = [a for a in speedups if a.verdict in SURE]
-    found["side"] = {
-        "rows": len(speedups),
-        "right": sum(same_side(a.predicted, a.measured) for a in speedups),
-        "sure": len(sure),
-        "sure_and_wrong": sum(not same_side(a.predicted, a.measured) for a in sure),
+    return found | {
+        "side": {
+            "rows": len(speedups),
+            "right": sum(same_side(a.predicted, a.measured) for a in speedups),
+            "sure": len(sure),
+            "sure_and_wrong": sum(not same_side(a.predicted, a.measured) for a in sure),
+        },
+        "best_length": {
+            "engines": _best_length([a for a in speedups if a.run.engine != LLAMACPP]),
+            LLAMACPP: _best_length([a for a in speedups if a.run.engine == LLAMACPP]),
+        },
+        "refused": answered()[1],
     }
-    return found | {"refused": answered()[1]}
+
+
+def _best_length(rows: Sequence[Answered]) -> dict[str, Any]:
+    """What the predicted best draft length loses of the throughput of the measured best one.
+
+    A sweep has the draft lengths of one server, load and draft; runs of one length belong to different
+    sweeps, in their order. No draft, with a speedup of 1, is one of the lengths.
+    """
+    left, seen = _errors_left_out()["speedup"], Counter[Any]()
+    sweeps: dict[Any, list[Answered]] = {}
+    for a in rows:
+        settings = a.run.server, a.run.batch, a.run.draft
+        seen[settings, a.run.gamma] += 1
+        sweeps.setdefault((settings, seen[settings, a.run.gamma]), []).append(a)
+    several = [sweep for sweep in sweeps.values() if len(sweep) > 1]
+    shipped = [_lost(sweep, [a.off for a in sweep]) for sweep in several]
+    lost = [_lost(sweep, [left.get(a.run.id, a.off) for a in sweep]) for sweep in several]
+    return {
+        "sweeps": len(several),
+        "lost": float(np.mean(lost)),
+        "worst": max(lost),
+        "near": sum(part <= NEAR for part in lost),
+        "near_shipped": sum(part <= NEAR for part in shipped),
+    }
+
+
+def _lost(sweep: Sequence[Answered], offs: Sequence[float]) -> float:
+    measured = [1.0, *(a.measured for a in sweep)]
+    predicted = [1.0, *(a.measured * math.exp(off) for a, off in zip(sweep, offs, strict=True))]
+    return 1.0 - measured[int(np.argmax(predicted))] / max(measured)
 
 
 def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:

@@ -4,6 +4,7 @@ source, and what is stated of sources that were left out.
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +26,8 @@ from perfmodel.validate.studies.left_out import (
     on_borrowed_kernels,
 )
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.public_runs import answers, public_runs
-from perfmodel.validate.studies.sources import LEFT_OUT, TITLES, Judged, _part
+from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
+from perfmodel.validate.studies.sources import LEFT_OUT, TITLES, Judged, _best_length, _part
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts][:6]
@@ -154,6 +155,26 @@ def test_errors_of_a_part_by_hand() -> None:
     assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
     assert found["width"] == pytest.approx(((1.2 / 0.9) ** 0.5 + (1.5 / 1.05) ** 0.5) / 2 - 1)
     assert "inside" not in _part([far])
+
+
+def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -> None:
+    """Of two sweeps one is right. The other expects no gain, and loses the measured one of 1.25. A length
+    without others is no sweep.
+    """
+
+    def at(gamma: int, predicted: float, measured: float, batch: int = 1) -> Answered:
+        run = replace(ROWS[0].run, gamma=gamma, batch=batch)
+        return Answered(run, "speedup", predicted, measured, None)
+
+    right, wrong = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)], [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
+    found = _best_length([*right, *wrong, at(3, 2.0, 3.0, batch=2)])
+    assert found == {
+        "sweeps": 2,
+        "lost": pytest.approx(0.1),
+        "worst": pytest.approx(0.2),
+        "near": 1,
+        "near_shipped": 1,
+    }
 
 
 # The answers themselves.
