@@ -45,7 +45,7 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
     places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
     marks = {
         name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
-        for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))
+        for i, name in enumerate(dict.fromkeys(c.point.hardware for c in shown))
     }
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
     for panel, kind in zip(places, kinds, strict=False):
@@ -75,7 +75,7 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
     """One quantity: its errors over the measured values, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
-        marker, colour = marks[c.hardware]
+        marker, colour = marks[c.point.hardware]
         beyond = abs(c.error) > limit
         arrow = (6 if c.error > 0 else 7) if beyond else marker  # matplotlib's caret up and caret down
         axes.plot(
@@ -104,7 +104,7 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:
     devices, calibrations = (
         ", ".join(dict.fromkeys(names))
-        for names in ((c.hardware for c in shown), (c.calibration for c in shown))
+        for names in ((c.point.hardware for c in shown), (c.calibration for c in shown))
     )
     limits = (
         "predicted / measured - 1; the band is 10 % to either "
