@@ -184,7 +184,9 @@ def test_break_even_context(batch, golden, within):
     # x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8 B = 32 (decoding and
     # drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), S = (1.048
     # W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
-    assert lengths.break_even_context(scenario(), batch, 3) == pytest.approx(golden, rel=within)
+    assert lengths.context_lengths(scenario(), batch, 3).break_even_context == pytest.approx(
+        golden, rel=within
+    )
 
 
 @pytest.mark.parametrize(("gamma", "golden"), [(3, 2265), (2, 3269)])
@@ -210,7 +212,7 @@ def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
     p, omega = 2 * P8 / ridge, sum(alpha**j for j in range(gamma + 1))
     even = ((2 * gamma + 1 - omega) * p + gamma * KAPPA8 * budget) / (KAPPA8 * (omega - 1))
-    assert lengths.break_even_context(s, 1e9, gamma) == pytest.approx(even, rel=1e-3)
+    assert lengths.context_lengths(s, 1e9, gamma).break_even_context == pytest.approx(even, rel=1e-3)
     turn = (gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
     found = lengths.inflection_context(s, gamma, (np.floor(ridge / (gamma + 2)), ridge))
     assert found == pytest.approx(turn, rel=1e-3)

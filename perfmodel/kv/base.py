@@ -11,7 +11,6 @@ selection, set-up and additional memory are zero.
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import ClassVar, dataclass_transform
 
 import numpy as np
@@ -26,7 +25,7 @@ MAX_BUDGET = 2**40
 """Budgets above this many tokens are refused as typing errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class KVLayout:
     """The KV cache of one layer on one device.
 
@@ -57,7 +56,7 @@ class KVLayout:
         return 2.0 * self.query_heads * self.head_dim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Step:
     """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches."""
 
@@ -96,7 +95,7 @@ class KVMethod:
     """
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        dataclasses.dataclass(frozen=True)(cls)
         cls.name = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:

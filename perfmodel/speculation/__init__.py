@@ -21,7 +21,6 @@ from perfmodel.speculation.iteration import (
 from perfmodel.speculation.lengths import (
     DEFAULT_BATCH_RANGE,
     ContextLengths,
-    break_even_context,
     context_lengths,
     inflection_context,
     memory_bound_context,
@@ -63,7 +62,6 @@ __all__ = [
     "Workload",
     "acceptance_log_error",
     "alpha_from_tokens_per_iteration",
-    "break_even_context",
     "check_draft_length",
     "context_lengths",
     "doublings",

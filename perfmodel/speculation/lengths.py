@@ -82,12 +82,6 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     return last_where(computes_longer)
 
 
-def break_even_context(scenario: Scenario, batch: float, gamma: int) -> float | None:
-    """Smallest context at which the speedup reaches 1 at this batch and gamma."""
-    gammas = np.array([gamma])
-    return first_where(lambda context: speedups(scenario, batch, context, gammas)[..., 0] >= 1.0)
-
-
 def inflection_context(
     scenario: Scenario,
     gamma: int,
@@ -160,16 +154,11 @@ def no_more(holds: Mask) -> Mask:
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 
-def first_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO with a property (on a log grid, then refined), or None."""
+def last_where(property_of: Callable[[Array], Mask]) -> float | None:
+    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
     search = ContextSearch()
     for _ in range(ROUNDS):
-        search.narrow(property_of(search.grid))
+        search.narrow(no_more(property_of(search.grid)))
         if search.settled:
             break
     return search.found
-
-
-def last_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
-    return first_where(lambda context: no_more(property_of(context)))

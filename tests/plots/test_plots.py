@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
 from perfmodel.plots import passes as plots_passes
-from perfmodel.speculation import Workload, break_even_context, capacity, predict
+from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
 from tests.scripts import of_docs
 
@@ -96,7 +96,7 @@ def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:
     corners = np.concatenate([path.vertices for path in line.get_paths()])
     for batch in (64.0, 128.0):
         nearest = corners[np.abs(np.log(corners[:, 1] / batch)).argmin(), 0]
-        assert nearest == pytest.approx(break_even_context(SCENARIO, batch, 2), rel=0.05)
+        assert nearest == pytest.approx(context_lengths(SCENARIO, batch, 2).break_even_context, rel=0.05)
 
 
 def test_ratios_are_the_engine_s() -> None:

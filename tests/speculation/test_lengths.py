@@ -10,7 +10,6 @@ import pytest
 from perfmodel.speculation import (
     ContextLengths,
     Scenario,
-    break_even_context,
     context_lengths,
     inflection_context,
     memory_bound_context,
@@ -20,7 +19,6 @@ from perfmodel.speculation.lengths import (
     SEARCH_TO,
     batches_between,
     falls,
-    first_where,
     last_where,
     without_waves,
 )
@@ -45,7 +43,7 @@ def speedup(s: Scenario, batch, context, gamma: int = 3):
 @pytest.mark.parametrize("s", QUESTIONS)
 @pytest.mark.parametrize("batch", [1.0, 32.0, 256.0])
 def test_break_even_is_where_speedup_reaches_one(s, batch):
-    length = break_even_context(s, batch, 3)
+    length = context_lengths(s, batch, 3).break_even_context
     if length is None:
         assert np.all(speedup(s, batch, np.geomspace(1, SEARCH_TO, 400)) < 1)
         return
@@ -79,8 +77,8 @@ def test_none_where_there_is_none():
         is None
     )
     # a full-cache self-draft costs what it gains: gamma T + T against at most gamma + 1 tokens
-    assert break_even_context(scenario(draft_kv="full", alpha=0.9, calibration="ideal"), 8.0, 3) is None
-    assert break_even_context(scenario(alpha=0.0), 8.0, 3) is None
+    for s in (scenario(draft_kv="full", alpha=0.9, calibration="ideal"), scenario(alpha=0.0)):
+        assert context_lengths(s, 8.0, 3).break_even_context is None
     # gamma 1 ideally: verification takes back what a growing batch gains
     assert inflection_context(scenario(core=True, calibration="ideal"), 1, (32, 512)) is None
 
@@ -88,7 +86,7 @@ def test_none_where_there_is_none():
 def test_without_a_draft_nothing_is_gained_and_nothing_lost():
     s = scenario(calibration="ideal")
     assert context_lengths(s, 256.0, 0) == ContextLengths(memory_bound_context(s, 256.0), 1.0, 1.0)
-    assert break_even_context(s, 8.0, 0) == inflection_context(s, 0) == 1.0
+    assert inflection_context(s, 0) == 1.0
     assert without_waves(s) is s
 
 
@@ -105,22 +103,17 @@ def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
 
 
 @pytest.mark.parametrize("turn", [1.7, 4000.0, 0.9 * SEARCH_TO])
-def test_the_first_context_and_the_last_one_of_a_property(turn: float) -> None:
-    assert turn <= first_where(lambda c: c >= turn) == pytest.approx(turn, rel=1e-7)
+def test_the_context_after_the_last_one_with_a_property(turn: float) -> None:
+    """Also of two stretches with it."""
     assert turn <= last_where(lambda c: c < turn) == pytest.approx(turn, rel=1e-7)
-    # the first of two stretches, and the end of the last
-    assert first_where(lambda c: (c >= turn) & ((c < 2 * turn) | (c > 4 * turn))) == pytest.approx(
-        turn, rel=1e-7
-    )
     assert last_where(lambda c: (c < turn / 8) | ((c > turn / 4) & (c < turn))) == pytest.approx(
         turn, rel=1e-7
     )
 
 
 def test_a_property_that_never_turns() -> None:
-    assert (first_where(lambda c: c >= 1), first_where(lambda c: c < 0)) == (1.0, None)
     assert (last_where(lambda c: c < 0), last_where(lambda c: c >= SEARCH_TO)) == (1.0, None)
-    assert first_where(lambda c: c >= SEARCH_TO) == pytest.approx(SEARCH_TO)
+    assert last_where(lambda c: c < SEARCH_TO) == pytest.approx(SEARCH_TO)
 
 
 def test_batches_are_quarter_octaves_and_a_fall_is_one_between_two_of_them() -> None:

@@ -13,8 +13,6 @@ from perfmodel.reading import read_text
 from perfmodel.validate.records import BUNDLED
 from perfmodel.writing import write_all
 
-CHECK_FAILED = 1
-
 
 def need_studies(verb: str) -> None:
     """Raises InputError in an installed package, which has no ``validate/studies``."""
@@ -58,7 +56,7 @@ def accuracy(
             "with it; any others: validate check --results DIR"
         )
     if faults:
-        raise click.exceptions.Exit(CHECK_FAILED)
+        raise click.exceptions.Exit(1)
 
 
 def _renew(found: dict[str, Any]) -> None:

@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
 from perfmodel.answers.declaration import TINY, Argument
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
+from perfmodel.validate.accuracy import check as module
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER
 from perfmodel.validate.records import RESULTS
 
-if TYPE_CHECKING:
-    from perfmodel.validate.accuracy.check import Baseline, CheckedPart
-
-CHECK_FAILED = 1
 SHARES = (TINY, 10.0)
 
 
@@ -63,8 +60,6 @@ def check(
 ) -> None:
     """Compare predictions with the records of a folder; exit status 1 if errors are too large, or if errors
     or measurements have changed since a baseline."""
-    from perfmodel.validate.accuracy import check as module
-
     folder = results or RESULTS
     checked = module.check(
         folder,
@@ -105,10 +100,10 @@ def check(
                 "--baseline FILE",
                 err=True,
             )
-        raise click.exceptions.Exit(CHECK_FAILED)
+        raise click.exceptions.Exit(1)
 
 
-def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
+def _show(now: Sequence[module.CheckedPart], before: module.Baseline | None) -> None:
     rows = []
     for part in now:
         e, old = part.errors, before.parts.get(part.name) if before else None

@@ -1,7 +1,7 @@
 """``perfmodel validate compare``: measurements and predictions side by side."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
@@ -10,12 +10,10 @@ from perfmodel.answers.text import seconds
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table
 from perfmodel.errors import unknown_name
+from perfmodel.validate.accuracy import compare as module
 from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
 from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
-
-if TYPE_CHECKING:
-    from perfmodel.validate.accuracy.compare import Cell
 
 FIGURES = {
     "target_s": "baseline step",
@@ -45,8 +43,6 @@ def compare(
     results: ResultsFolder = None,
 ) -> None:
     """List measurements, published ones and yours, with their predictions."""
-    from perfmodel.validate.accuracy import compare as module
-
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS
@@ -70,7 +66,7 @@ def compare(
         _show(cells)
 
 
-def _show_row(cells: list["Cell"], held_out: bool) -> None:
+def _show_row(cells: list[module.Cell], held_out: bool) -> None:
     p, used = cells[0].point, cells[0].calibration
     fitted = f"a fit of {used} without this row" if held_out else f"{used}, which was fitted to this row"
     click.echo(
@@ -86,13 +82,11 @@ def _show_row(cells: list["Cell"], held_out: bool) -> None:
     table(["", "measured", "predicted", "error"], rows)
 
 
-def _value(c: "Cell", value: float) -> str:
+def _value(c: module.Cell, value: float) -> str:
     return seconds(value) if c.quantity.endswith("_s") else f"{value:.2f}x"
 
 
-def _show(cells: list["Cell"]) -> None:
-    from perfmodel.validate.accuracy import compare as module
-
+def _show(cells: list[module.Cell]) -> None:
     rows = []
     for name, part in module.partitions(cells, ("",)).items():
         e = module.error(part)
@@ -117,7 +111,7 @@ def _show(cells: list["Cell"]) -> None:
     table(columns, [_row(c) for c in sorted(cells, key=lambda c: -abs(c.error))[:LARGEST]])
 
 
-def _row(c: "Cell") -> list[str]:
+def _row(c: module.Cell) -> list[str]:
     d = c.as_dict()
     return [
         *(f"{d[key]}" for key in ("row", "hardware", "target", "draft", "batch", "context", "quantity")),

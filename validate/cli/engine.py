@@ -5,23 +5,21 @@ server.
 import os
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
 from perfmodel.answers.declaration import Argument, Question, argument, question
-from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import Query, arguments as arg, resolve
 from perfmodel.answers.readers import whole
 from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
-from perfmodel.specs import hub_id, load_gpu, load_model, served_id
+from perfmodel.specs import hub_id, load_gpu, load_model, served_id, short_name
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
+from perfmodel.validate.engine.fit import ANY, check_enough
 from perfmodel.validate.records import RESULTS, machine_folder
-
-if TYPE_CHECKING:
-    from perfmodel.answers.question import Query
 
 
 @question
@@ -129,10 +127,8 @@ class EngineQuestion(Question):
         if not (self.plan or self.watch or self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
-    def query(self) -> "Query":
+    def query(self) -> Query:
         """The question whose model, formats and draft the engine serves."""
-        from perfmodel.answers.question import Query
-
         names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
         return Query(
             self.model,
@@ -178,7 +174,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
 
 def _calibrate(
     q: EngineQuestion,
-    query: "Query",
+    query: Query,
     files: tuple[str, ...],
     engine: str | None,
     version: str | None,
@@ -188,7 +184,6 @@ def _calibrate(
     of an error.
     """
     from perfmodel.validate.engine.calibrate import lines
-    from perfmodel.validate.engine.fit import check_enough
     from perfmodel.validate.engine.sources import (
         calibrate_engine,
         read_sources,
@@ -212,7 +207,7 @@ def _calibrate(
     click.echo(f"ask: perfmodel whatif {question} ...")
 
 
-def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
+def _drive(q: EngineQuestion, url: str, query: Query) -> tuple[Path, str, str]:
     """Times a running server. Returns the record's path, the engine and its version."""
     from perfmodel.validate.engine.bench_commands import loads
     from perfmodel.validate.engine.client import Server
@@ -246,13 +241,11 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     return path, engine, version
 
 
-def _watch(q: EngineQuestion, query: "Query") -> None:
+def _watch(q: EngineQuestion, query: Query) -> None:
     """Prints whether the served draft length is still good, and exits with 1 if it is not."""
-    from perfmodel.answers.question import resolve
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
     from perfmodel.validate.engine.client import without_words
-    from perfmodel.validate.engine.fit import ANY
     from perfmodel.validate.engine.watch import Served, command, drift, expected, read_page, running
 
     if len(q.watch) > 2:
@@ -285,8 +278,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     raise click.exceptions.Exit(1)
 
 
-def _print_plan(q: EngineQuestion, query: "Query") -> None:
-    from perfmodel.answers.question import resolve
+def _print_plan(q: EngineQuestion, query: Query) -> None:
     from perfmodel.validate.engine.bench_commands import GAMMAS, BenchRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
@@ -321,7 +313,6 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """The engine's path of a draft: the id of a model, or of the published head for the target."""
-    from perfmodel.specs import short_name
     from perfmodel.specs.acceptance.acceptance_library import find_published
     from perfmodel.validate.engine.bench_commands import OWN
 

@@ -16,7 +16,11 @@ from perfmodel.cli.commands import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, load_gpu
+from perfmodel.validate.accuracy import report as page
+from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.cli import arguments as arg
+from perfmodel.validate.harness.estimate import check as check_plan, estimate, fitting
+from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 from perfmodel.validate.records import (
     RESULTS,
     Plan,
@@ -118,8 +122,6 @@ def report(
     check: Annotated[bool, Argument("Fail if the page is not up to date.")] = False,
 ) -> int:
     """Write the report of a machine: every predicted and measured figure."""
-    from perfmodel.validate.accuracy import report as page
-
     where = machine_folder(machine, results or RESULTS) / "report.md"
     text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:
@@ -187,11 +189,10 @@ def time_points(
 
     hardware: the device of the predictions, if it was measured and differs from the plan's.
     """
-    from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
 
     folder, device = machine_folder(machine, results), hardware or plan.hardware
-    check(plan.model_copy(update={"hardware": device}), calibration)
+    check_plan(plan.model_copy(update={"hardware": device}), calibration)
     named = {"hardware": device} | ({"calibration": calibration} if calibration else {})
     if plan.device == "cuda":
         whole, plan = len(plan.points()), fitting(plan, calibration)
@@ -236,8 +237,6 @@ def failed(record: Record | None) -> int:
 
 
 def _show_plan(plan: Plan, calibration: str | None) -> None:
-    from perfmodel.validate.harness.estimate import estimate
-
     found = estimate(plan, calibration)
     rows = [
         [
@@ -264,15 +263,12 @@ def _show_plan(plan: Plan, calibration: str | None) -> None:
 
 
 def _show_record(record: Record, calibration: str | None) -> None:
-    from perfmodel.validate.accuracy.compare import calibration_of, compare_record
-    from perfmodel.validate.accuracy.report import below_bounds, error_table, point_table
-
     used = calibration_of(record, None, calibration)
     cells = compare_record(record, used)
     click.echo(f"{record.name}: predicted with {used.name} / measured / error")
-    table(*point_table(cells, SHOWN))
-    table(*error_table(cells, SHOWN))
-    for line in below_bounds(cells):
+    table(*page.point_table(cells, SHOWN))
+    table(*page.error_table(cells, SHOWN))
+    for line in page.below_bounds(cells):
         click.echo(f"WARNING: {line}", err=True)
     click.echo(quiet_line(record), err=True)
     for row in record.failures():
@@ -302,8 +298,6 @@ def run(
 
     On a CPU it also writes the device file. On a GPU, use --hardware if the device is not that of the plan.
     """
-    from perfmodel.validate.harness.micro.write import destination_of
-
     chosen, where = for_hardware(plan, hardware, threads, known=hardware is not None), results or RESULTS
     folder = machine_folder(machine, where)
     if out is not None:
@@ -352,7 +346,6 @@ def _calibrated(
     written too.
     """
     from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
-    from perfmodel.validate.harness.micro.write import write_yaml
 
     stamp = kernels.path.stem.partition("-")[0]
     path = folder / f"{stamp}-calibration.yaml"
@@ -367,7 +360,6 @@ def closing(kernels: Record, record: Record, fitted: Calibration, device: str, p
     """The command that uses the calibration; or the reasons not to rely on it, and the advice to measure
     again.
     """
-    from perfmodel.validate.accuracy.compare import compare_record
     from perfmodel.validate.accuracy.folder import doubts
 
     compared = compare_record(record, fitted, device)

@@ -9,7 +9,6 @@ from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import LONGEST, Drafter, ModelDrafter, NGramDrafter, ViewRunner
 from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.fp8 import FP8
-from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import check_vocabulary
@@ -110,7 +109,7 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     )
 
 
-def _view(method: str, runner: Runner, request: Request) -> View:
+def _view(method: str, runner: Runner, request: Request) -> kv.View:
     return kv.view(parse_kv(method), runner, request.new_tokens, request.gamma)
 
 

@@ -13,7 +13,6 @@ from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.fp8 import by_row
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
-from perfmodel.validate.decoder.rope import SCALINGS
 from perfmodel.validate.decoder.shard import RankShard
 
 Tap = Callable[[int, Tensor], None]
@@ -219,7 +218,7 @@ def check_supported(spec: ModelSpec) -> None:
         reason = "it has latent attention, attention sinks or extra norms"
     elif moe and (moe.shared_intermediate_size or moe.router_bias or moe.expert_bias):
         reason = "it has shared experts, or biases in its experts or their router"
-    elif scaling and scaling.rope_type not in SCALINGS:
+    elif scaling and scaling.rope_type not in rope.SCALINGS:
         reason = f"its rope_type is {scaling.rope_type!r}"
     elif spec.rotary_dim % 2:
         reason = f"its rotary width is {spec.rotary_dim}, which must be even"

@@ -20,9 +20,8 @@ from perfmodel.specs import (
     StatedFit,
     load_gpu,
 )
-from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.constants import rows_apart
-from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
+from perfmodel.validate.engine.fit import EngineFit, EngineRows, fit, log_rms, rows_of, small_sample, usable
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.harness.journal import as_record, encode
@@ -78,12 +77,12 @@ def calibrate(
     seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
     them.
     """
-    kept, aside = fitting.usable(distinct(timings))
+    kept, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
     unknown = [base for base in bases if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
     for base in (*bases, *map(rows_apart, unknown)):
-        rows = fitting.rows_of(kept, query, base, aside)
-        fits[base.name] = rows, fitting.fit(rows, base)
+        rows = rows_of(kept, query, base, aside)
+        fits[base.name] = rows, fit(rows, base)
     tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}
     best = min(tried, key=lambda name: tried[name])
     rows, fitted = fits[best]

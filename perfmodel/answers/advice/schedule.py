@@ -41,13 +41,6 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
-from perfmodel.answers.readers import (
-    Length,
-    MaybeReal,
-    MaybeWhole,
-    Real,
-    Wholes,
-)
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import LLAMACPP, engine_of, serving_engines
@@ -64,20 +57,20 @@ LEAST_GAIN = 0.02
 class ScheduleQuery(Options):
     """A question over all batch sizes. Several contexts are the upper ends of context ranges."""
 
-    context: Wholes = argument(
+    context: readers.Wholes = argument(
         "One context, or the upper ends of several context ranges.",
         arg.COUNTS,
         "--context-length -c",
         limits=(1, 2**40),
     )
-    max_batch: MaybeWhole = argument(
+    max_batch: readers.MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
         shown=f"what fits, at most {MAX_BATCHES}, or {SLOTS} with llama.cpp",
         limits=(1, MAX_BATCH),
         default=None,
     )
-    gamma: Length = argument(
+    gamma: readers.Length = argument(
         "Only with --tokens-per-iteration: the draft length at which it was measured.",
         "N",
         "-g",
@@ -89,13 +82,13 @@ class ScheduleQuery(Options):
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
-    hysteresis: Real = argument(
+    hysteresis: readers.Real = argument(
         "Share of time that every border between ranges must save.",
         "SHARE",
         limits=SHARE,
         default=DEFAULT_HYSTERESIS,
     )
-    dynamic_price: MaybeReal = argument(
+    dynamic_price: readers.MaybeReal = argument(
         "Share of time that the engine loses if the draft length depends on the batch.",
         "SHARE",
         limits=(0, 1),

@@ -9,7 +9,6 @@ import numpy as np
 
 from perfmodel.answers.declaration import SHARE, argument, flag, question
 from perfmodel.answers.question import CommonOptions, arguments as arg
-from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
@@ -93,11 +92,11 @@ class TrafficQuery(CommonOptions):
     """A question about a server. Names are those of ``vllm bench serve`` and of the engine's own flags."""
 
     input_len: MaybeWhole = argument(
-        "Mean prompt tokens of a request.", TOKENS, shown="the mean of --trace or --mix", default=None
+        "Mean prompt tokens of a request.", arg.TOKENS, shown="the mean of --trace or --mix", default=None
     )
     output_len: MaybeWhole = argument(
         "Mean output tokens of a request.",
-        TOKENS,
+        arg.TOKENS,
         limits=(2, 2**40),
         shown="the mean of --trace or --mix",
         default=None,
@@ -107,7 +106,7 @@ class TrafficQuery(CommonOptions):
     )
     max_concurrency: MaybeWholes = argument(
         "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
-        COUNTS,
+        arg.COUNTS,
         default=None,
     )
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
@@ -152,8 +151,8 @@ class TrafficQuery(CommonOptions):
         group="Acceptance",
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    input_std: Real = argument("Standard deviation of --input-len.", TOKENS, read=tokens, default=0.0)
-    output_std: Real = argument("Standard deviation of --output-len.", TOKENS, read=tokens, default=0.0)
+    input_std: Real = argument("Standard deviation of --input-len.", arg.TOKENS, read=tokens, default=0.0)
+    output_std: Real = argument("Standard deviation of --output-len.", arg.TOKENS, read=tokens, default=0.0)
     burstiness: Real = argument(
         "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
         "SHAPE",
@@ -169,11 +168,11 @@ class TrafficQuery(CommonOptions):
         group="Engine",
     )
     max_num_batched_tokens: Whole = argument(
-        "Token budget of one pass.", TOKENS, limits=(2, 2**24), default=8192, group="Engine"
+        "Token budget of one pass.", arg.TOKENS, limits=(2, 2**24), default=8192, group="Engine"
     )
     prefix_len: MaybeWhole = argument(
         "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
-        TOKENS,
+        arg.TOKENS,
         shown="no prefix cache",
         default=None,
         group="Prefix cache",
@@ -189,7 +188,7 @@ class TrafficQuery(CommonOptions):
     )
     prefix_block: MaybeWhole = argument(
         "Tokens per block of the prefix cache.",
-        TOKENS,
+        arg.TOKENS,
         shown="the engine's, raised for recurrent layers in vLLM",
         default=None,
         group="Prefix cache",
@@ -212,7 +211,7 @@ class TrafficQuery(CommonOptions):
         why=AT_ONCE,
     )
     turn_input_len: MaybeWhole = argument(
-        "New prompt tokens of each further turn.", TOKENS, default=None, group="Prefix cache"
+        "New prompt tokens of each further turn.", arg.TOKENS, default=None, group="Prefix cache"
     )
     think_time: Real = argument(
         "Mean seconds between an answer and the session's next prompt.",

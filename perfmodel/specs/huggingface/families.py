@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
-from perfmodel.specs.huggingface.layers import Fields, all_full
 
-Reader = Callable[[Keys, int], Fields]
+Reader = Callable[[Keys, int], layers.Fields]
 """Maps the keys of a file and its layers to fields of ModelSpec."""
 Rule = Literal[
     "attention_bias",
@@ -41,7 +40,7 @@ class Family:
     """
 
     model_types: str
-    readers: tuple[Reader, ...] = (all_full,)
+    readers: tuple[Reader, ...] = (layers.all_full,)
     rules: tuple[Rule, ...] = ()
     fixed: dict[str, Any] = field(default_factory=dict)
     rms_norm_eps: float = 1e-5

@@ -5,12 +5,14 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.acceptance import vllm as acceptance
-from perfmodel.validate.engine.formats import fields
 from perfmodel.validate.engine.formats.fields import (
+    bunched,
+    check_in_flight,
     found,
     number,
     numbers,
     objects,
+    of_client,
     optional,
     positive,
     thinned,
@@ -51,12 +53,12 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
         else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
     )
     if concurrency:
-        fields.check_in_flight(where, run, batch, completed, output)
+        check_in_flight(where, run, batch, completed, output)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(outputs) - completed
     ttft_s = None if ttft is None else ttft / 1e3
-    step = fields.of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
-    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or fields.bunched(chunks):
+    step = of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
+    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or bunched(chunks):
         return [step]
     by_chunk = {
         "seconds": statistics.median(chunks),
