@@ -73,6 +73,11 @@ def test_warnings_begin_at_their_limits() -> None:
         for c, g in ((4096, 1), (4097, 1), (4097, 0))
     ]
     assert notes == [False, True, False]
+    # 9 / 3 is no more than 3
+    block = replace(short, acceptance=replace(short.acceptance, prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
+    assert [
+        n.partition(";")[0] for g in (1, 2) for n in warnings_of(block, 4096, g) if "is used for" in n
+    ] == ["the acceptance was measured at 8 drafted tokens and is used for 1"]
     some = scenario(tp=2, draft="llama-3.2-1b", draft_tp=1)
     assert ["the draft runs on 1 of 2 devices" in warnings_of(some, 1000, gamma) for gamma in (0, 1)] == [
         0,

@@ -173,13 +173,14 @@ def warnings(
         notes.append(
             f"--context-std has no effect: calibration {c.name} has no cost for the longest sequence"
         )
-    if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
-        longest = max(scenario.acceptance.measured_at)
+    known = scenario.acceptance
+    if gamma and float(known.carried(gamma)) > STRETCHED:
+        nearest = min(known.measured_at, key=lambda m: float(replace(known, measured_at=(m,)).carried(gamma)))
         notes.append(
-            f"the acceptance was measured at {longest:.0f} drafted token{'s' * (longest > 1)} and is used "
+            f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
         )
-    if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
+    if gamma and SHORT in known.source and context > SHORT_TOKENS:
         notes.append(
             f"the acceptance was published for short prompts; at {context:.0f} tokens a head may accept less"
         )
