@@ -103,7 +103,7 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
     assert (seats("h100", max_num_seqs=64), seats("h100", calibration="ideal")) == (64, 256)
 
 
-def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own():
+def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own(monkeypatch):
     one, eight = (
         TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8)
     )
@@ -118,6 +118,11 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
     none = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
     assert (none.slo_share, none.replicas) == (pytest.approx(0, abs=1e-3), None)
     assert any("no number of replicas" in note for note in none.warnings)
+    alone, beside = (rows(request_rate=rate, gamma="1", slo=slo) for rate in ("1", "1,4"))
+    assert alone[1].slo_share == pytest.approx(beside[1].slo_share, abs=1e-3)
+    monkeypatch.setattr(traffic_rows, "_slo_share", lambda _, at: np.where(at.requests_per_s < 0.2, 0.5, 0.9))
+    for load in ({"request_rate": "0.6,0.3"}, {"max_concurrency": "64,16"}):
+        assert [row.slo_share for row in rows(**load, gamma=0, slo=slo)] == [0.5, 0.5], "as at a lower load"
 
 
 def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own():

@@ -141,7 +141,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     low, high = _interval(question, log_off, steps, served, load)
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
     splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
-    shares = _falling_share(question, steps, served, loads) if question.limits_s else None
+    shares = _falling_share(question, steps, loads) if question.limits_s else None
     between, swings = _between_lengths(steps, served), _dispersion(served)
     few = steps.gamma > 0 and steps.iterations(load.lengths) < FEW_ITERATIONS
     tight = steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
@@ -293,17 +293,13 @@ def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
     return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
 
 
-def _falling_share(question: TrafficQuery, steps: StepTimes, served: ServedLoad, loads: Array) -> Array:
-    """`_slo_share`, at most that of any lower load."""
-    share = _slo_share(question.limits_s, served)
+def _falling_share(question: TrafficQuery, steps: StepTimes, loads: Array) -> Array:
+    """The least `_slo_share` of each load and of lower ones."""
     lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
-    lower = lower if question.opens else np.unique(np.maximum(np.round(lower), 1.0))
-    before = serve(steps, question.load(lower), question.limits, question.spread)
-    least = np.minimum.accumulate(_slo_share(question.limits_s, before))
-    share = np.minimum(share, np.interp(loads, lower, least, left=np.inf))
-    order = np.argsort(loads)
-    share[order] = np.minimum.accumulate(share[order])
-    return share
+    tried = np.union1d(lower if question.opens else np.maximum(np.round(lower), 1.0), loads)
+    served = serve(steps, question.load(tried), question.limits, question.spread)
+    least = np.minimum.accumulate(_slo_share(question.limits_s, served))
+    return np.asarray(least[np.searchsorted(tried, loads)])
 
 
 def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate: float) -> int | None:
