@@ -65,9 +65,10 @@ def _few_rows(  # type: ignore[no-untyped-def]
 def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Program (stretch): the sum of all parts."""
     at, total = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32)
+    inside = at < count
     for part in tl.static_range(PARTS):
-        total += tl.load(parts_at + part * count + at, mask=at < count)
-    tl.store(out_at + at, total.to(out_at.dtype.element_ty), mask=at < count)
+        total += tl.load(parts_at + part * count + at, mask=inside)
+    tl.store(out_at + at, total.to(out_at.dtype.element_ty), mask=inside)
 
 
 def product_launch(rows: int, n: int, k: int) -> tuple[dict[str, int], int]:

@@ -196,11 +196,13 @@ def test_too_little_is_refused_in_one_line(rows, says) -> None:
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:
     record = tmp_path / "engine.json"
-    record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
+    record.write_text(
+        record_text(fitted, "here-1", SUBJECT.model_copy(update={"engine": "sglang"}), ("bench.json",))
+    )
     assert len(read_engine_record(record).points) == 18
     files = sources_of([str(record)])
-    source = served(QUERY, files, [], None, "sglang", None)
-    assert (source.engine, source.engine_version) == ("sglang", "9.9"), "a flag stands before the record"
+    source = served(QUERY, files, [], None, "vllm", None)
+    assert (source.engine, source.engine_version) == ("vllm", "9.9"), "a flag stands before the record"
     refused(
         "--draft: must be llama-3.2-1b, which .* was served",
         *(served, QUERY, files, fitted.rows.timings, "other", None, None),
@@ -209,7 +211,7 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0
     source = capsys.readouterr().out
     (path,) = (tmp_path / "local-1").glob("*.yaml")
-    assert path.name == "h100-sxm-80gb.vllm-9.9.yaml", "engine and version as the record says"
+    assert path.name == "h100-sxm-80gb.sglang-9.9.yaml", "engine and version as the record says"
     assert f"--calibration {path}" in source
     again = load_calibration(str(path))
     for name in again.fit.parameters:
