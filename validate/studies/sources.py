@@ -20,7 +20,6 @@ import yaml
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
-from perfmodel.errors import InputError
 from perfmodel.specs import (
     DRIFT,
     ENGINES as KNOWN_ENGINES,
@@ -69,22 +68,15 @@ TITLES = ENGINES | {LLAMACPP: KNOWN_ENGINES[LLAMACPP]}
 
 
 @cache
-def answered() -> tuple[tuple[Answered, ...], int]:
-    """Every row that counts with its answer, and the number of rows without an answer."""
-    found: list[Answered] = []
-    refused = 0
-    for run in public_runs():
-        if run.counts and run.engine in TITLES:
-            try:
-                found += answers(run)
-            except InputError:
-                refused += 1
-    return tuple(found), refused
+def answered() -> tuple[Answered, ...]:
+    """Every row that counts with its answer. Raises InputError for a row that cannot be asked."""
+    counted = (run for run in public_runs() if run.counts and run.engine in TITLES)
+    return tuple(a for run in counted for a in answers(run))
 
 
 def of_figure(figure: str) -> list[Answered]:
     """The answers of one figure."""
-    return [a for a in answered()[0] if a.figure == figure]
+    return [a for a in answered() if a.figure == figure]
 
 
 def mixed(rows: Sequence[Answered]) -> MixedEffects:
@@ -271,7 +263,6 @@ def figures() -> dict[str, Any]:
             "engines": _best_length([a for a in speedups if a.run.engine != LLAMACPP]),
             LLAMACPP: _best_length([a for a in speedups if a.run.engine == LLAMACPP]),
         },
-        "refused": answered()[1],
     }
 
 

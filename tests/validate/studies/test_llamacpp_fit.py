@@ -1,6 +1,8 @@
 """The fit of llama.cpp: what its constants are products of, and that it prices passes as answers do."""
 
 import json
+import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import CONSTANTS, load_gpu, read_kernels
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp import (
     LEFT_OUT,
@@ -16,6 +19,7 @@ from perfmodel.validate.studies.llamacpp import (
     LeftOut,
     Passes,
     scatter,
+    texts,
 )
 from perfmodel.validate.studies.public_runs import answers, public_runs
 
@@ -51,6 +55,20 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     ratio = load_bundled("rtx-5090-32gb.llamacpp").observed_error["speedup"]
     again = scatter(left.ratio.values(), ratio.source)
     assert (again["log_rms"], again["rows"]) == (pytest.approx(ratio.log_rms, rel=1e-3), ratio.rows)
+
+
+def test_every_device_has_a_file_that_says_what_it_was_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is left out once with its source, its device and its maker."""
+    rows, trained = Passes(), list[Any]()
+    expected = {p.place: p.expected for p in rows.parameters}
+    monkeypatch.setattr(llamacpp, "Passes", lambda: rows)
+    monkeypatch.setattr(rows, "settled", lambda train: trained.append(train) or expected)
+    made = texts(load_bundled("rtx-5090-32gb.llamacpp").date)
+    assert np.sum(~np.array(trained)) == 3 * len(rows.rows)
+    assert made.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
+    value = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
+    for path, text in made.items():
+        assert value.sub("", text) == value.sub("", path.read_text())
 
 
 def test_rows_are_priced_as_answers_are() -> None:

@@ -2,7 +2,6 @@
 source, and what is stated of sources that were left out.
 """
 
-import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import kernels_of, load_gpu, step_errors
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER
-from perfmodel.validate.studies import gate, llamacpp, record as accuracy
+from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.left_out import (
     FREE,
     LATER,
@@ -27,7 +26,7 @@ from perfmodel.validate.studies.left_out import (
 )
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.sources import LEFT_OUT, TITLES, Judged, _best_length, _part
+from perfmodel.validate.studies.sources import Judged, _best_length, _part
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts][:6]
@@ -88,15 +87,6 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
     assert any(place.startswith("cdna3.") for s in steps for place in s.places)
     assert alike("SemiAnalysisAI/InferenceX#870", "InferenceX")
     assert not alike("QwenLM/Qwen3", "InferenceX")
-
-
-def test_what_is_recorded_is_of_the_rows_that_count() -> None:
-    of_llamacpp = json.loads(llamacpp.LEFT_OUT.read_text())
-    runs = [run for run in public_runs() if run.counts and run.engine in TITLES]
-    steps = {run.id for run in runs if run.kind != "speculation"}
-    assert json.loads(LEFT_OUT.read_text()).keys() | of_llamacpp["step"].keys() == steps
-    ratios = {run.id for run in runs if run.engine == "llamacpp" and run.ratio}
-    assert of_llamacpp["ratio"].keys() == ratios
 
 
 # Intervals of steps: what sources that were left out are off by.
