@@ -48,7 +48,7 @@ def weight_bytes(s: Scenario) -> float:
 )
 def test_kv_bytes_per_token(model, expected):
     s = scenario(model=model)
-    assert s.target_shard.kv_bytes_per_token == expected
+    assert s.target_shard.stored_kv_bytes(1.0) == expected
     # and the pass reads them: 7 sequences, 1000 tokens each
     assert sum(float(op.cost.kv_bytes) for op in s.target_ops(7.0, 1000.0)) == 7 * 1000 * expected
 

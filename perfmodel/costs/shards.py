@@ -143,12 +143,6 @@ class Shard:
         return padded(tokens, self.graph_sizes)
 
     @property
-    def kv_bytes_per_token(self) -> float:
-        """KV bytes of one cached token over all layers on this device (kappa), regardless of windows."""
-        grows = (a for a in self.attentions if a.window is None or not self.model.compressed)
-        return sum(a.kept_bytes / a.stride for a in grows) + self._index_bytes
-
-    @property
     def _index_bytes(self) -> float:
         """Bytes of the indexer's key of one token, which every device holds whole."""
         index = self.model.indexer

@@ -61,7 +61,7 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
     assert ops["qkv"].columns == 3 * (queries + 2 * held) * 16
     assert ops["o"].cost.weight_bytes == 3 * queries * 16 * 48 * 2
     assert ops["kv append"].cost.activation_bytes == 5 * 2 * 3 * held * (16 + 16) * 2
-    assert p.kv_bytes_per_token == 3 * held * (16 + 16) * 2
+    assert p.stored_kv_bytes(1.0) == 3 * held * (16 + 16) * 2
 
 
 def test_head_may_stay_whole():

@@ -63,12 +63,12 @@ def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, t
 def test_what_a_sparse_model_keeps() -> None:
     p = part("deepseek-v3.2")
     assert p.stored_kv_bytes(1000.0) == 1000 * 61 * (576 * 2 + 132)
-    assert p.kv_bytes_per_token == 61 * (576 * 2 + 132)
+    assert p.stored_kv_bytes(1.0) == 61 * (576 * 2 + 132)
     # fp8 as engines lay it out: 512 values and 4 scales, 64 rotary values in bf16
-    assert part("deepseek-v3.2", kv="fp8").kv_bytes_per_token == 61 * (656 + 132)
-    assert part("deepseek-v3", kv="fp8").kv_bytes_per_token == 61 * 576
+    assert part("deepseek-v3.2", kv="fp8").stored_kv_bytes(1.0) == 61 * (656 + 132)
+    assert part("deepseek-v3", kv="fp8").stored_kv_bytes(1.0) == 61 * 576
     # whole on every device
-    assert part("deepseek-v3.2", 8).kv_bytes_per_token == p.kv_bytes_per_token
+    assert part("deepseek-v3.2", 8).stored_kv_bytes(1.0) == p.stored_kv_bytes(1.0)
     eight, one = count(part("deepseek-v3.2", 8), context=9000.0), count(p, context=9000.0)
     assert eight["indexer"].cost == one["indexer"].cost
     assert eight["index_q"].cost.weight_bytes == one["index_q"].cost.weight_bytes
@@ -159,9 +159,9 @@ def test_global_layers_with_heads_of_their_own() -> None:
     assert ops["attention (full)"].cost.flops == 2 * 5 * 9001 * 4 * 16 * 512
     assert ops["qkv"].cost.weight_bytes == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
     assert ops["qkv (sliding)"].cost.weight_bytes == 25 * 2 * 2816 * (16 * 256 + 2 * 8 * 256)
-    assert p.kv_bytes_per_token == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
+    assert p.stored_kv_bytes(1.0) == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
     # four devices: two global KV heads are replicated, eight local ones divide
-    assert part("gemma-4-26b-a4b", 4).kv_bytes_per_token == 2 * (5 * 2 * 1 * 512 + 25 * 2 * 2 * 256)
+    assert part("gemma-4-26b-a4b", 4).stored_kv_bytes(1.0) == 2 * (5 * 2 * 1 * 512 + 25 * 2 * 2 * 256)
 
 
 def test_values_narrower_than_keys() -> None:
@@ -208,7 +208,7 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     p = part(model)
     ops = count(p, context=100_000.0)
     token = 2 * 4 * 128 * 2
-    assert p.kv_bytes_per_token == 60 * token + 57 * 132
+    assert p.stored_kv_bytes(1.0) == 60 * token + 57 * 132
     assert read(ops) == {
         "attention (full)": 3 * 100_000 * token,
         "attention (chosen)": 57 * 2048 * token,
@@ -232,7 +232,6 @@ def test_compressed_caches_by_hand() -> None:
         "indexer": 2 * 21 * 16_000 * 132,
     }
     grows = 21 * (512 * 2 + 132) / 4 + 20 * 512 * 2 / 128
-    assert p.kv_bytes_per_token == grows
     assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * 512 * 2
     assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
     # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
@@ -252,7 +251,7 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     spec = from_config(sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}, "c.json")
     assert (spec.shared_kv_layers, spec.shared_kv_sliding) == (1, 5)
     assert spec.kv_bytes_per_token() == (5 * 4 * 2 * 16 + 1 * 4 * 2 * 32) * 2
-    assert part(spec).kv_bytes_per_token == spec.kv_bytes_per_token()
+    assert part(spec).stored_kv_bytes(1.0) == spec.kv_bytes_per_token()
     ops = count(part(spec), context=20.0)  # below the window of 32: all layers read
     assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * 4 * 2 * 16 * 2
     assert ops["qkv (sliding)"].cost.weight_bytes == 5 * 64 * (8 + 2 * 4) * 16 * 2

@@ -140,7 +140,6 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)
     assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
     assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
-    assert p.kv_bytes_per_token == 3 * 128
     # what is longer is not looked at
     assert ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0
     assert ops(p, longer_tokens=7.0)["attention (full)"].longer_bytes == 7 * 128 / 2

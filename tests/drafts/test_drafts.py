@@ -53,7 +53,7 @@ def test_eagle_3_projects_its_features_once_an_iteration() -> None:
     assert (once.cost.weight_bytes, once.cost.flops) == (2 * 3 * 4096 * 4096, 5 * 2 * 3 * 4096 * 4096)
     plain = scenario("eagle")
     assert plain.draft.iteration_ops(plain.draft_shard, 5.0) == []
-    assert plain.draft_shard.kv_bytes_per_token == 131072 / 32
+    assert plain.draft_shard.stored_kv_bytes(1.0) == 131072 / 32
     extra = float(s.overhead_s(5.0, 512.0)) - float(plain.overhead_s(5.0, 512.0))
     assert extra == pytest.approx(float(s.draft_machine.op_predicted_s(once)), rel=1e-9)
     # the wider projection is the same GEMM: one launch for both halves

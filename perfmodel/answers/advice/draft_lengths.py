@@ -86,10 +86,6 @@ class LengthTable:
         everywhere = Range.of(1, self.ranges[-1].high, self.best_constant, self.by_constant)
         return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
 
-    def tokens(self, batch: int) -> int:
-        """K at one batch size."""
-        return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
-
 
 def length_tables(
     scenario: Scenario,
