@@ -19,12 +19,10 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.cli import gpus as gpu_catalogue, models as model_catalogue
 from perfmodel.drafts import kinds
-from perfmodel.kv import KVLayout, KVMethod, parse_kv
 from perfmodel.queueing.policies import in_words, policies
 from perfmodel.specs import GPUSpec, files, load_model
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.devices import gpu
-from perfmodel.specs.devices.gpu import Quantity
 from perfmodel.specs.models import model
 from perfmodel.speculation import Workload, predict, speedups
 
@@ -34,11 +32,11 @@ GPUS = files.bundled_names("gpus")
 ACCELERATORS = [name for name in GPUS if gpu.load_bundled(name).kind != "cpu"]
 
 
-def sourced(device: GPUSpec) -> dict[str, Quantity]:
-    found: dict[str, Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
+def sourced(device: GPUSpec) -> dict[str, gpu.Quantity]:
+    found: dict[str, gpu.Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
     for name in annotations(GPUSpec):
         value = getattr(device, name)
-        if isinstance(value, Quantity):
+        if isinstance(value, gpu.Quantity):
             found[name] = value
         elif isinstance(value, gpu.Link):
             found[name] = value.per_direction
@@ -112,9 +110,9 @@ def test_aliases_of_models_are_unique_and_resolve() -> None:
 # KV methods.
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
-LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
+LLAMA = kv.KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
 # DeepSeek-V3 MLA, bf16: latent 512 + rope 64 = 576 values, 1152 bytes
-LATENT = KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
+LATENT = kv.KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
 CONTEXTS = np.array([1.0, 31.5, 512.0, 513.0, 4096.0, 4097.0, 32_000.0, 1e6])
 COSTS = ("select_step", "select_iteration", "setup")
 
@@ -122,12 +120,12 @@ every_method = pytest.mark.parametrize("name", kv.names())
 every_layout = pytest.mark.parametrize("layout", [LLAMA, LATENT], ids=["gqa", "mla"])
 
 
-def example(name: str) -> KVMethod:
-    return parse_kv(kv.method(name).example)
+def example(name: str) -> kv.KVMethod:
+    return kv.parse_kv(kv.method(name).example)
 
 
 def quantities(
-    method: KVMethod, context: float | NDArray[np.float64], layout: KVLayout
+    method: kv.KVMethod, context: float | NDArray[np.float64], layout: kv.KVLayout
 ) -> Iterator[tuple[str, Any]]:
     yield "attended", method.attended_tokens(context)
     yield "read", method.read_bytes(context, layout)
@@ -141,7 +139,7 @@ def quantities(
 
 @every_method
 @every_layout
-def test_scalar_equals_array_and_shape_is_kept(name: str, layout: KVLayout) -> None:
+def test_scalar_equals_array_and_shape_is_kept(name: str, layout: kv.KVLayout) -> None:
     grid = np.broadcast_to(CONTEXTS.reshape(2, 1, 4), (2, 3, 4))
     singles = [dict(quantities(example(name), float(c), layout)) for c in CONTEXTS]
     for key, value in quantities(example(name), grid, layout):
@@ -154,7 +152,7 @@ def test_scalar_equals_array_and_shape_is_kept(name: str, layout: KVLayout) -> N
 
 @every_method
 @every_layout
-def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, layout: KVLayout) -> None:
+def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, layout: kv.KVLayout) -> None:
     """And a step never reads less than what it attends to, unless a whole cache is kept in fewer bits."""
     method = example(name)
     for key, value in quantities(method, CONTEXTS, layout):
@@ -184,8 +182,8 @@ def test_a_method_says_what_it_is_and_attends_to_the_smaller_of_budget_and_conte
 
 @every_method
 @every_layout
-def test_at_or_below_its_budget_a_method_is_full(name: str, layout: KVLayout) -> None:
-    method, full = example(name), parse_kv("full")
+def test_at_or_below_its_budget_a_method_is_full(name: str, layout: kv.KVLayout) -> None:
+    method, full = example(name), kv.parse_kv("full")
     if method.budget is not None:
         context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])
         pairs = zip(quantities(method, context, layout), quantities(full, context, layout), strict=True)

@@ -17,7 +17,6 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers.grid import sweep, sweep_files
 from perfmodel.answers.grid.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
-from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.answers.point.whatif import whatif
 from tests.validate.tiny import refused
 
@@ -132,7 +131,7 @@ def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_sweep(QUESTION, path, overwrite=True, progress=stop)
+        sweep_files.write_sweep(QUESTION, path, overwrite=True, progress=stop)
     assert done == [6, 6, 6]
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_text(encoding="utf-8") == "before"
@@ -168,7 +167,7 @@ def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: 
     frame = pm.sweep(QUESTION).to_frame()[[*LABELS, *COLUMNS]]
     assert (frame["gamma"].dtype, frame["fits"].dtype) == (np.int64, np.bool_)
     for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):
-        write_sweep(QUESTION, path)
+        sweep_files.write_sweep(QUESTION, path)
         pd.testing.assert_frame_equal(read(path).astype(frame.dtypes), frame, rtol=1e-12)
 
 
@@ -177,7 +176,10 @@ def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: P
     for name, values in wrong.items():
         grid = replace(QUESTION, **{name: values})
         refused(
-            f"{name}: .* given {values.rpartition(',')[2]}$|tp: ", write_sweep, grid, tmp_path / "grid.csv"
+            f"{name}: .* given {values.rpartition(',')[2]}$|tp: ",
+            sweep_files.write_sweep,
+            grid,
+            tmp_path / "grid.csv",
         )
         assert not list(tmp_path.iterdir())
 

@@ -10,7 +10,6 @@ import perfmodel as pm
 from perfmodel.answers.load import traffic_rows
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import Z
 from perfmodel.speculation import Acceptance
@@ -58,10 +57,10 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     ],
 )
 def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
-    tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
+    tpot, *more = (traffic_rows.Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
     first, whole = more if rate != 3.0 else (None, None)
     found = with_intervals(
-        TrafficRow(
+        traffic_rows.TrafficRow(
             request_rate=rate,
             concurrency=clients,
             gamma=0,

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load import traffic as load_of
-from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
@@ -84,7 +83,7 @@ def question(rng: Random) -> dict[str, Any]:
 def broken(rng: Random) -> Iterator[str]:
     """What does not hold of one drawn question, at rates and with clients."""
     settings = question(rng)
-    most = min(row.saturation_rate for row in traffic(max_concurrency=1, **settings).rows)
+    most = min(row.saturation_rate for row in load_of.traffic(max_concurrency=1, **settings).rows)
     seats = (settings["max_num_seqs"] or 4096) * settings.get("dp", 1)
     if not most:
         return
@@ -92,7 +91,7 @@ def broken(rng: Random) -> Iterator[str]:
         {"max_concurrency": CLIENTS},
         {"request_rate": tuple(float(f"{max(s * most, 1e-6):.4g}") for s in RATES)},
     ):
-        answer = traffic(**load, **settings)
+        answer = load_of.traffic(**load, **settings)
         changes = {drawn.gamma for drawn in answer.drafts if len(drawn.table or ()) > 1}
         for gamma in {row.gamma for row in answer.rows}:
             rows = [row for row in answer.rows if row.gamma == gamma]
@@ -101,9 +100,9 @@ def broken(rng: Random) -> Iterator[str]:
         if rng.random() < REPLAYED:
             at = rng.randrange(1, 7)
             one = {name: values[at] for name, values in load.items()}
-            count = long_enough(settings, traffic(**one, **settings).rows)
+            count = long_enough(settings, load_of.traffic(**one, **settings).rows)
             if count <= MOST:
-                served = traffic(**one, **settings, num_prompts=count, replay=True)
+                served = load_of.traffic(**one, **settings, num_prompts=count, replay=True)
                 yield from (f"{fault}: {settings} {one}" for fault in apart(served))
 
 
@@ -133,7 +132,7 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     return [fault for fault, found in wrong.items() if found]
 
 
-def apart(answer: Traffic) -> list[str]:
+def apart(answer: load_of.Traffic) -> list[str]:
     """Rows that no warning speaks of, and their replays."""
     replays = {row.gamma: row.tpot_s.mean for row in answer.replay or ()}
     rows = [row for row in answer.rows if row.gamma in replays and row.ttft_s and not doubted(row)]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli import output
-from perfmodel.cli.output import Column
 from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
@@ -64,11 +63,11 @@ def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch)
 
 TABLE = (
     "draft",
-    Column("TPOT", spare=1),
+    output.Column("TPOT", spare=1),
     "",
-    Column("tokens/s", spare=3),
-    Column("why it is so", True),
-    Column("best gamma", spare=2),
+    output.Column("tokens/s", spare=3),
+    output.Column("why it is so", True),
+    output.Column("best gamma", spare=2),
 )
 ROWS = (
     ("eagle3 streamingllm:512", "7.25 ms", "", "1,350", "limited by the KV cache of all requests", "3"),

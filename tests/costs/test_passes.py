@@ -11,17 +11,16 @@ from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import WEIGHT_FORMATS
 from tests.costs import machines
-from tests.costs.machines import FULL, tiny
 
 MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
 
 
 def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
-    return machines.part(tiny(**shape), tp, weights)
+    return machines.part(machines.tiny(**shape), tp, weights)
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Op]:
-    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kwargs.pop("kv", FULL), **kwargs)}
+    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kwargs.pop("kv", machines.FULL), **kwargs)}
 
 
 def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
@@ -134,7 +133,7 @@ def test_packed_and_quantised_weights() -> None:
 
 def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
-    p = machines.part(tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
+    p = machines.part(machines.tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
     found = ops(p)
     near, far = found["attention (window 10)"], found["attention (full)"]
     assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)

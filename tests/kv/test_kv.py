@@ -8,14 +8,13 @@ from hypothesis import given, strategies as st
 
 from perfmodel import drafts, kv
 from perfmodel.errors import InputError
-from perfmodel.kv import KVLayout, parse_kv
 from perfmodel.specs import Precision, load_model, weight_format
 from perfmodel.specs.models.formats import kv_format
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
-LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
+LLAMA = kv.KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
 # DeepSeek-V3 MLA, bf16: latent 512 + rope 64 = 576 values, 1152 bytes
-LATENT = KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
+LATENT = kv.KVLayout(num_kv_heads=1, head_dim=576, values_per_token=576, query_heads=128, bytes_per_value=2)
 KAPPA = 4096
 CODES = 32_000 * 8 * 2 * 6 / 8
 """Of 2 x 6 bits for each of 8 heads."""
@@ -54,15 +53,15 @@ CODES = 32_000 * 8 * 2 * 6 / 8
 )
 def test_what_a_step_reads_and_what_is_kept(text: str, read: float, kept: float) -> None:
     """Attention and selection of one draft step; memory beside the target's cache."""
-    found = parse_kv(text)
+    found = kv.parse_kv(text)
     step = found.read_bytes(32_000.0, LLAMA) + found.select_step(32_000.0, LLAMA).bytes
     assert (step, found.stored_bytes(32_000.0, LLAMA)) == pytest.approx((read, kept), rel=1e-14)
 
 
 def test_mla_has_no_separate_keys() -> None:
     assert LATENT.token_bytes == LATENT.key_bytes == 1152
-    assert parse_kv("topk:1024").select_step(32_000.0, LATENT).bytes == (32_000 - 1024) * 1152
-    assert parse_kv("quest:1024").select_step(32_000.0, LATENT).bytes == 2 * 2000 * 1152
+    assert kv.parse_kv("topk:1024").select_step(32_000.0, LATENT).bytes == (32_000 - 1024) * 1152
+    assert kv.parse_kv("quest:1024").select_step(32_000.0, LATENT).bytes == 2 * 2000 * 1152
 
 
 # The words of a command line.
@@ -83,14 +82,14 @@ def test_mla_has_no_separate_keys() -> None:
     ],
 )
 def test_parse(text, label):
-    assert parse_kv(text).label() == label
+    assert kv.parse_kv(text).label() == label
 
 
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     message = ""
     try:
-        parse_kv(text)
+        kv.parse_kv(text)
     except InputError as refusal:
         message = str(refusal)
     assert "\n" not in message
@@ -141,7 +140,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
-    step = getattr(parse_kv(text), when)(1000.0, LLAMA)
+    step = getattr(kv.parse_kv(text), when)(1000.0, LLAMA)
     found = float(step.flops), float(step.bytes), float(step.kernels)
     assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
 
@@ -157,18 +156,18 @@ def test_a_cache_that_only_the_draft_uses_by_hand() -> None:
         ("quest:100,page=20", 1000, 50 * KAPPA),  # evicts nothing, and keeps bounds
         ("quantized,bits=8", 500, 1000 * 64),
     ):
-        assert parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
+        assert kv.parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
 
 
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
-    some, whole = parse_kv("pillar,share=0.5"), parse_kv("pillar,share=1")
+    some, whole = kv.parse_kv("pillar,share=0.5"), kv.parse_kv("pillar,share=1")
     assert some.beyond_budget(np.array([0.0, 1.0, 9.0])).tolist() == [0, 1, 1]
     assert whole.beyond_budget(9.0) == 0
     assert some.stored_bytes(1000.0, LLAMA) == 500 * 8 * 4
     assert whole.stored_bytes(1000.0, LLAMA) == 0
     assert some.select_iteration(1000.0, LLAMA).kernels == 1
-    assert parse_kv("full").beyond_budget(1e12) == 0
-    assert parse_kv("topk:100").beyond_budget(np.array([100.0, 101.0])).tolist() == [0, 1]
+    assert kv.parse_kv("full").beyond_budget(1e12) == 0
+    assert kv.parse_kv("topk:100").beyond_budget(np.array([100.0, 101.0])).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +192,10 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
 )
 def test_options_at_the_ends_of_what_is_allowed(text: str, allowed: tuple, refused: tuple) -> None:
     for value in allowed:
-        parse_kv(text.format(value))
+        kv.parse_kv(text.format(value))
     for value in refused:
         with pytest.raises(InputError, match="must be"):
-            parse_kv(text.format(value))
+            kv.parse_kv(text.format(value))
 
 
 LATER = """
@@ -216,7 +215,7 @@ def test_annotations_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / "later.py").write_text(LATER.format(folder=package.__name__.partition(".")[2], base=base))
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
         monkeypatch.setattr(package, "names", lambda: ("later",))
-    found = parse_kv("later:32,step=4")
+    found = kv.parse_kv("later:32,step=4")
     assert found.label() == "later:32,step=4"
     precision = Precision(weight_format("bf16"), kv_format("bf16"))
     draft = drafts.make_draft("later:step=2", load_model("llama-3.1-8b"), precision, 1, found)

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
-from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
 from tests.scripts import of_docs
@@ -118,8 +117,8 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
         scenario.target_step(64.0, 32000.0, 3.0),
     )
     steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
-    for stage, (timer, ops, new) in plots_passes._passes(scenario, 64.0, 32000.0, 2).items():
-        spent = plots_passes._seconds_by_part(timer, ops, new)
+    for stage, (timer, ops, new) in plots.passes._passes(scenario, 64.0, 32000.0, 2).items():
+        spent = plots.passes._seconds_by_part(timer, ops, new)
         assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
         assert spent["fixed"] == pytest.approx(float(steps[stage].fixed_s), abs=1e-9)
         assert spent["allreduce"] == pytest.approx(float(steps[stage].comm_s))

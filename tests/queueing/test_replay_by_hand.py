@@ -10,7 +10,6 @@ import pytest
 
 from perfmodel.queueing import replay as replaying
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.replay import Arrivals, arrivals, iterations, replay
 from perfmodel.queueing.steps import Reading, StepTimes
 
 LENGTHS = Lengths(100.0, 60.0)
@@ -88,10 +87,10 @@ decoding.
 def test_a_trace_by_hand(name: str) -> None:
     steps, more, at, outputs, first, last, decoding = TRACES[name]
     limits = Limits(more.get("seats", 256), more.get("budget", 8192))
-    requests = Arrivals(
+    requests = replaying.Arrivals(
         np.array(at) / 1000, np.array(more.get("prompts", [100] * len(at))), np.array(outputs)
     )
-    met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
+    met = replaying.replay(steps, LENGTHS, limits, requests, more.get("clients"))
     np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
     np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
     assert met.running * met.duration_s * 1000 == pytest.approx(decoding)
@@ -119,7 +118,7 @@ def test_drawn_iterations_gain_what_was_stated(gamma, gained, spread, deviation)
     more. Around 0.99 they cannot differ by 0.2, but by 0.0179, the deviation of Beta(29.7, 0.3).
     """
     tokens = np.full(4000, round(182 * gained))
-    passes = iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
+    passes = replaying.iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(gained, rel=0.004)
     assert passes.std() == pytest.approx(deviation, rel=0.05)
 
@@ -130,7 +129,7 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
     together.
     """
     monkeypatch.setattr(replaying, "DRAWN_AT_ONCE", at_once)
-    assert iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
+    assert replaying.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
         1,
         1,
         2,
@@ -139,14 +138,14 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
         201,
     ]
     for steps, passes in ((server([10]), [1, 2, 7]), (server([10], gamma=3, gained=4.0), [1, 1, 2])):
-        assert iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
+        assert replaying.iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
 
 
 def test_arrivals_are_as_they_are_asked_for():
     """Uniform lengths, whole and at least 1; gamma gaps of shape 1/4, whose deviation is twice the mean; one
     rate.
     """
-    drawn = arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
+    drawn = replaying.arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
     gaps = np.diff(drawn.at_s, prepend=3.0)
     assert drawn.at_s[-1] == pytest.approx(3.0 + 50_000 / 8.0)
     assert gaps.std() / gaps.mean() == pytest.approx(2.0, rel=0.03)
@@ -160,6 +159,6 @@ def test_arrivals_are_as_they_are_asked_for():
         3,
     ]
     assert drawn.output_tokens.mean() == pytest.approx(2.0, rel=5e-3)
-    together = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
+    together = replaying.arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
     assert (together.at_s.tolist(), together.input_tokens.tolist()) == ([0, 0, 0], [5, 5, 5])
-    assert arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0).at_s.tolist() == [7, 7, 7]
+    assert replaying.arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0).at_s.tolist() == [7, 7, 7]

@@ -4,7 +4,6 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.queueing import trace
-from perfmodel.queueing.trace import read_trace
 
 MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_ids": [1]}
 
@@ -42,7 +41,7 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_
 def test_what_is_read(tmp_path, name, text, expected):
     where = tmp_path / name
     where.write_text(text)
-    read = read_trace(where)
+    read = trace.read_trace(where)
     assert [each.tolist() for each in (read.at_s, read.input_tokens, read.output_tokens)] == [*expected]
 
 
@@ -73,7 +72,7 @@ CHATS = "arrival_s,input_tokens,output_tokens,session_id\n0,100,20,a\n1,50,5,\n2
 def test_what_prompts_have_in_common(tmp_path, name, text, paths, keeps, follows):
     where = tmp_path / name
     where.write_text(text)
-    shared = read_trace(where).shared
+    shared = trace.read_trace(where).shared
     assert shared is not None
     assert (shared.paths, shared.keeps, shared.follows) == (paths, keeps, follows)
 
@@ -81,18 +80,18 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, keeps, follows
 def test_empty_hashes_are_no_session(tmp_path):
     where = tmp_path / "t.jsonl"
     where.write_text(MOONCAKE.replace('"hash_ids": [1]', '"hash_ids": []'))
-    assert read_trace(where).shared is None
+    assert trace.read_trace(where).shared is None
 
 
 @pytest.mark.parametrize(("name", "text"), [("t.jsonl", HASHED), ("t.csv", CHATS)])
 def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monkeypatch, name, text):
     where = tmp_path / name
     where.write_text(text.replace("\n", "\n\n"))
-    whole = read_trace(where)
+    whole = trace.read_trace(where)
     monkeypatch.setattr(trace, "LONGEST", 2)
     monkeypatch.setattr(trace, "AT_ONCE", 1)
     monkeypatch.setattr(trace, "BLOCK_BYTES", 1)
-    beginning = read_trace(where)
+    beginning = trace.read_trace(where)
     assert beginning.at_s.tolist() == whole.at_s.tolist()
     assert beginning.shared == whole.first(2).shared
 
@@ -139,11 +138,11 @@ def test_what_is_refused(tmp_path, name, text, predicted):
     where = tmp_path / name
     where.write_text(text)
     with pytest.raises(InputError, match=predicted):
-        read_trace(where)
+        trace.read_trace(where)
 
 
 def test_so_many_hashes_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(trace, "MAX_HASHES", 3)
     (tmp_path / "t.jsonl").write_text(HASHED)
     with pytest.raises(InputError, match="hash_ids: must be at most 3"):
-        read_trace(tmp_path / "t.jsonl")
+        trace.read_trace(tmp_path / "t.jsonl")

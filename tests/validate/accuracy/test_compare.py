@@ -15,18 +15,16 @@ from perfmodel.cli import run as perfmodel
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module, report
-from perfmodel.validate.accuracy.compare import Cell, compare, correct_verdicts, partitions
-from perfmodel.validate.accuracy.report import below_bounds, error_table, inflections
 from perfmodel.validate.cli import app
 from perfmodel.validate.records import records
 
-CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
+CELL = module.Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
 def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
     at, below = replace(CELL, measured=1.5), replace(CELL, measured=1.4, binding=False)
     assert not at.below_bound
-    assert below_bounds([at, below]) == [
+    assert report.below_bounds([at, below]) == [
         "3a-01: T_T 1.4e+03 ms is below its bound, 1.5e+03 ms (its working set fits the last-level cache)"
     ]
     assert replace(CELL, measured=1.4).below_bound
@@ -36,10 +34,10 @@ def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> 
 
 def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:
     """Tables of a set and of a machine's page leave the figure out."""
-    cells = compare(("magicdec",), calibration="ideal")
+    cells = module.compare(("magicdec",), calibration="ideal")
     assert {c.predicted for c in cells if c.quantity == "overhead_s"} == {0.0}
-    assert not [name for name in partitions(cells) if name.endswith("overhead_s")]
-    figures = [row[0] for row in error_table(cells)[1]]
+    assert not [name for name in module.partitions(cells) if name.endswith("overhead_s")]
+    figures = [row[0] for row in report.error_table(cells)[1]]
     assert "speedup" in " ".join(figures)
     assert not [name for name in figures if "overhead" in name]
 
@@ -64,7 +62,7 @@ def test_own_records_are_compared_like_published_ones() -> None:
     """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
     ((name, record),) = ((name, of) for name, of in module.own_records().items() if name.startswith("cpu-1/"))
     points = module.own_points(record)
-    cells = compare((name,))
+    cells = module.compare((name,))
     assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
     p = points[0]
@@ -91,8 +89,8 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 
-def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> Cell:
-    return Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
+def cell(measured: float, predicted: float, quantity: str = "speedup", **point: object) -> module.Cell:
+    return module.Cell(replace(CELL.point, **point), quantity, measured, predicted, "cal")
 
 
 def test_inflections_of_a_grid() -> None:
@@ -102,19 +100,19 @@ def test_inflections_of_a_grid() -> None:
     far = {"context": 4000, "asked_context": 4096}
     falls = [cell(1.5, 1.5, batch=1, context=1000), cell(1.4, 1.6, batch=2, context=1000)]
     stays = [cell(1.5, 1.5, batch=2, **far), cell(1.5, 1.5, batch=1, **far)]
-    ((measured, predicted),) = inflections([*falls, *stays], 0.03).values()
+    ((measured, predicted),) = report.inflections([*falls, *stays], 0.03).values()
     assert (measured, predicted) == (4096, falls[0].point.asked_context or 1000)
-    assert inflections(falls[:1], 0.03) == {}
+    assert report.inflections(falls[:1], 0.03) == {}
 
 
 def test_sides_and_bands() -> None:
     cells = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
-    assert correct_verdicts(cells) == (2, 4)
+    assert module.correct_verdicts(cells) == (2, 4)
     at = [cell(1.0, 1.0, context=context) for context in (7999, 8000, 31999, 32000)]
-    bands = {name.split("/")[2]: len(of) for name, of in partitions(at, ("context",)).items()}
+    bands = {name.split("/")[2]: len(of) for name, of in module.partitions(at, ("context",)).items()}
     assert bands == {"context < 8000": 1, "context < 32000": 2, "context >= 32000": 1}
-    assert partitions([cell(1.0, 0.0)], ("",)) == {}
-    parts = {name.split("/")[2] for name in partitions([cell(1.0, 1.0, draft=None, draft_kv=None)])}
+    assert module.partitions([cell(1.0, 0.0)], ("",)) == {}
+    parts = {name.split("/")[2] for name in module.partitions([cell(1.0, 1.0, draft=None, draft_kv=None)])}
     assert not any(name.startswith("draft") for name in parts)
 
 

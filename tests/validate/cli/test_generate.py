@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 
 from perfmodel.validate.cli import app as verbs, generated
 from perfmodel.validate.cli.generate import GenerateQuestion, _default_prompts
-from perfmodel.validate.cli.generated import table
 from perfmodel.validate.decoder import Generation, Model, Request, kv, memory
 from perfmodel.validate.harness.side_by_side import Run
 from tests.validate.tiny import configuration, save_tensors, tiny_spec
@@ -167,7 +166,7 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
         0.05,
     )
     plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
-    table(plain, [one], None, [None])
+    generated.table(plain, [one], None, [None])
     text = capsys.readouterr().out
     assert row(text, "full") == [
         "full",
@@ -191,10 +190,10 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
         in text
     )
     assert "tokens/s, T_T 40.00 ms" in text
-    table(plain, [one], "h200-sxm-141gb", [(1234.56, 1.75)])
+    generated.table(plain, [one], "h200-sxm-141gb", [(1234.56, 1.75)])
     text = capsys.readouterr().out
     assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert row(text, "full")[4] == "1.75"
     none = Generation([[0]] * 2, [[0, 0]] * 2)
-    table(plain, [replace(one, timed_iterations=0, timed_tokens=0, generation=none)], None, [None])
+    generated.table(plain, [replace(one, timed_iterations=0, timed_tokens=0, generation=none)], None, [None])
     assert row(capsys.readouterr().out, "full")[:10] == ["full", *"----", "10.00", "50.00", "-", "-", "-"]

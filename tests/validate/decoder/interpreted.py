@@ -22,7 +22,6 @@ from perfmodel.validate.decoder import (
     build,
     make_decoder,
 )
-from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.triton_pointwise import Fused, rows_to_fp8
@@ -61,8 +60,8 @@ def attention() -> None:
     """Chains, ragged and empty caches, stated masks and sliding windows, in one stretch and in
     several, in one block of rows and in two.
     """
-    chosen: Any = choose("triton", CPU, torch.float32)
-    portable, tolerance = choose("math", CPU, torch.float32), 1e-5
+    chosen: Any = backends.choose("triton", CPU, torch.float32)
+    portable, tolerance = backends.choose("math", CPU, torch.float32), 1e-5
     for n, m, splits, kind in ((1, 1, 1, 0), (2, 3, 3, 0), (3, 3, 2, 1), (1, 4, 3, 0), (22, 25, 2, 0)):
         chosen.splits = splits
         check(chosen, n, m, *TYPES[kind], [127, 0, 57])
@@ -137,7 +136,7 @@ def selection() -> None:
         (0, 2, 2, [1, 2, 3], 16, 1),
     ):
         dtype, tolerance = TYPES[kind]
-        fused, plain = (backends.selection(choose(name, CPU, dtype)) for name in ("triton", "math"))
+        fused, plain = (backends.selection(backends.choose(name, CPU, dtype)) for name in ("triton", "math"))
         q, k, v, new_k, new_v = inputs(n, m, dtype)
         size = torch.tensor(lengths)
         pages = k[:, :, :128].unflatten(2, (-1, page))
@@ -151,7 +150,7 @@ def selection() -> None:
         arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
         near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
     scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 1200)[:, :9001]
-    chooser: Any = backends.selection(choose("triton", CPU, torch.float32))
+    chooser: Any = backends.selection(backends.choose("triton", CPU, torch.float32))
     best = chooser._best
     for count in (1, 400, 9001):
         found = best(scores.clone(), count, torch.tensor([9001]), (2, 1))
@@ -209,7 +208,7 @@ def eight() -> None:
         span = Span(torch.tensor([0, 60, 128]), 128)
         q, k, v, new_k, new_v = inputs(2, 3, dtype)
         stored = to_fp8(k), to_fp8(v)
-        for each in (choose("triton", CPU, dtype), choose("math", CPU, dtype)):
+        for each in (backends.choose("triton", CPU, dtype), backends.choose("math", CPU, dtype)):
             wide = each(q, *(part.to(dtype) for part in stored), span, new_k, new_v)
             near(each(q, *stored, span, new_k, new_v), wide, tolerance)
 

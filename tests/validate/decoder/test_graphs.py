@@ -26,7 +26,6 @@ from perfmodel.validate.decoder import (
     shard,
 )
 from perfmodel.validate.harness import point_runner
-from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
 from tests.validate.tiny import refused
 
@@ -141,7 +140,7 @@ def test_captured_parts_equal_eager_ones(monkeypatch, target, small, prompts) ->
     monkeypatch.setattr(point_runner, "captured", emulated)
 
     def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
-        parts = PhaseRunner(DecoderRun(made, state), replayed)
+        parts = point_runner.PhaseRunner(point_runner.DecoderRun(made, state), replayed)
 
         def run() -> None:
             for part in parts.parts:

@@ -28,7 +28,6 @@ from perfmodel.validate.decoder import (
 from perfmodel.validate.decoder.attention import causal_bias, partial_sdpa
 from perfmodel.validate.decoder.kv import every_method, names
 from perfmodel.validate.decoder.request import check_prompts
-from perfmodel.validate.decoder.shard import for_draft
 from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
 from perfmodel.validate.decoder.weights import Piece, load_head
 from perfmodel.validate.harness import environment
@@ -329,11 +328,11 @@ def test_every_method_and_its_budget() -> None:
 def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
     monkeypatch.setattr(shard.dist, "new_group", tuple)
     whole: Any = RankShard(4, 6, None)
-    assert for_draft(whole, 6) is whole
-    assert for_draft(whole, 2) == RankShard(0, 2, (4, 5))
-    assert for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))
+    assert shard.for_draft(whole, 6) is whole
+    assert shard.for_draft(whole, 2) == RankShard(0, 2, (4, 5))
+    assert shard.for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))
     for size in (0, 4, 12):
-        refused(f"--draft-tp: must divide --tp 6, given {size}", for_draft, whole, size)
+        refused(f"--draft-tp: must divide --tp 6, given {size}", shard.for_draft, whole, size)
 
 
 def test_random_weights_and_heads(make_model) -> None:

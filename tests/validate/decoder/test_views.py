@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from perfmodel.kv import KVLayout, parse_kv
 from perfmodel.validate.decoder import KVCache, Model, Request, backends, kv, make_decoder, start_random
-from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
@@ -43,7 +42,7 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
     )
 
 
-def view(method: str, source: KVCache) -> View:
+def view(method: str, source: KVCache) -> kv.View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     model: Any = SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype)
     made = kv.view(
@@ -58,7 +57,7 @@ def query(n: int = 1, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tenso
     return tuple(torch.randn(BATCH, h, n, D, generator=generator, dtype=dtype) for h in (HEADS, KV, KV))  # type: ignore[return-value]
 
 
-def attended(made: View, layer: int = 1) -> Tensor:
+def attended(made: kv.View, layer: int = 1) -> Tensor:
     made.begin()
     return made.attend(layer, *query())
 
@@ -77,7 +76,7 @@ def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int
     return out.transpose(1, 2).flatten(2)
 
 
-def grow(source: KVCache, made: View, counts: list[list[int]]) -> None:
+def grow(source: KVCache, made: kv.View, counts: list[list[int]]) -> None:
     """Commit, as after verifications; the tokens' keys lie in the cache already."""
     for count in counts:
         start = source.lengths.clone()

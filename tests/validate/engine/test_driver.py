@@ -11,7 +11,6 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.validate.engine import client, session
-from perfmodel.validate.engine.client import KEY, Server
 from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
@@ -42,7 +41,7 @@ mean.
 def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
     engine = Engine()
     with serving(engine) as url:
-        server = Server.at(url + "/v1/")
+        server = client.Server.at(url + "/v1/")
         assert (server.model(), server.engine(), served_gamma(server)) == ("tiny", ("vllm", "9.9"), None)
         found = measure(server, "tiny", 320, LOAD, 0, seed=1, rounds=2)
     assert (found.batch, found.gamma, found.tokens_per_iteration) == (2, 0, 1.0)
@@ -65,7 +64,7 @@ def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
 )
 def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine, how) -> None:
     with serving(engine) as url:
-        server = Server.at(url)
+        server = client.Server.at(url)
         assert served_gamma(server) == 3
         found = measure(server, "tiny", 320, ServerLoad(2, 8, 120), 3, seed=1, rounds=2)
     assert found.how.startswith(how)
@@ -84,7 +83,7 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
 
     monkeypatch.setattr(session, "measure", scripted)
     monkeypatch.setattr("os.getloadavg", lambda: (1e3, 0.0, 0.0))
-    monkeypatch.setenv(KEY, "secret-key-1")
+    monkeypatch.setenv(client.KEY, "secret-key-1")
     engine = Engine()
     with serving(engine) as url:
         assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 0
@@ -229,7 +228,7 @@ KEYED = "sk-very-secret-key1"
 def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
     place, form, tmp_path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setenv(KEY, KEYED)
+    monkeypatch.setenv(client.KEY, KEYED)
     repeated = KEY_FORMS[form](KEYED)
     with broken(repeating(place, repeated)) as url:
         run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)])
@@ -249,6 +248,6 @@ def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
     ],
 )
 def test_a_key_in_a_url_is_not_printed(url, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setenv(KEY, "hidden")
+    monkeypatch.setenv(client.KEY, "hidden")
     assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
     assert not re.search("hidden|other", capsys.readouterr().err.lower())

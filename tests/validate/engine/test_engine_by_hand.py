@@ -16,7 +16,6 @@ from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loa
 from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
-from perfmodel.validate.engine.driver import ServerLoad, Stretch, stretch_of
 from perfmodel.validate.engine.fit import (
     EngineRows,
     _least_determined,
@@ -30,7 +29,7 @@ from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.tiny import refused
 
-LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
+LOAD = driver.ServerLoad(batch=2, prompt=100, tokens=50)
 POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
 PLAN = BenchRequest("m", "vllm", 1, "draft_model", None, (2, 7), *POINTS, (), "results/a", True)
 EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
@@ -62,7 +61,10 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     ],
 )
 def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
-    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0)]
+    stretches = [
+        driver.Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0),
+        driver.Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0),
+    ]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
         refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
@@ -74,11 +76,11 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
 
 
 def test_rounds_that_another_process_slowed_do_not_count() -> None:
-    calm = [Stretch(EVEN, 60, 0.5, 60.0, 10.0), Stretch(EVEN, 40, 0.5, 40.0, 20.0)]
-    slow = Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
+    calm = [driver.Stretch(EVEN, 60, 0.5, 60.0, 10.0), driver.Stretch(EVEN, 40, 0.5, 40.0, 20.0)]
+    slow = driver.Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
     quiet, busy = (driver._timing("u", LOAD, 0, rounds, None) for rounds in (calm, [calm[0], slow, calm[1]]))
     assert busy == structs.replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
-    late = Stretch((0.0001,) * 30 + (0.05,) * 18, 48, 0.9, 48.0, 15.0)  # chunks that were read together
+    late = driver.Stretch((0.0001,) * 30 + (0.05,) * 18, 48, 0.9, 48.0, 15.0)  # chunks read together
     assert driver._timing("u", LOAD, 0, [*calm, late], None) == busy
 
 
@@ -101,16 +103,16 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
     two = answer(
         8, (2.0, 2 if events[0] else None), (3.0, events[2]), (4.0, 4 if events[0] else None), (6.0, 1)
     )
-    found = stretch_of([one, two], LOAD)
+    found = driver.stretch_of([one, two], LOAD)
     assert (found.chunks, found.seconds) == (4, 2.0)
     assert found.gaps == (1.5, 1.0, 1.0)
     assert (found.tokens, found.grown) == (tokens, grown)
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
-    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
+    assert driver.stretch_of([uncounted], LOAD) == driver.Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
     refused(
         "--new-tokens: B2-P100-N50: the first answer ended before the last began",
-        stretch_of,
+        driver.stretch_of,
         [one, late],
         LOAD,
     )
@@ -120,7 +122,7 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
     lengths: list[int] = []
 
     def answers(
-        server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any
+        server: Any, model: str, vocabulary: int, load: driver.ServerLoad, draw: Any
     ) -> list[StreamedAnswer]:
         lengths.append(load.tokens)
         return [answer(None, *((s + i / 2, None) for i in range(3 * len(lengths)))) for s in (0.0, 3.0)]

@@ -11,7 +11,6 @@ import pytest
 
 from perfmodel.specs import load_gpu
 from perfmodel.validate.fit import kernels
-from perfmodel.validate.fit.kernels import distil
 from perfmodel.validate.fit.tables import Tables
 from tests.validate.tiny import refused
 
@@ -394,14 +393,19 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
             ("attention", "vllm", "2", "generation_attention_perf"): attention,
         }
     )
-    found = distil(held, H100, "vllm")
+    found = kernels.distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert found.gemm["bf16"].values[:2] == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
     assert {form: fit.source for form, fit in found.gemm.items()} == {"bf16": "vllm 2", "fp8": "trtllm 7"}
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert (found.latent, found.allreduce) == ({}, {})
-    assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
+    assert kernels.distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
     refused(
-        "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3", distil, held, H100, "vllm", "3"
+        "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3",
+        kernels.distil,
+        held,
+        H100,
+        "vllm",
+        "3",
     )
-    refused("must be one of none for sglang", distil, held, H100, "sglang")
+    refused("must be one of none for sglang", kernels.distil, held, H100, "sglang")

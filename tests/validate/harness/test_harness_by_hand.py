@@ -32,7 +32,6 @@ from perfmodel.validate.harness.acceptance import (
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
-from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
 from tests.validate.tiny import BLOCK, refused, write
@@ -170,7 +169,9 @@ def test_the_largest_difference_is_told(target) -> None:
 
     def found(*others: list[int]) -> tuple[int, int, float] | None:
         plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
-        largest = difference(target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other)
+        largest = side_by_side.difference(
+            target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other
+        )
         return largest and (largest.sequence, largest.position, largest.margin)
 
     assert found([1, 2, 3]) is None
@@ -255,7 +256,7 @@ def test_by_hand() -> None:
 def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     """In bf16 outputs may differ from plain decoding, but only where two scores are nearly the same."""
     requests = [Request(4, 70, 80, 4, draft_kv=method) for method in ("full", *every_method(70, 4)[:4])]
-    _, runs = compare(make_model(dtype=torch.bfloat16), requests, prompts)
+    _, runs = side_by_side.compare(make_model(dtype=torch.bfloat16), requests, prompts)
     found = [one.difference.margin for one in runs if one.difference is not None]
     assert all(margin <= 4 for margin in found), found
 
@@ -265,7 +266,7 @@ def test_greedy_runs_alone_are_compared(target, small, prompts, monkeypatch) -> 
     monkeypatch.setattr(side_by_side, "difference", lambda _model, request, *_: request)
     greedy = [Request(4, 70, 9, 2), Request(4, 70, 9, 2, draft="model")]
     drawn = Request(4, 70, 9, 2, sampling=Sampling(temperature=1.0))
-    _, runs = compare(target, [*greedy, drawn], prompts, small)
+    _, runs = side_by_side.compare(target, [*greedy, drawn], prompts, small)
     assert [one.difference for one in runs] == [*greedy, None]
 
 
@@ -291,7 +292,7 @@ def test_one_cache_is_alive_at_a_time(target, prompts, monkeypatch) -> None:
     chains = [Request(4, 70, 9, 3, draft_kv=method) for method in ("full", "snapkv:40", "quest:24,page=4")]
     gc.disable()
     try:
-        compare(target, [*chains, Request(4, 70, 9, 2, tree=branching("2x1"))], prompts)
+        side_by_side.compare(target, [*chains, Request(4, 70, 9, 2, tree=branching("2x1"))], prompts)
         assert max(most) == 1
     finally:
         gc.enable()
@@ -302,12 +303,12 @@ def test_what_is_timed(target, prompts, monkeypatch) -> None:
     count.
     """
     monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Ticks())
-    timed = run(target, Request(4, 70, 20, 4), prompts)
+    timed = side_by_side.run(target, Request(4, 70, 20, 4), prompts)
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
-    assert run(target, Request(4, 70, 8, 1), prompts).draft_s == 1.0
-    plain = run(target, Request(4, 70, 8), prompts)
+    assert side_by_side.run(target, Request(4, 70, 8, 1), prompts).draft_s == 1.0
+    plain = side_by_side.run(target, Request(4, 70, 8), prompts)
     assert plain.draft_s == 0.0
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"
 

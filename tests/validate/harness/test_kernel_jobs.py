@@ -16,7 +16,6 @@ from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
-from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DecoderRun
 from perfmodel.validate.records import Plan, load_plan
 from tests.validate.tiny import BLOCK, write
@@ -106,7 +105,7 @@ def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touche
     monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
     monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda message: message)
-    maker = KernelMaker(plan, CPU, torch.float32)
+    maker = kernels.KernelMaker(plan, CPU, torch.float32)
     kernel = maker.make(job)
     assert (kernel.buffers, kernel.working_set_bytes, kernel.max_calls) == (buffers, touched, 2000)
     assert (kernel.spacer is not None) == (job.kind in ("gemm", "attention"))
@@ -115,7 +114,7 @@ def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touche
         assert shapes(kernel.spacer()) == (1, 1024)
         kept = maker._kept[1]
         assert len({part.data_ptr() for parts in kept for part in parts}) == buffers * len(kept[0])
-        assert KernelMaker.make(maker, job).buffers == buffers
+        assert kernels.KernelMaker.make(maker, job).buffers == buffers
         assert maker._kept[1] is kept, "the next job of the shape has the same buffers"
 
 
@@ -127,7 +126,7 @@ def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
     runs, snapshot = list[DecoderRun](), kernels.Snapshot
     monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
     at = {"layers": 1, "vocab": 16, "draft_kv": "streamingllm:16", "batch": 40, "gamma": 4}
-    kernel = KernelMaker(plan, CPU, torch.float32).make(
+    kernel = kernels.KernelMaker(plan, CPU, torch.float32).make(
         Job("loop", {**at, "heads": 2, "kv_heads": 1, "head_dim": 8})
     )
     (state,), cache = [one.state for one in runs], runs[0].decoder.target.cache
@@ -169,8 +168,8 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
     """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
     clock = Told()
     call, restore = clock.after(1e-3), clock.after(5.0)
-    kernel = Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
-    maker = KernelMaker(plan, CPU, torch.float32)
+    kernel = kernels.Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
+    maker = kernels.KernelMaker(plan, CPU, torch.float32)
     monkeypatch.setattr(maker, "make", lambda job: kernel)
     row = run.time_job(
         maker, Job("gemm", {}), clock, CPU, SimpleNamespace(of_all=lambda mine: [mine, mine / 2]), samples=2
@@ -197,8 +196,8 @@ def test_kernels_that_a_gpu_runs_in_a_graph(plan, monkeypatch, kind, graphs, cap
     for name, done in (("captured", lambda work: work), ("synchronize", lambda device: None)):
         monkeypatch.setattr(run, name, done)
     made = plan.model_copy(update={"protocol": plan.protocol.model_copy(update={"graphs": graphs})})
-    maker = KernelMaker(made, CPU, torch.float32)
-    kernel = Kernel((clock := Told()).after(1e-3), 3, 77.0)
+    maker = kernels.KernelMaker(made, CPU, torch.float32)
+    kernel = kernels.Kernel((clock := Told()).after(1e-3), 3, 77.0)
     monkeypatch.setattr(maker, "make", lambda job: kernel)
     row = run.time_job(maker, Job(kind, {}), clock, torch.device("cuda"), RankShard(), samples=2)
     assert (row["captured"], row["calls"]) == (captured, 4)
@@ -219,6 +218,6 @@ def test_how_many_calls_a_stretch_has(plan) -> None:
     ):
         clock, ranks = Told(), SimpleNamespace(of_all=lambda mine, other=short: [mine, other])
         call = clock.after(again)
-        kernel = Kernel(call, 2, 0.0, max_calls=most)
+        kernel = kernels.Kernel(call, 2, 0.0, max_calls=most)
         assert run._calls(kernel, once, clock, CPU, ranks) == wanted
         assert call.calls == [1] * ran, "the second buffer"
