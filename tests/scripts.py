@@ -1,11 +1,12 @@
-"""Scripts beside the package, such as those of docs/, as modules."""
+"""The root of the tree, and its scripts, such as those of docs/, as modules."""
 
 import importlib
 import sys
 import types
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "docs"))
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "docs"))
 
 
 def of_docs(name: str) -> types.ModuleType:

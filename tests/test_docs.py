@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel import cli
-from tests.scripts import of_docs
+from tests.scripts import ROOT, of_docs
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

@@ -11,9 +11,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import plots
-from tests.scripts import of_docs
+from tests.scripts import ROOT, of_docs
 
-ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 

@@ -5,14 +5,12 @@ own.
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.scripts import ROOT
+
 pytest.importorskip("torch")
-
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow

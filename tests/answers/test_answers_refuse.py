@@ -113,6 +113,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"gpu_layers": 2000}, "gpu_layers: must be a whole number from 1 to 1024,"),
     ("whatif", {"host_bandwidth": 1e5}, "host_bandwidth: must be a number above 0 and at most 10000,"),
     ("whatif", {"memory_fraction": 2}, "memory_fraction: must be a number above 0 and at most 1,"),
+    (
+        "whatif",
+        {"hardware": "l40s", "power_limit": 400},
+        "power of l40s-48gb was not measured; known: rtx-5090-32gb",
+    ),
+    (
+        "whatif",
+        {"hardware": "5090", "power_limit": 399},
+        "from 400 to 600 W, as measured for rtx-5090-32gb, given '399'",
+    ),
 ]
 
 

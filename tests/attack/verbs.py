@@ -17,9 +17,8 @@ import click
 from perfmodel import cli
 from tests import pinned
 from tests.attack import hostile, watch
-from tests.scripts import of_docs
+from tests.scripts import ROOT, of_docs
 
-ROOT = Path(__file__).parents[2]
 UNANSWERED = f"""
 explore --model llama-3.1-8b --hardware h100 --output out.html
 gpus list --json

@@ -1,14 +1,12 @@
 """The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
 
 import inspect
-import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,12 +38,6 @@ def out(capsys: pytest.CaptureFixture[str]) -> Run:
     return lambda *arguments: run(capsys, *arguments)
 
 
-@pytest.fixture
-def ask(out: Run) -> Callable[..., Any]:
-    """The JSON answer to a what-if about `SUBJECT`."""
-    return lambda *flags: json.loads(out("whatif", *SUBJECT, *flags, "--json"))
-
-
 def test_what_most_questions_need_is_marked(out: Run) -> None:
     shown = out("whatif", "--help")
     assert re.findall(r"^  \* .*?--([a-z-]+)", shown, re.MULTILINE) == [*COMMON]
@@ -67,36 +59,6 @@ def test_flags_are_the_arguments_of_python() -> None:
         assert needed == {
             name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty
         }, verb
-
-
-def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
-    both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
-    points = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
-    assert points == [(1, 4096)] * 2 + [(1, 32000)] * 2 + [(64, 4096)] * 2 + [(64, 32000)] * 2
-    other = "--model meta-llama/Llama-3.1-8B --gpu a100 --tensor-parallel 8 --draft-kv streaming:512 "
-    other += "--batch-size 64 --context-length 32000 -g 2 --json"
-    assert out("whatif", *other.split()).rstrip("\n") == json.dumps(
-        {"schema_version": 2, **both["rows"][-2]}, indent=2
-    )
-
-
-@pytest.mark.parametrize(
-    ("verb", "row"),
-    [
-        ("models", "llama-2-7b 6.74 G 6.61 G 32 4096 32 32 MHA 524288 bf16 4096"),
-        ("models", "gemma-3-12b 11.77 G 11.77 G 48 3840 16 8 GQA, 40 of 48 sliding 393216 bf16 131072"),
-        ("models", "deepseek-v3.2 671.88 G 37.48 G 61 7168 128 128 MLA, 2048 chosen 70272 fp8-block 163840"),
-        ("models", "qwen3.5-35b-a3b 34.66 G 2.95 G 40 2048 16 2 GQA, 30 of 40 layers gated_delta 20480 bf16"),
-        ("gpus", "rtx-5090-32gb 34.3597 1792 104.8 209.5 419 838 1676 96 64 "),
-        (
-            "calibrations",
-            "a100-sxm-80gb.magicdec fitted a100-sxm-80gb magicdec its own rows 0.75 0.874 1.27e+03",
-        ),
-        ("calibrations", "ideal ideal - none peaks 1 1 0 "),
-    ],
-)
-def test_a_list_has_a_row_with_the_figures_of_each(verb: str, row: str, out: Run) -> None:
-    assert any(" ".join(line.split()).startswith(row) for line in out(verb, "list").splitlines())
 
 
 @pytest.mark.parametrize(
@@ -180,19 +142,6 @@ def test_a_shell_completes_the_last_name_of_a_list(
         monkeypatch.setenv(name, value)
     cli.run([])
     assert capsys.readouterr().out == "plain,l4,h200-sxm-141gb\n"
-
-
-def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
-    """Of 3 drafted tokens 66 % are accepted: 1 + 3 x 0.66 = 2.98 tokens an iteration, which is alpha 0.81,
-    not 0.66.
-    """
-    answer = ask(*POINT, "--gamma", "3", "--acceptance-rate", "0.66")
-    alpha = answer["acceptance"]["alpha"]
-    assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(2.98)
-    assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(2.98)
-    assert round(alpha, 2) == 0.81
-    for wrong in (("--gamma", "auto"), ("--gamma", "3", "--alpha", "0.8")):
-        assert cli.run(["whatif", *SUBJECT, *POINT, "--acceptance-rate", "0.66", *wrong]) == 2
 
 
 @pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith(("validate", "mcp"))])

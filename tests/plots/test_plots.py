@@ -18,9 +18,8 @@ from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
-from tests.scripts import of_docs
+from tests.scripts import ROOT, of_docs
 
-ROOT = Path(__file__).parents[2]
 ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
 LONG = replace(
     ASK,

@@ -54,7 +54,7 @@ PUBLISHED: dict[str, tuple[str, Config]] = {
     f: (e["name"], e["config"]) for f, e in table("family_configs").items()
 }
 """Family -> a bundled model and its published config file, which must give it."""
-LLAMA, GEMMA3, DEEPSEEK_V3 = (PUBLISHED[name][1] for name in ("llama", "gemma3_text", "deepseek_v3"))
+LLAMA, DEEPSEEK_V3 = (PUBLISHED[name][1] for name in ("llama", "deepseek_v3"))
 TABLE: dict[str, Config] = table("published_configs")
 """Newer bundled models -> the fewest keys of published files from which the reader gets each, with their
 sources.

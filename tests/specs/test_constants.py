@@ -3,7 +3,6 @@ enters.
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
 from perfmodel.speculation import Scenario, with_calibration, with_values
 
-ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")
 EVERYTHING = with_values(
     A100,

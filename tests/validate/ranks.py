@@ -4,9 +4,9 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts import ROOT
+
 COMMANDS = """
 import os
 from perfmodel.cli import run

@@ -4,12 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.scripts import ROOT
+
 pytest.importorskip("triton")
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.long

@@ -6,7 +6,6 @@ import pytest
 from perfmodel import advise, whatif
 from perfmodel.specs import load_gpu
 from perfmodel.validate.studies.power import fitted, held_out, log_errors, power_table
-from tests.validate.tiny import refused
 
 GPU = load_gpu("rtx-5090")
 AT = {"model": "qwen3.8-27b", "weights": "ud-q4_k_xl", "hardware": "5090", "batch": 1, "context": 250}
@@ -44,14 +43,3 @@ def test_a_limit_slows_saves_and_shortens() -> None:
     assert pick is not None
     assert (pick.gamma, pick.tpot_s) == (3, pytest.approx(best.tpot_s))
     assert pick.joules_per_token == pytest.approx(best.joules_per_token)
-
-
-@pytest.mark.parametrize(
-    ("device", "limit_w", "message"),
-    [
-        ("l40s", 400, "power of l40s-48gb was not measured; known: rtx-5090-32gb"),
-        ("5090", 399, "from 400 to 600 W, as measured for rtx-5090-32gb, given '399'"),
-    ],
-)
-def test_a_limit_that_was_not_measured_is_refused(device: str, limit_w: float, message: str) -> None:
-    refused(message, whatif, **{**DRAFTED, "hardware": device}, power_limit=limit_w)
