@@ -39,8 +39,10 @@ MAX_TOKENS, MAX_AT = 2.0**40, 1e15
 """
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
-AT_ONCE, BLOCK_BYTES = 50_000, 2**22
-"""Number of lines of CSV that are read together, and bytes of JSON lines."""
+FEW, AT_ONCE, BLOCK_BYTES = 500, 50_000, 2**22
+"""Number of lines of CSV that become columns together (more occupy Python's garbage collector), lines of CSV
+that are read together, and bytes of JSON lines.
+"""
 MAX_HASHES = 5_000_000
 """Most hashes of prompts in the requests that are replayed, because each takes memory."""
 LONGEST = 200_000
@@ -58,7 +60,7 @@ def read_trace(path: str | Path) -> Arrivals:
     where = Path(path)
     check_regular(where)
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
-    parts, count, first, marks = [], 0, np.zeros(0), list[Any]()
+    parts, count, first, marks = [], 0, np.zeros(0), np.zeros(0, object)
     names = dict.fromkeys((*NAMES, "mark"), "")
     for columns in blocks(where, names):
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
@@ -66,8 +68,8 @@ def read_trace(path: str | Path) -> Arrivals:
         if first.size < LONGEST or parts[-1][0].min() < first.max():  # only the marks of the first requests
             first = np.concatenate([first, parts[-1][0]])
             kept = np.argsort(first, kind="stable")[:LONGEST]
-            marks += columns[3]
-            first, marks = first[kept], [marks[place] for place in kept.tolist()] if marks else []
+            marks = np.append(marks, np.fromiter(columns[3], object))
+            first, marks = first[kept], marks[kept] if marks.size else marks
         if names["mark"] == HASHES and sum(map(len, filter(None, marks))) > MAX_HASHES:
             raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {LONGEST} requests", "more")
         if count > MAX_REQUESTS:
@@ -96,8 +98,9 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             own = next(([name] for name in SESSION if name in head), [])
             wanted = itemgetter(*(head.index(name) for name in (*(names[key] for key in NAMES), *own)))
             cells = map(wanted, filter(None, rows))
-            while block := list(islice(cells, AT_ONCE)):
-                columns = [list(column) for column in zip(*block, strict=True)]
+            few = iter(lambda: tuple(zip(*islice(cells, FEW), strict=True)), ())
+            while block := list(islice(few, AT_ONCE // FEW)):
+                columns = [list(chain.from_iterable(column)) for column in zip(*block, strict=True)]
                 yield *columns[: len(NAMES)], [mark or None for mark in columns[-1]] if own else []
         except IndexError:
             raise InputError(f"{where}: line {rows.line_num}: must have a cell for each column") from None
