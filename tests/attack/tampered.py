@@ -28,7 +28,7 @@ ANY_LINE = re.compile(".+")
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
     """A copy of all shipped data and code, from which answers are made and fingerprints taken meanwhile."""
-    beside = shutil.ignore_patterns("*.png", "*.md", "__pycache__")
+    beside = shutil.ignore_patterns("*.png", "__pycache__")
     for name, place in ({name: data_folder(name) for name in FOLDERS} | CODE).items():
         shutil.copytree(place, folder / name, ignore=beside)
     with (

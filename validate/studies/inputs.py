@@ -18,9 +18,9 @@ from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records import RESULTS
 
 VALIDATE = Path(__file__).parents[1]
-OF_RECORDS = (".json", ".jsonl", ".yaml", ".csv")
-"""Files of a machine that count: its records, and the devices and calibrations that they name. Pages and
-pictures follow from these.
+OF_RESULTS = ("**/*.json", "**/*.jsonl", "**/*.yaml", "**/*.csv", "**/*.md")
+"""Files of results that count: records, the devices and calibrations that they name, tables and pages.
+Pictures follow from these.
 """
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
@@ -29,46 +29,33 @@ SHOWN = 60
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Folder -> its files -> their fingerprints; for units and the code's constants the values.
+    """Folder -> its files -> their fingerprints; for units and the code's constants the values."""
+    return {
+        "gpus": _fingerprints(files.data_directory("gpus"), "*.yaml"),
+        "models": _fingerprints(files.data_directory("models"), "*.yaml", "*.csv"),
+        "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
+        "engines": _fingerprints(files.data_directory(""), "*.yaml"),
+        "results": {
+            name: made_of
+            for name, made_of in _fingerprints(results, *OF_RESULTS).items()
+            if not name.startswith((UNGATED, "accuracy.json"))
+        },
+        "plans": _fingerprints(VALIDATE, "**/*.yaml"),
+        "constants": dict(_constants()),
+        "units": {name: json.dumps(factor) for name, factor in FACTORS.items()},
+    }
 
-    Mappings count by content, not by the layout of the file.
-    """
-    found: dict[str, dict[str, Any]] = {
-        kind: {
-            name: _content(files.data_directory(kind) / f"{name}.yaml") for name in files.bundled_names(kind)
-        }
-        for kind in ("gpus", "models", "calibrations")
-    }
-    found["engines"] = {
-        path.name: _content(path)
-        for path in (
-            *sorted(files.data_directory("").glob("*.yaml")),
-            results / "engines.json",
-            results / "llamacpp.json",
-            results / "requests.json",
-            results / "sources.json",
-        )
-    }
-    tables = (*(results / "published").glob("*.csv"), *files.data_directory("models").glob("*.csv"))
-    found["tables"] = {table.name: _fingerprint(read_bytes(table)) for table in sorted(tables)}
-    found["plans"] = {
-        p.relative_to(VALIDATE).as_posix(): _content(p) for p in sorted(VALIDATE.rglob("*.yaml"))
-    }
-    found["constants"] = dict(_constants())
-    found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
-    found["records"] = {
-        path.relative_to(results).as_posix(): _fingerprint(read_bytes(path))
-        for folder in sorted(results.iterdir())
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in OF_RECORDS and not folder.name.startswith((UNGATED, "published"))
-    }
-    if (results / "withdrawn.yaml").exists():
-        found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")
-    return found
+
+def _fingerprints(folder: Path, *patterns: str) -> dict[str, str]:
+    """File below a folder -> its fingerprint."""
+    paths = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    return {path.relative_to(folder).as_posix(): _fingerprint(read_bytes(path)) for path in paths}
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    """Module, class and name of each constant or default that holds a number or a boolean -> its source."""
+    """Module, class and name of each constant, limit or default that holds a number or a boolean -> its
+    source.
+    """
     for path in (path for top in (PACKAGE, VALIDATE) for path in sorted(top.rglob("*.py"))):
         measures = path.is_relative_to(VALIDATE)
         parts = path.relative_to(VALIDATE if measures else PACKAGE).with_suffix("").parts
@@ -78,19 +65,24 @@ def _constants() -> Iterator[tuple[str, str]]:
         top = ast.parse(read_text(path)).body
         classes = ((f"{module}.{c.name}", c.body) for c in top if isinstance(c, ast.ClassDef))
         for place, body in ((module, top), *classes):
-            for node in body:
-                if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                    continue
-                name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
-                numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
+            for name, value in (named for statement in body for named in _named(statement)):
+                numbers = (n for n in ast.walk(value) if isinstance(n, ast.Constant))
                 if any(isinstance(n.value, int | float) for n in numbers):
-                    text = ast.unparse(node.value)
+                    text = ast.unparse(value)
                     yield f"{place}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
+
+
+def _named(statement: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
+    """Name -> value: of a constant, of the limits in its annotation, and of a function's defaults."""
+    if isinstance(statement, ast.Assign):
+        yield ast.unparse(statement.targets[0]), statement.value
+    elif isinstance(statement, ast.AnnAssign):
+        name = ast.unparse(statement.target)
+        yield from ((name, statement.value or ast.Pass()), (f"{name}:", statement.annotation))
+    elif isinstance(statement, ast.FunctionDef):
+        defaults = (*statement.args.defaults, *statement.args.kw_defaults)
+        yield f"{statement.name}()", ast.Tuple([each for each in defaults if each is not None])
 
 
 def _fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGITS]
-
-
-def _content(path: Path) -> str:
-    return _fingerprint(json.dumps(files.read_mapping(path), sort_keys=True, default=str).encode())
