@@ -108,11 +108,11 @@ def parse_numbers(given: object, flag: str) -> tuple[float, ...]:
 
 
 def parse_span(given: Any, flag: str) -> tuple[float, float]:
-    """Two numbers: ``32..256`` or ``32,256``, or a pair of them."""
+    """Two rising numbers: ``32..256`` or ``32,256``, or a pair of them."""
     parts = given.replace("..", ",").split(",") if isinstance(given, str) else items(given)
     ends = [float(parse_count(part, flag)) for part in parts]
-    if len(ends) != 2:
-        raise refuse(flag, None, "two numbers such as 32..256", given)
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise refuse(flag, None, "two rising numbers such as 32..256", given)
     return ends[0], ends[1]
 
 

@@ -1,17 +1,12 @@
 """``perfmodel inflection``: three context lengths that are often confused."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from perfmodel.answers.point.inflection import Inflection, inflection
 from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
-from perfmodel.speculation import ContextLengths
-
-
-def _both(a: Inflection) -> dict[str, Inflection | ContextLengths]:
-    """The lengths by calibration; if that is ideal, once."""
-    return {a.calibration: a, "ideal": a.ideal}
 
 
 def _print(answers: Sequence[Inflection]) -> None:
@@ -25,7 +20,7 @@ def _print(answers: Sequence[Inflection]) -> None:
             tokens(at.inflection_context),
         )
         for a in answers
-        for name, at in _both(a).items()
+        for name, at in dict[str, Any]({a.calibration: a, "ideal": a.ideal}).items()
     ]
     table(
         (

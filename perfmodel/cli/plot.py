@@ -28,7 +28,7 @@ from perfmodel.cli.commands import LLAMA, OUTPUT, App, takes
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
 from perfmodel.plots.theme import Figure
-from perfmodel.speculation import Scenario, Workload, predict
+from perfmodel.speculation import DEFAULT_BATCH_RANGE, Scenario, Workload, predict
 
 app = App("Pictures of the answers as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
@@ -69,6 +69,7 @@ class Points(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def over(self, what: str) -> "Points":
         """The question with default batches and contexts where they were not given."""

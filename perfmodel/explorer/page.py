@@ -23,14 +23,20 @@ from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
-from perfmodel.answers.question import Query
-from perfmodel.answers.question.arguments import COUNTS
+from perfmodel.answers.question import Query, arguments as arg
 from perfmodel.answers.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
 from perfmodel.specs import COVERAGE, Z, find_acceptance
-from perfmodel.speculation import Scenario, capacity, inflection_context, is_transferred, log_error
+from perfmodel.speculation import (
+    DEFAULT_BATCH_RANGE,
+    Scenario,
+    capacity,
+    inflection_context,
+    is_transferred,
+    log_error,
+)
 
 MAX_POINTS = 4096
 MAX_VALUES = 5_000_000
@@ -60,11 +66,11 @@ class Exploration(Grid):
         default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
     batch: Wholes = argument(
-        "Batch sizes: rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2"
+        "Batch sizes: rows of the map.", arg.COUNTS, "--batch-size -b", default="1..256x2,3..192x2"
     )
     context: Wholes = argument(
         "Contexts: columns of the map.",
-        COUNTS,
+        arg.COUNTS,
         "--context-length -c",
         default="1k..128kx2,1536..96kx2",
     )
@@ -80,6 +86,7 @@ class Exploration(Grid):
         group="Draft",
     )
     alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
+    batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def check(self) -> None:
         """Refuse (InputError) questions that a page with sliders cannot show."""

@@ -3,6 +3,7 @@ steps.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,8 @@ def ratios(
     batch, context = (values, steps) if over == "context" else (steps, values)
     drawn: list[tuple[Scenario, Any]] = [(scenario, "-")]
     if ideal and scenario.machine.calibration.name != "ideal":
-        drawn.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
+        plain = replace(scenario, machine=replace(scenario.machine, attention_backend=None))
+        drawn.append((with_calibration(plain, load_calibration("ideal")), (0, (3, 2))))
     for each, dashes in drawn:
         p = predict(each, Workload.of(batch, context, gamma), max(gamma, 1))
         for axes, ratio in zip(places, (p.draft_to_target, p.verify_to_target), strict=True):

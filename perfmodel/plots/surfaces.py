@@ -31,6 +31,7 @@ from perfmodel.speculation import (
     DEFAULT_MEMORY_FRACTION,
     Scenario,
     capacity,
+    check_draft_length,
     inflection_context,
     speedups,
 )
@@ -88,6 +89,7 @@ def surface(
     """
     scenario = scenario_of(question)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
+    check_draft_length(scenario.draft, gamma or 0)
     gammas = np.arange(scenario.longest(max_gamma) + 1) if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]

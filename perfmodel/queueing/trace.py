@@ -84,7 +84,7 @@ def read_trace(path: str | Path) -> Arrivals:
         if any(marks):
             shared = of_hashes(prompts[:LONGEST], [mark or () for mark in marks], str(where))
     elif any(mark is not None for mark in marks):
-        shared = of_sessions(prompts[:LONGEST], outputs[:LONGEST], marks)
+        shared = of_sessions(prompts[:LONGEST], outputs[:LONGEST], marks.tolist())
     return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)
 
 

@@ -30,7 +30,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"alpha": False}, "alpha: must be a finite number, given False"),
     ("whatif", {"alpha": [0.5, 0.6]}, "alpha: must be a finite number"),
     ("whatif", {"kv_reread": math.nan}, "kv_reread: must be a finite number"),
-    ("whatif", {"batch_range": 8}, "batch_range: must be two numbers such as 32..256, given 8"),
+    ("whatif", {"batch_range": 8}, "batch_range: must be two rising numbers such as 32..256, given 8"),
     ("whatif", {"batch_range": (1, math.inf)}, "batch_range: must be a positive whole number"),
     ("advise", {"objective": "speed"}, "no objective named"),
     ("advise", {"batch": ()}, "one value or more"),

@@ -76,6 +76,34 @@ def test_constants_of_another_device(verb: str) -> None:
     assert "is from another vendor" in doubts_of(verb, hardware="gaudi3")
 
 
+@pytest.mark.parametrize("verb", [v for v in VERBS if v != "tree"])
+def test_an_option_that_changes_nothing(verb: str) -> None:
+    """A tree has no n-gram draft."""
+    asked = {"topk_reuse": 0.5, "state_rollback": "replay", "draft_weights": "fp8", "draft_kv_dtype": "fp8"}
+    said = doubts_of(verb, "ngram", **asked, calibration="ideal")
+    assert re.findall(r"(--[\w-]+) has no effect: ", said) == [f"--{n.replace('_', '-')}" for n in asked]
+    assert "has no effect" not in doubts_of(verb, "ngram", model="qwen3-next-80b-a3b", hardware="h200")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_draft_that_the_engine_does_not_run(verb: str) -> None:
+    """Answers with a line for it say so there. Ideal calibrations are of no engine."""
+    said = "the engine does not run the draft: " in doubts_of(verb, "medusa", engine="sglang")
+    assert said == (verb not in ("whatif", "advise", "schedule"))
+    assert "does not run" not in doubts_of(verb, "medusa", calibration="ideal")
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule", "tree")])
+def test_an_acceptance_at_one_length_used_for_another(verb: str) -> None:
+    assert "is used for 30" in doubts_of(verb, gamma=30, max_gamma=30)
+
+
+@pytest.mark.parametrize("verb", ["whatif", "ops", "compare", "tree", "schedule", "inflection"])
+def test_a_method_that_is_assumed(verb: str) -> None:
+    assert "no draft_kv was given: streamingllm:512 is assumed" in doubts_of(verb)
+    assert "assumed" not in doubts_of(verb, draft_kv="quest:512")
+
+
 def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     question = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
     assert "KV budget 2: " in doubts_of("whatif", **question)
@@ -135,6 +163,7 @@ def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid = ["--hardware", "h100", "--batch", "1,2", "--gamma", "2", "--context", "4k,16m"]
+    grid += ["--calibration", "ideal", "--draft-kv", "streamingllm:512"]
     models = [name for name in files.bundled_names("models") if name.startswith("qwen3")]
     cli.run(["sweep", "--model", ",".join(models), *grid, "--alpha", "0.7", "-o", str(tmp_path / "grid.csv")])
     *notes, more, rows = capsys.readouterr().err.splitlines()

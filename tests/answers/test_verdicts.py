@@ -49,7 +49,7 @@ def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:
 
 def warnings_of(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
     room = memory_of(s, batch, context, gamma, 0.9).single()
-    question = Query(s.target.name, s.machine.gpu.name, 1, 1, gamma)
+    question = Query(s.target.name, s.machine.gpu.name, 1, 1, gamma, draft="self", draft_kv="full")
     return [note.partition(":")[0] for note in warnings(question, s, batch, context, gamma, room)]
 
 

@@ -22,7 +22,7 @@ from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, fro
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
-from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve, slowing
+from perfmodel.answers.question import UNUSED, common_doubts, of_draft, of_power, resolve, slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
@@ -152,7 +152,13 @@ def advise(question: AdviseQuery) -> Advice:
         skipped=tuple(skips),
         unmeasured=would_pay,
         calibration=Calibrated.of(alone[0].scenario) if alone else None,
-        warnings=() if chosen is None else _warnings(chosen, question),
+        warnings=_warnings(chosen, question)
+        if chosen is not None
+        else tuple(
+            note
+            for candidate in alone[:1]
+            for note in common_doubts(question, candidate.scenario, 1.0, float(question.context), 0)
+        ),
     )
 
 

@@ -142,6 +142,10 @@ class AdviseQuery(CommonOptions):
             raise InputError("--objective cost: needs --price, dollars per device and hour")
         if not all(1 <= b <= 2**20 for b in self.batches):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
+        if self.draft_kv is not None and self.draft is None and (self.rate or self.acceptance):
+            raise InputError(
+                "--draft-kv: needs --draft; a rate names its method, as in --rate self@quest:1k=0.8"
+            )
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
 

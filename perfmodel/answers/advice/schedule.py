@@ -34,7 +34,6 @@ from perfmodel.answers.question import (
     Query,
     acceptance_by_context,
     arguments as arg,
-    assumed,
     defect_warning,
     given_rate,
     resolve,
@@ -77,6 +76,7 @@ class ScheduleQuery(Options):
         readers.gamma,
         shown="auto",
         default=None,
+        needs=("tokens_per_iteration",),
     )
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
@@ -207,7 +207,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
         does_not_fit=why,
         calibration=Calibrated.of(scenario),
         warnings=(
-            *assumed(query, scenario),
             *_left_out(contexts, seats, question.max_batch),
             *_warnings(scenario, query, tables),
         ),

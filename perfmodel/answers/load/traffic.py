@@ -26,7 +26,6 @@ from perfmodel.answers.question import (
     UNUSED,
     Named,
     Query,
-    assumed,
     doubts,
     given_rate,
     resolve,
@@ -236,7 +235,7 @@ def _mean_context(question: TrafficQuery) -> float:
 
 
 def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: int) -> tuple[str, ...]:
-    """Warnings: the draft that was assumed, and what is known to go wrong at the mean context.
+    """Warnings: the doubts of the question, and what is known to go wrong at the mean context.
 
     gamma: the longest draft; 0 without a draft.
     """
@@ -250,7 +249,7 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
     if possible and spread and not math.isclose(possible, spread):
         around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
         notes += (f"{around}: {possible:.2g} is used",)
-    return (*assumed(query, scenario), *notes)
+    return notes
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:

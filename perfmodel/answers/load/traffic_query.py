@@ -158,6 +158,7 @@ class TrafficQuery(CommonOptions):
         "SHAPE",
         limits=(0.01, 1000),
         default=1.0,
+        needs=("request_rate",),
     )
     max_num_seqs: MaybeWhole = argument(
         "Requests that run at once.",

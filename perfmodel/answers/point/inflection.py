@@ -9,7 +9,7 @@ from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.question import Options, arguments as arg, doubts, length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
-from perfmodel.speculation import ContextLengths, context_lengths, memory_of
+from perfmodel.speculation import DEFAULT_BATCH_RANGE, ContextLengths, context_lengths, memory_of
 
 DEFAULT_CONTEXT = 32768
 """The context at which the best gamma is sought if the question names none."""
@@ -38,6 +38,7 @@ class InflectionQuery(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def check(self) -> None:
         super().check()
@@ -99,5 +100,5 @@ def inflection(question: InflectionQuery) -> Inflection:
         scenario.machine.calibration.name,
         *lengths,
         at_best,
-        doubts(query, scenario, batch, longest, gamma, alone),
+        doubts(question, scenario, batch, longest, gamma, alone),
     )

@@ -3,7 +3,6 @@
 The only place where verdicts are worded, for the command line, the explorer and the notebooks.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,12 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question import CommonOptions, doubts
+from perfmodel.answers.question import CommonOptions, common_doubts
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
-from perfmodel.specs import BF16, Defect, Relation, weight_format
-from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
+from perfmodel.specs import BF16, Defect, Relation
 from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
@@ -45,10 +43,6 @@ _WOULD = {
     "too_close_to_call": "would be too close to call",
     "unknown_acceptance": "would be undecided",
 }
-STRETCHED = math.log(3)
-"""Distance from the measured draft length above which a warning is given, in e-folds of the tokens per
-iteration.
-"""
 CLIFF = 1.1
 """A pass gets a warning if it takes this many times as long as one with one sequence or token less."""
 WARN_PADDING = 1.25
@@ -159,42 +153,14 @@ def warnings(
     gamma: int,
     room: Memory[float],
 ) -> tuple[str, ...]:
-    """Warnings about a point: doubts, formats, acceptance, communication, kernels and calibration."""
-    target, draft = scenario.target, scenario.draft
-    notes = [*doubts(question, scenario, batch, context, gamma, room)]
-    own, run = weight_format(target.weights), scenario.precision.weights
-    if run != own and run == own.within(scenario.machine.gpu.peak):
-        notes.append(
-            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as "
-            f"{run.name}"
-        )
-    c = scenario.machine.calibration
-    if scenario.context_std and not c.multiprocessor_bandwidth.value:
-        notes.append(
-            f"--context-std has no effect: calibration {c.name} has no cost for the longest sequence"
-        )
-    known = scenario.acceptance
-    if gamma and float(known.carried(gamma)) > STRETCHED:
-        nearest = min(known.measured_at, key=lambda m: float(replace(known, measured_at=(m,)).carried(gamma)))
-        notes.append(
-            f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
-            f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
-        )
-    if gamma and SHORT in known.source and context > SHORT_TOKENS:
-        notes.append(
-            f"the acceptance was published for short prompts; at {context:.0f} tokens a head may accept less"
-        )
-    gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
-    if scenario.machine.over_host and gpu.link:
-        reach = gpu.link.devices
-        notes.append(
-            f"the link of {gpu.name} joins {reach} devices: {tp} communicate over PCIe, and servers differ"
-        )
-    if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
-        notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
-    notes += (*uncut(scenario, batch, context, gamma), *unlike_measured(scenario, batch, context, gamma))
-    notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
-    return tuple(notes)
+    """Warnings about a point: doubts of its question, kernels, and what the calibration was fitted to."""
+    return (
+        *common_doubts(question, scenario, batch, context, gamma, room),
+        *uncut(scenario, batch, context, gamma),
+        *unlike_measured(scenario, batch, context, gamma),
+        *steps_ahead(scenario, batch, context, gamma),
+        *slower_than_wide(scenario, batch, context),
+    )
 
 
 def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

@@ -25,7 +25,6 @@ from perfmodel.answers.question import (
     NO_ACCEPTANCE,
     UNUSED,
     Query,
-    assumed,
     of_power,
     resolve,
     runs_in,
@@ -225,7 +224,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
     )
     prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
-    a = _assemble(replace(drafted_query, gamma=gamma), scenario, prediction)
+    a = _assemble(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     pays = (
         f"does not pay at {lengths}, whatever is accepted"
@@ -242,7 +241,6 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         break_even_alpha=alpha,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
         **UNKNOWN,
-        warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
 
 
@@ -334,7 +332,6 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
         **passes.energy(scenario),
         warnings=(
-            *(assumed(query, scenario) if query.gamma != 0 else ()),
             *warnings(query, scenario, batch, context, gamma, room),
             *of_power(scenario, batch),
         ),

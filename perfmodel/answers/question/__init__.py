@@ -5,7 +5,14 @@ from perfmodel.answers.question.acceptance_of import (
     measured_acceptance,
     published_head,
 )
-from perfmodel.answers.question.caveats import defect_warning, doubts, of_draft, of_power, slowing
+from perfmodel.answers.question.caveats import (
+    common_doubts,
+    defect_warning,
+    doubts,
+    of_draft,
+    of_power,
+    slowing,
+)
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,
@@ -20,7 +27,6 @@ from perfmodel.answers.question.resolving import (
     NO_ACCEPTANCE,
     UNUSED,
     Named,
-    assumed,
     length_of,
     resolve,
     with_draft,
@@ -36,8 +42,8 @@ __all__ = [
     "UNUSED",
     "acceptance_by_context",
     "acceptances_of",
-    "assumed",
     "check_head",
+    "common_doubts",
     "doubts",
     "draft_word",
     "given_rate",

@@ -2,9 +2,8 @@
 `validate/cli/arguments.py` has those of commands that measure.
 """
 
-from typing import (
-    Annotated,
-)
+from collections.abc import Sequence
+from typing import Annotated
 
 from perfmodel.answers.declaration import SHARE, TINY, Argument
 from perfmodel.answers.readers import (
@@ -22,7 +21,8 @@ from perfmodel.answers.readers import (
     rate,
     whole,
 )
-from perfmodel.speculation import MAX_GAMMA
+from perfmodel.parse import parse_span
+from perfmodel.speculation import MAX_BATCH, MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
 WAYS = ("alpha", "rate", "tokens_per_iteration", "acceptance")
@@ -119,7 +119,7 @@ ChainRate = Annotated[
         "RATE",
         read=rate,
         group="Acceptance",
-        without=WAYS,
+        without=(*WAYS, "task"),
     ),
 ]
 TokensPerIteration = Annotated[
@@ -142,6 +142,8 @@ Task = Annotated[
         choices=TASKS,
         default="chat, with the spread between tasks",
         group="Acceptance",
+        without=("alpha", "tokens_per_iteration", "acceptance"),
+        why="which states the acceptance",
     ),
 ]
 Weights = Annotated[
@@ -194,6 +196,16 @@ PowerLimit = Annotated[
 ]
 Price = Annotated[
     MaybeReal, Argument("Price per device and hour.", "DOLLARS", limits=(TINY, 100_000), default="none")
+]
+BatchRange = Annotated[
+    Parsed[tuple[float, float], str | Sequence[float]],
+    Argument(
+        "Range of batches over which the speedup must not fall at the inflection context.",
+        "LOW..HIGH",
+        read=parse_span,
+        default="32..256",
+        limits=(1, MAX_BATCH),
+    ),
 ]
 MaxGamma = Annotated[
     Whole,

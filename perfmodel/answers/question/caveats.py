@@ -4,9 +4,11 @@ engine has a known defect there.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from perfmodel.answers.question.engine_support import draft_word
-from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question.arguments import SELF_DRAFT_KV
+from perfmodel.answers.question.engine_support import draft_word, runs_in
+from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.specs import (
     CONSTANTS,
     LLAMACPP,
@@ -17,7 +19,9 @@ from perfmodel.specs import (
     is_gguf,
     serving_engines,
     step_errors,
+    weight_format,
 )
+from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.models.ggml import repository
@@ -31,6 +35,10 @@ is given. Devices differ by less.
 SMALLEST_BUDGET, TINY_BUDGET = 512, 64
 """In tokens: the smallest KV budget of a published acceptance (results/published), and a budget far below it.
 """
+STRETCHED = math.log(3)
+"""Distance from the measured draft length above which a warning is given, in e-folds of the tokens per
+iteration.
+"""
 
 
 def doubts(
@@ -41,19 +49,62 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """Sentences about lengths, memory, draft, engine, constants and device. room: the memory, if known."""
+    """`common_doubts`, and whether no engine runs the draft, for answers that do not say where it runs."""
+    runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
+    refused = [f"the engine does not run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
+    return (*common_doubts(question, scenario, batch, context, gamma, room), *refused)
+
+
+def common_doubts(
+    question: CommonOptions,
+    scenario: Scenario,
+    batch: float,
+    context: float,
+    gamma: int,
+    room: Memory[float] | None = None,
+) -> tuple[str, ...]:
+    """Sentences about what was assumed, lengths, memory, draft, acceptance, engine, constants and device.
+    room: the memory, if known.
+    """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
+    drafts = gamma or getattr(question, "gamma", 0) is None
     return (
+        *(assumed(question, scenario) if drafts and isinstance(question, Options) else ()),
         *(of_weights(question, scenario) if scenario.machine.calibration.stack == LLAMACPP else ()),
         *(by_name(question.model) if question.weights is None else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
-        *(perfect(scenario, gamma) if gamma else ()),
-        *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
+        *(of_acceptance(scenario, context, gamma) if gamma else ()),
+        *(of_draft(scenario, context) if drafts else ()),
         *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),
+        *without_effect(question, scenario),
         *of_constants(question.calibration, scenario.machine.calibration),
         *of_device(scenario),
     )
+
+
+def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
+    """The assumed value of an argument that was left open and decides the answer."""
+    own = scenario.draft.kind == "self"
+    if question.draft is None and not own:
+        yield f"no draft was given: {scenario.draft.name} is assumed"
+    if own and getattr(question, "draft_kv", None) is None:
+        yield f"no draft_kv was given: {SELF_DRAFT_KV} is assumed"
+
+
+def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
+    """The given options that change nothing here."""
+    q, target, part, draft = question, scenario.target.name, scenario.target_shard, scenario.draft
+    c = scenario.machine.calibration
+    for flag, vain, why in (
+        ("context-std", q.context_std and not c.multiprocessor_bandwidth.value, f"{c.name} has no such cost"),
+        ("topk-reuse", q.topk_reuse and not any(a.topk for a in part.attentions), f"{target} is not sparse"),
+        ("state-rollback", q.state_rollback != "keep" and not part.states, f"{target} is not recurrent"),
+        ("draft-weights", q.draft_weights and not draft.passes(1.0), f"{draft.name} has no weights"),
+        ("draft-kv-dtype", q.draft_kv_dtype and not draft.reads_cache, f"{draft.name} reads no cache"),
+    ):
+        if vain:
+            yield f"--{flag} has no effect: {why}"
 
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
@@ -83,15 +134,28 @@ def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
             yield f"context {context:.0f} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
 
 
-def perfect(scenario: Scenario, gamma: int) -> Iterator[str]:
-    """A warning about an acceptance of 1."""
-    if float(scenario.acceptance.tokens_per_iteration(gamma)) == gamma + 1:
+def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
+    """Warnings about an acceptance of 1, one that was measured at another draft length, or for short prompts
+    only.
+    """
+    known = scenario.acceptance
+    if float(known.tokens_per_iteration(gamma)) == gamma + 1:
         yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
+    if float(known.carried(gamma)) > STRETCHED and known.alpha != 0:
+        nearest = min(known.measured_at, key=lambda m: float(replace(known, measured_at=(m,)).carried(gamma)))
+        yield (
+            f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
+            f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
+        )
+    if SHORT in known.source and context > SHORT_TOKENS:
+        yield (
+            f"the acceptance was published for short prompts; at {context:.0f} tokens a head may accept less"
+        )
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """Warnings about a budget that drops nothing or nearly all, another vocabulary, and a draft as large as
-    its target.
+    """Warnings about a budget that drops nothing or nearly all, fewer devices than the target's, another
+    vocabulary, and a draft as large as its target.
     """
     draft, target = scenario.draft, scenario.target
     if (budget := draft.kv.budget) is not None and budget >= context:
@@ -101,6 +165,8 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
             f"KV budget {budget}: published acceptances have budgets of {SMALLEST_BUDGET} or more; with so "
             "few tokens the acceptance is lower"
         )
+    if draft.tensor_parallel < (tp := scenario.machine.tensor_parallel) and not draft.views_target_cache:
+        yield f"the draft runs on {draft.tensor_parallel} of {tp} devices"
     if not draft.named_model:
         return
     model = draft.model
@@ -140,8 +206,18 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:
-    """Warnings about a calibration of another device, and about a device of another vendor."""
-    c, gpu = scenario.machine.calibration, scenario.machine.gpu
+    """Warnings about formats without a peak, links between devices, and a calibration of another device or
+    another vendor's.
+    """
+    c, gpu, tp = scenario.machine.calibration, scenario.machine.gpu, scenario.machine.tensor_parallel
+    own, run = weight_format(scenario.target.weights), scenario.precision.weights
+    if run != own and run == own.within(gpu.peak):
+        yield f"{gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+    if scenario.machine.over_host and gpu.link:
+        yield (
+            f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
+            "servers differ"
+        )
     if is_transferred(scenario):
         yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
     maker = c.errors and c.relation("target_s", scenario.target.name, gpu) == "maker"

@@ -1,21 +1,19 @@
 """A question in the words of the user."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, fields
 from typing import Any, get_args
 
 from perfmodel.answers.declaration import SHARE, TINY, Question, argument, question
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, whole
-from perfmodel.errors import InputError, refuse
-from perfmodel.parse import items, parse_span
+from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, whole
+from perfmodel.errors import InputError
+from perfmodel.parse import items
 from perfmodel.specs import ENGINES, parse_engine
 from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
     DEFAULT_MEMORY_FRACTION,
-    MAX_BATCH,
     MAX_GAMMA,
     Rollback,
 )
@@ -185,21 +183,6 @@ class Options(CommonOptions):
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    batch_range: Parsed[tuple[float, float], str | Sequence[float]] = argument(
-        "Range of batches over which the speedup must not fall at the inflection context.",
-        "LOW..HIGH",
-        read=parse_span,
-        shown="32..256",
-        default=DEFAULT_BATCH_RANGE,
-    )
-
-    def check(self) -> None:
-        super().check()
-        low, high = self.batch_range
-        if not 1 <= low < high <= MAX_BATCH:
-            raise refuse(
-                "--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}"
-            )
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -237,6 +220,7 @@ class Query(Options):
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
     power_limit: arg.PowerLimit = argument(default=None)
+    batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def check(self) -> None:
         super().check()

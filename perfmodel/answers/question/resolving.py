@@ -191,14 +191,6 @@ def draft_kv(query: Query) -> str:
     return arg.SELF_DRAFT_KV if alone else "full"
 
 
-def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
-    """A sentence on the assumed value of an argument that was left open and decides the answer."""
-    if query.draft is None and scenario.draft.kind != "self":
-        return (f"no draft was given: {scenario.draft.name} is assumed",)
-    assumed = query.draft_kv is None and scenario.draft.kind == "self"
-    return (f"no draft_kv was given: {arg.SELF_DRAFT_KV} is assumed",) if assumed else ()
-
-
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
     """The question's gamma; if it is open, the best one from `least` on."""
     if query.gamma is not None:

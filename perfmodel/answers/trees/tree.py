@@ -10,7 +10,6 @@ from perfmodel.answers.question import (
     UNUSED,
     CommonOptions,
     arguments as arg,
-    assumed,
     doubts,
     parse_tree_rates,
     resolve,
@@ -137,7 +136,6 @@ def tree(question: TreeQuery) -> TreeAnswer:
     )
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
-    notes = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)
     return TreeAnswer(
         batch=batch,
         context=context,
@@ -153,5 +151,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query, scenario), *notes),
+        warnings=doubts(query, scenario, batch, context, max(shape.size - 1, 1), room),
     )
