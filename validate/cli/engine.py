@@ -227,6 +227,8 @@ def _drive(q: EngineQuestion, url: str, query: Query) -> tuple[Path, str, str]:
     subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
+    if served is None and q.gamma is None:
+        click.echo("WARNING: no counters of drafts and no --gamma: recorded as K = 0, the baseline", err=True)
     if (load := os.getloadavg()[0]) > (cores := os.cpu_count() or 1):
         click.echo(f"WARNING: load {load:.1f} on {cores} CPUs: measure again on a quiet machine", err=True)
     try:

@@ -51,6 +51,11 @@ def api_key() -> str:
     return key
 
 
+def holds_key(text: str) -> bool:
+    """Whether an argument of the user has the key in it."""
+    return bool(api_key()) and api_key().lower() in unquote(text).lower()
+
+
 def quoted(text: str, most: int = 200) -> str:
     """The start of a server's text as one line for a message; with a key, `HIDDEN` instead."""
     return HIDDEN if api_key() and text else one_line(text[:most])
@@ -136,11 +141,12 @@ class Server:
             known = known and not (parts.username or parts.password or parts.query)
         except ValueError:
             known = False
-        held = api_key() and api_key().lower() in unquote(url).lower()
-        if held or not known:
+        if holds_key(url) or not known:
             # a path or query may hold a key, and so may a user name
             given = (
-                HIDDEN if held else re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])[0]
+                HIDDEN
+                if holds_key(url)
+                else re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])[0]
             )
             raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", given)
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")

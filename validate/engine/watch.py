@@ -26,7 +26,7 @@ from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acc
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.client import Server
+from perfmodel.validate.engine.client import Server, holds_key
 
 TOLERANCE = 0.05
 """Gain of another draft length from which restarting a server is worthwhile."""
@@ -83,7 +83,7 @@ class Drift:
 
 def read_page(place: str) -> tuple[str, str]:
     """A file, or the page of metrics of a server: its name for messages, and its text. Raises InputError."""
-    if "://" not in place:
+    if "://" not in place and not holds_key(place):
         return place, read_text(Path(place))
     try:
         server = Server.at(place)

@@ -92,6 +92,7 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     printed = capsys.readouterr()
     assert "must hold two draft lengths or more" in printed.out
     assert "WARNING: load 1000.0 on" in printed.err
+    assert "WARNING: no counters of drafts and no --gamma: recorded as K = 0" in printed.err
     (plain,) = (tmp_path / "here-1").glob("engine-*-K0.json")
     record = read_engine_record(plain)
     assert (record.subject.engine, record.subject.engine_version) == ("vllm", "9.9")
@@ -245,9 +246,11 @@ def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
         "http://HIDDEN:1",
         "ftp://h/hidden",
         "http://127.0.0.1:9/sk-other",
+        "hidden",
     ],
 )
-def test_a_key_in_a_url_is_not_printed(url, tmp_path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("flag", ["--url", "--watch"])
+def test_a_key_in_a_url_is_not_printed(url, flag, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv(client.KEY, "hidden")
-    assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
+    assert run(["validate", "engine", *SHORTEST, flag, url, "--results", str(tmp_path)]) == 2
     assert not re.search("hidden|other", capsys.readouterr().err.lower())
