@@ -53,8 +53,8 @@ def _fingerprints(folder: Path, *patterns: str) -> dict[str, str]:
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    """Module, class and name of each constant, limit or default that holds a number or a boolean -> its
-    source.
+    """Module, class and name of each constant in capitals, and of each default or limit that holds a number
+    or a boolean -> its source.
     """
     for path in (path for top in (PACKAGE, VALIDATE) for path in sorted(top.rglob("*.py"))):
         measures = path.is_relative_to(VALIDATE)
@@ -67,7 +67,7 @@ def _constants() -> Iterator[tuple[str, str]]:
         for place, body in ((module, top), *classes):
             for name, value in (named for statement in body for named in _named(statement)):
                 numbers = (n for n in ast.walk(value) if isinstance(n, ast.Constant))
-                if any(isinstance(n.value, int | float) for n in numbers):
+                if name.isupper() or any(isinstance(n.value, int | float) for n in numbers):
                     text = ast.unparse(value)
                     yield f"{place}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
 
@@ -78,7 +78,7 @@ def _named(statement: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
         yield ast.unparse(statement.targets[0]), statement.value
     elif isinstance(statement, ast.AnnAssign):
         name = ast.unparse(statement.target)
-        yield from ((name, statement.value or ast.Pass()), (f"{name}:", statement.annotation))
+        yield from ((name, statement.value or ast.Pass()), (f"{name}: limits", statement.annotation))
     elif isinstance(statement, ast.FunctionDef):
         defaults = (*statement.args.defaults, *statement.args.kw_defaults)
         yield f"{statement.name}()", ast.Tuple([each for each in defaults if each is not None])

@@ -140,6 +140,11 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         swap("bytes_per_value: float = 2.0", "bytes_per_value: float = 2.1"),
         "constants/specs.models.shape.ModelSpec.kv_bytes_per_token(): ",
     ),
+    (
+        "perfmodel/specs/models/formats.py",
+        swap('"router"', '"rooter"'),
+        "constants/specs.models.formats.PARTS: ",
+    ),
     ("hardware/gpus/h100-sxm-80gb.yaml", lambda t: "# a remark\n" + t, "gpus/h100-sxm-80gb.yaml: "),
     ("results/cpu-1/report.md", swap("[0-9]", "x"), "results/cpu-1/report.md: "),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "results/withdrawn.yaml: "),
