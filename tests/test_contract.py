@@ -76,7 +76,7 @@ def test_a_roofline_is_plausible(name: str) -> None:
             assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.004  # 1: emulated; 4: RTX int8
     if "fp32" in device.peak:
         assert device.peak_flops("fp32") <= bf16  # equal without matrix units
-    assert device.link_bytes_per_s is None or 15e9 <= device.link_bytes_per_s <= 1000e9
+    assert device.link_rate(2) is None or 15e9 <= device.link_rate(2) <= 1000e9
 
 
 # Models.

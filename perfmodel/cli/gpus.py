@@ -63,7 +63,7 @@ CATALOGUE = Catalogue(
         Fact("memory_bandwidth_bytes_per_s", "GB/s", lambda g: g.memory_bandwidth_bytes_per_s, _scaled(1e9)),
         *(_peak(precision) for precision in get_args(Precision)),
         Fact("last_level_cache_bytes", "LLC MB", lambda g: _si(g.last_level_cache), _scaled(1e6), spare=6),
-        Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=5),
+        Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_rate(2), _scaled(1e9), spare=5),
         Fact("calibration", "calibration", _answers_with, left=True, spare=1),
     ),
     describe=lambda g: g.model_dump() | {"calibration": _answers_with(g)},

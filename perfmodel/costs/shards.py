@@ -56,11 +56,6 @@ class Attention:
         entries = context if self.stride == 1 else context / self.stride
         return entries if self.window is None else np.minimum(entries, self.window)
 
-    @property
-    def kept_bytes(self) -> float:
-        """Bytes of one cached entry over all layers that keep it."""
-        return (self.layers - self.shared) * self.layout.token_bytes
-
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -154,7 +149,10 @@ class Shard:
         states: copies of a recurrent state; verification may keep one more for each drafted token.
         """
         cached = sum(
-            (a.kept_bytes * self.paged(a.span(context)) for a in self.attentions),
+            (
+                (a.layers - a.shared) * a.layout.token_bytes * self.paged(a.span(context))
+                for a in self.attentions
+            ),
             start=self._index_bytes * self.paged(context) if self.model.indexer else 0.0,
         )
         return cached + self.states.bytes_per_sequence * states if self.states else cached

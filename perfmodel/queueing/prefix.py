@@ -59,10 +59,6 @@ class Engine:
     block: int | None = None
     keeps: bool = False
 
-    def option(self, scenario: Scenario) -> str:
-        """The option with which the engine keeps the last block of a hit; empty without one."""
-        return prefix_blocks(scenario).keeps
-
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
         """The rule of hits on a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)

@@ -15,14 +15,14 @@ def test_printed_numbers_by_hand() -> None:
     assert a100.peak_flops("bf16") == 312e12
     assert a100.memory_bandwidth_bytes_per_s == 2039e9
     assert a100.memory_bytes == 80e9
-    assert a100.link_bytes_per_s == 300e9
+    assert a100.link_rate(2) == 300e9
     # 132 SMs x 4096 dense FLOP a clock x 1.83 GHz; the data sheet's 1979 counts 2:4 sparsity.
     assert h100.peak_flops("bf16") == pytest.approx(132 * 4096 * 1.83e9, rel=1e-3)
     assert load_gpu("h200").peak_flops("bf16") == h100.peak_flops("bf16")
     assert load_gpu("l40s").peak_flops("bf16") / load_gpu("l40").peak_flops("bf16") == pytest.approx(
         2, rel=1e-3
     )
-    assert load_gpu("l40s").link_bytes_per_s == 32e9  # no device link: the host link carries it
+    assert load_gpu("l40s").link_rate(2) == 32e9  # no device link: the host link carries it
 
 
 def test_what_nobody_measured_is_refused_not_scaled() -> None:
@@ -113,7 +113,7 @@ def test_a_link_reaches_the_devices_that_it_joins() -> None:
     bridged = files.parse(GPUSpec, DEVICE | {"link": bridge, "host_link": host}, "mine.yaml")
     assert [bridged.link_rate(n) for n in (2, 3)] == [300e9, 32e9]
     bare = files.parse(GPUSpec, DEVICE, "mine.yaml")
-    assert (bare.link_bytes_per_s, bare.over_host(2)) == (None, True)
+    assert (bare.link_rate(2), bare.over_host(2)) == (None, True)
     for fault, key in (
         ({"devices": 1}, "link.devices"),
         ({"per_direction": page(1, "GB/s") | {"source": "ab"}}, "source"),

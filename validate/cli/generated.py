@@ -1,26 +1,21 @@
 """The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.cli.output import Column, table as show
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.validate.decoder import TreeCounts
+from perfmodel.validate.decoder import Pair, TreeCounts
+from perfmodel.validate.decoder.text import Tokenizer
 from perfmodel.validate.harness.estimate import predicted_times
-
-if TYPE_CHECKING:
-    from perfmodel.validate.decoder import Pair
-    from perfmodel.validate.decoder.text import Tokenizer
-    from perfmodel.validate.harness.side_by_side import Run
+from perfmodel.validate.harness.side_by_side import Run
 
 SHOWN_TOKENS = 60
 """Tokens of a prompt's end that are printed."""
 
 
-def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
+def predicted(pair: Pair, run: Run, hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
 
     The acceptance is the observed one, by its tokens per iteration.
@@ -50,7 +45,7 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, fl
     return request.batch / target_s, speedup
 
 
-def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run") -> None:
+def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: Run) -> None:
     """The end of every prompt and its whole continuation."""
     if reader is None:
         return
@@ -61,7 +56,7 @@ def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run")
 
 
 def table(
-    baseline: "Run", runs: "list[Run]", hardware: str | None, predicted: list[tuple[float, float] | None]
+    baseline: Run, runs: list[Run], hardware: str | None, predicted: list[tuple[float, float] | None]
 ) -> None:
     """One line for each run, and remarks about all of them."""
     request, prediction = runs[0].request, next((p for p in predicted if p), None)
@@ -87,7 +82,7 @@ def table(
     click.echo(parts if prediction else parts + "; predicted: name a device with --hardware")
 
 
-def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> list[str]:
+def _row(run: Run, baseline: Run, predicted: tuple[float, float] | None) -> list[str]:
     ran, alpha = run.timed_iterations and baseline.timed_iterations, run.generation.alpha
     return [
         run.request.cache_name,
@@ -104,7 +99,7 @@ def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> 
     ]
 
 
-def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
+def _remarks(baseline: Run, runs: list[Run]) -> list[str]:
     """Whether greedy outputs equal the baseline's, and whether anything was decoded at all."""
     request = runs[0].request
     if not baseline.timed_iterations:
@@ -120,7 +115,7 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
     return different or ["all outputs equal the baseline, token for token"]
 
 
-def details(runs: "list[Run]") -> None:
+def details(runs: list[Run]) -> None:
     """The measured gain of each tree, and the one that its rates by rank make expect."""
     for run in runs:
         if isinstance(run.counts, TreeCounts) and (parents := run.request.tree) is not None:

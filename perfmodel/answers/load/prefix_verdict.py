@@ -114,12 +114,11 @@ def _verdict(
     none, own, replica = others.replica.passes[0].cached, steps.cached, others.replica
     assert none is not None
     assert own is not None
-    engine = others.question.reusing.engine
     by_length = {row.gamma: row for row in drafted}
     by_length |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in by_length}
     changes = [(in_words(gamma), row) for gamma, row in by_length.items() if gamma != best.gamma]
     kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
-    if own.law.dropped and (option := engine.option(replica.scenario)):
+    if own.law.dropped and (option := prefix_blocks(replica.scenario).keeps):
         changes.append((option, others.row(kept, at)))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0])

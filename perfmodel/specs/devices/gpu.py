@@ -235,16 +235,9 @@ class GPUSpec(Frozen):
             return size
         return size * (limit.small if size < limit.from_gib * units.FACTORS["GiB"] else limit.large)
 
-    @property
-    def link_bytes_per_s(self) -> float | None:
-        """One-direction bandwidth between two devices: that of the device link, else of the host link, else
-        None.
-        """
-        return self.link_rate(2)
-
     def link_rate(self, devices: int) -> float | None:
-        """One-direction bandwidth between this number of devices; a bridge reaches only the devices that it
-        joins.
+        """One-direction bandwidth in bytes per second between this number of devices: that of the device
+        link, else of the host link, else None. A bridge reaches only the devices that it joins.
         """
         link = self.host_link if self.over_host(devices) else self.link
         return link.per_direction.si if link else None
