@@ -197,19 +197,19 @@ class Reuse:
         back = np.where(k.returns, self._return_probability(free * request_s, shared)[:, None], 0.0)
         first = (1.0 - back) * begins[:, None]
 
-        def of_found(value: Callable[[Array], Array]) -> Array:
+        def mean_if_found(value: Callable[[Array], Array]) -> Array:
             """Mean over all prompts of a function of the tokens found; 0 where none is found."""
             return (back * value(own) + first * value(common)) @ k.weight
 
         mean, std = self.prompts
-        found = of_found(lambda hits: hits)
-        square = mean**2 + std**2 - of_found(lambda hits: hits * (2.0 * k.prompt - hits))[0]
+        found = mean_if_found(lambda hits: hits)
+        square = mean**2 + std**2 - mean_if_found(lambda hits: hits * (2.0 * k.prompt - hits))[0]
         read = mean - found
         return CachedPrompts(
             law=law,
             read=read,
             hit_rate=found / mean,
-            pairs=of_found(lambda hits: hits * (k.prompt - hits)),
+            pairs=mean_if_found(lambda hits: hits * (k.prompt - hits)),
             cv=float(np.sqrt(max(square - read[0] ** 2, 0.0)) / read[0]),
             lengths=np.concatenate([k.prompt - own, k.prompt - common, k.prompt]),
             chance=np.concatenate([back[0], first[0], 1.0 - back[0] - first[0]]) * np.tile(k.weight, 3),

@@ -32,7 +32,7 @@ at 4 from those at 1 and 8 by 6.9 %. On the earlier record, from which 0.5 comes
 """
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """Constants of a calibration that change one device's share of a model."""
-OF_EXPERTS = ("expert_popularity", "routing_independence")
+EXPERT_CONSTANTS = ("expert_popularity", "routing_independence")
 """Constants of a fit that change how routed experts are counted."""
 Interval = tuple[float, float]
 """Ends of an interval that should contain the measured value in `COVERAGE` of cases, the lower one first."""
@@ -207,7 +207,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
     def slope(name: str, step: float) -> Array:
         """Change of log speedup per change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
-        if name in OF_EXPERTS and scenario.target.moe:
+        if name in EXPERT_CONSTANTS and scenario.target.moe:
             again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved)
         else:
             again = passes.speedups(moved, passes.op_seconds(moved, known, CONSTANTS[name].work))

@@ -66,5 +66,5 @@ def test_traffic_does_not_choose_what_is_known_to_be_slow(engine: str, gamma: in
     ("version", "has"), [("0.19", False), ("0.20", True), ("0.20.1", True), ("0.25.9", True), ("0.26", False)]
 )
 def test_a_defect_is_of_its_versions(version: str, has: bool) -> None:
-    assert Defect(thread="x#1", says="slow", since="0.20", until="0.26").of_version(version) == has
-    assert Defect(thread="x#1", says="slow").of_version(version)
+    assert Defect(thread="x#1", effect="slow", since="0.20", until="0.26").of_version(version) == has
+    assert Defect(thread="x#1", effect="slow").of_version(version)

@@ -106,7 +106,7 @@ def engine_calibrations(folder: Path) -> dict[str, Calibration]:
 
 
 def served_by(record: EngineRecord) -> str:
-    """Machine, engine and model of a record. Later runs of the same have the same name."""
+    """Machine, engine and model of a record; repeated runs share this name."""
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
 
 

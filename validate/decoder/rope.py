@@ -57,12 +57,12 @@ def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
 def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> Tensor:
     """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
 
-    def pair_with(turns: float) -> float:
+    def pair_of_turns(turns: float) -> float:
         """Number of the pair that makes this many turns within the length that was trained first."""
         slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
         return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
 
-    low, high = pair_with(scaling.beta_fast), pair_with(scaling.beta_slow)
+    low, high = pair_of_turns(scaling.beta_fast), pair_of_turns(scaling.beta_slow)
     if scaling.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, spec.rotary_dim - 1)

@@ -54,11 +54,11 @@ class RowsToMeasure:
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measures the missing rows of the record and writes it; None on ranks other than 0.
 
-    Ctrl-C leaves the journal with every finished row, and `resume` continues it. deadline: of
-    `time.monotonic`. The record is finished when another row as long as the longest would end later. The
-    longest excludes the first row, which loads models and compiles kernels. On one GPU another process
-    measures, so this one holds none of its memory. Another process also continues after a failed row has
-    corrupted the device for its process.
+    Ctrl-C leaves the journal with every finished row, and `resume` continues it. deadline: a
+    value of `time.monotonic`. The record is finished when another row as long as the longest would end later.
+    The longest excludes the first row, which loads models and compiles kernels. On one GPU another process
+    measures, so this one holds none of its memory. If a failed row corrupts the device for that process, a
+    new one continues.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:

@@ -30,7 +30,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "sd_accept_s": "accepting drafted tokens, and sampling the bonus token",
         "sd_commit_s": "storing these tokens in the caches and the draft's view, with periodic work",
     },
-    "kernel": {"call_s": "one call of the kernel, the mean of a stretch of `calls` calls"},
+    "kernel": {"call_s": "time of one kernel call: the mean over `calls` calls timed together"},
 }
 """Mode of a row (or ``kernel``) -> its samples: name -> the timed work, in seconds."""
 KERNEL_SIZES: dict[str, tuple[str, ...]] = {

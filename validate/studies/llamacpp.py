@@ -55,7 +55,7 @@ NOTES = (
     "users published them. A constant lies around that of the maker's boards, and this around that of all. "
     "Flash attention is on. Passes of more than 32 tokens were not measured."
 )
-OF_MAKER = "No run of this device is published: these are the constants of its maker's devices with runs."
+SAME_MAKER = "No run of this device is published: these are the constants of its maker's devices with runs."
 NO_ROWS = "No run of a device of this maker is published: these are the constants of all devices with runs."
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
@@ -379,7 +379,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
             transferred = device.stated("devices left out whole, by constants of their maker", gpu.vendor)
         else:
             transferred = maker.stated("makers left out whole, by constants of all")
-        more = {"kind": "literature", "notes": OF_MAKER if gpu.vendor in makers else NO_ROWS, **transferred}
+        more = {"kind": "literature", "notes": SAME_MAKER if gpu.vendor in makers else NO_ROWS, **transferred}
         if gpu.name in devices:
             more = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
         more["transfer_error"] = transferred["observed_error"]["target_s"]

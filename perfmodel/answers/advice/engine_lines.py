@@ -160,7 +160,7 @@ def export(
     dealt = served.expert_parallel in (1, served.tensor_parallel)
     if not dealt:
         notes.append(
-            f"vLLM deals experts out to all devices or none, not {served.expert_parallel}: no line for it"
+            f"vLLM shards experts over all devices or none, not over {served.expert_parallel}: no line for it"
         )
     if off:
         notes.append("no draft of known acceptance gains in any range: leave it off")

@@ -256,4 +256,4 @@ def slowing(scenario: Scenario, context: float) -> Defect | None:
 
 def defect_warning(defect: Defect) -> str:
     """A defect, worded as a warning."""
-    return f"known defect: {defect.says} ({defect.thread})"
+    return f"known defect: {defect.effect} ({defect.thread})"

@@ -86,7 +86,7 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
             "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
         )
     if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
-        raise InputError(f"{host}: needs --host-bandwidth, the GB/s that the host reads its memory at")
+        raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
     if gpu.memory is None:
         return gpu
     memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})

@@ -124,8 +124,8 @@ def alias_table(
 ) -> dict[str, str]:
     """Spelling of an alias -> the bundled name that lists it.
 
-    keys: of the lines that hold names. Only lines that begin with them are parsed, because parsing all files
-    would take longer than an answer.
+    keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
+    longer than an answer.
     """
     where, table = data_directory(folder), dict[str, str]()
     naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)

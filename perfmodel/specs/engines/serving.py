@@ -37,7 +37,7 @@ class DynamicMode(Frozen):
 
 
 class Defect(Frozen):
-    """A known problem with drafts in one engine. thread: its report. says: its effect, as a clause.
+    """A known problem with drafts in one engine. thread: its report. effect: what it does, as a clause.
 
     It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
     recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
@@ -46,7 +46,7 @@ class Defect(Frozen):
     """
 
     thread: Text
-    says: Text
+    effect: Text
     drafts: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     backend: str | None = None

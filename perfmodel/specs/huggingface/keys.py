@@ -14,31 +14,31 @@ from perfmodel.specs.models.components import MAX_SIZE
 
 @dataclass(frozen=True)
 class Name:
-    """One row. theirs: words separated by spaces, each of which means `ours`.
+    """One row. spellings: words of Hugging Face files, separated by spaces, each of which means `name`.
 
-    of: the kind of name. ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
+    kind: ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
     -> that of its language model, if this has none. ``default``: sizes that transformers leaves out of a
     nested config of that type, as do published files (Gemma 3, LLaVA). ``module``: of a layer -> the GEMM
     that multiplies with it, in the spellings of all families. ``modelopt``: `quant_algo` -> format.
     ``torchao``: class of a configuration, without its ``Config`` and underscores -> format.
     """
 
-    of: str
-    ours: str
-    theirs: str
+    kind: str
+    name: str
+    spellings: str
 
 
 _ROWS = read_rows(data_folder("models") / "names.csv", Name)
 
 
-def other_spellings(of: str) -> dict[str, list[str]]:
+def other_spellings(kind: str) -> dict[str, list[str]]:
     """Name in perfmodel -> its names in Hugging Face files."""
-    return {row.ours: row.theirs.split() for row in _ROWS if row.of == of}
+    return {row.name: row.spellings.split() for row in _ROWS if row.kind == kind}
 
 
-def perfmodel_names(of: str) -> dict[str, str]:
+def perfmodel_names(kind: str) -> dict[str, str]:
     """Name in a Hugging Face file -> its name in perfmodel."""
-    return {name: row.ours for row in _ROWS if row.of == of for name in row.theirs.split()}
+    return {word: row.name for row in _ROWS if row.kind == kind for word in row.spellings.split()}
 
 
 @dataclass(frozen=True)

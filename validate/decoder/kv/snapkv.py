@@ -64,5 +64,5 @@ class SnapView(Packed):
         self.raise_bound(self.bound + self.max_accepted + 1)
 
     def tighten(self) -> None:
-        """As the source's bound, which is already tight; nothing waits here."""
+        """Lowers the bound to that of the target's cache less the tokens left out, without a wait."""
         self.raise_bound(min(self.bound, self.source.bound - self._less))

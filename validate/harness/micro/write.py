@@ -22,7 +22,9 @@ def as_yaml(value: Frozen, comment: str) -> str:
 
 
 def destination_of(path: Path) -> Path:
-    """The place of such a file; its folder is created. Raises InputError naming --out before the work."""
+    """Creates the folder of an output file and checks that the file can be written, before the work. Raises
+    InputError naming --out.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
