@@ -196,7 +196,17 @@ class Scenario:
         end: Floats = c.iteration_fixed_s.value
         if c.iteration_sequence_s.value:
             end = end + c.iteration_sequence_s.value * batch
+        own_cache = not (self.draft.views_target_cache or self.draft.model.shared_kv_layers)
+        if c.draft_reads_verified and own_cache and not self.draft.in_one_pass:
+            end = end + self.draft_machine.predicted_s(self._reading_verified(batch, context), batch)
         return sum((self.draft_machine.op_predicted_s(op) for op in once), start=end)
+
+    def _reading_verified(self, batch: Floats, context: Floats) -> list[Op]:
+        """Ops of a draft pass over the verified tokens, counted as one token. A head on the target's features
+        has no output there.
+        """
+        ops = self.draft_ops(batch, context)
+        return [op for op in ops if op.name != "lm_head"] if self.draft.starts_from_features else ops
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
         """Additional time before the first token with speculation: prefill of the draft, scoring and

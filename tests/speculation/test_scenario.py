@@ -50,6 +50,25 @@ def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> Non
     assert float(rebuilt.overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
 
 
+def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() -> None:
+    """A small model makes a whole pass. An EAGLE head leaves out the LM head of 128,256 tokens in bf16. The
+    assistant of Gemma 4 reads the target's cache and has nothing to write.
+    """
+
+    def reading_s(**flags: str) -> tuple[float, float]:
+        plain = scenario(draft_kv="full", **flags)
+        own = plain.machine.calibration.model_copy(update={"stack": "llama.cpp-0c1e57098"})
+        added = with_calibration(plain, own).overhead_s(1.0, 4000.0) - plain.overhead_s(1.0, 4000.0)
+        return float(np.asarray(added)), float(plain.draft_pass_s(1.0, 4000.0))
+
+    added, whole = reading_s(draft="llama-3.2-1b")
+    assert added == pytest.approx(whole)
+    added, whole = reading_s(draft="eagle")
+    assert added == pytest.approx(whole - 4096 * 128256 * 2 / BANDWIDTH, rel=1e-3)
+    without = {"draft": "ngram"}, {"draft": "dflash"}, {"model": "gemma-4-31b", "draft": "mtp"}
+    assert [reading_s(**flags)[0] for flags in without] == [0.0, 0.0, 0.0]
+
+
 def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
     """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512
     tokens.

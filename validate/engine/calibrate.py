@@ -79,8 +79,10 @@ def calibrate(
     """
     kept, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
-    unknown = [base for base in bases if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
-    for base in (*bases, *map(rows_apart, unknown)):
+    stack = f"{subject.engine} {subject.engine_version}".replace(" ", "-")
+    served = [base.model_copy(update={"stack": stack}) for base in bases]
+    unknown = [base for base in served if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
+    for base in (*served, *map(rows_apart, unknown)):
         rows = rows_of(kept, query, base, aside)
         fits[base.name] = rows, fit(rows, base)
     tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}
@@ -119,9 +121,8 @@ def _shipped(
     rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
     file_fields = {
-        "name": f"{device}.{served.replace(' ', '-')}",
+        "name": f"{device}.{fitted.calibration.stack}",
         "gpu": device,
-        "stack": served.replace(" ", "-"),
         "kind": "fitted",
         "fitted_on": seen,
         "measured": range_of(rows),

@@ -70,6 +70,10 @@ SET: dict[str, tuple[float, str]] = {
     "token_s": (0.0, "part of gemm_efficiency"),
 }
 """Fixed constants, which the rows do not determine."""
+REFERENCE_BANDWIDTH = 5e11
+"""Bytes per second at which `iteration_fixed_s` is fitted. A device's is inversely proportional to its own,
+because an iteration copies states, hidden values and logits.
+"""
 ALONE_TOKENS = {"NVIDIA": 4.0, "AMD": 4.0, "Apple": 31.0}
 """Maker -> tokens of a pass up to which each token reads its own experts: those of the matrix-vector kernels
 in ggml-cuda and ggml-metal of 0c1e57098.
@@ -132,7 +136,9 @@ class DeviceConstants:
 
     def known(self, values: Values) -> dict[str, float]:
         """The constants by name. Factors of scopes without rows are 1."""
-        return {n: math.prod(values.get(f"{scope}.{n}", 1.0) for scope in self.scopes) for n in TERMS}
+        found = {n: math.prod(values.get(f"{scope}.{n}", 1.0) for scope in self.scopes) for n in TERMS}
+        found["iteration_fixed_s"] *= REFERENCE_BANDWIDTH / self.gpu.memory_bandwidth_bytes_per_s
+        return found
 
     def calibration(self, values: Values) -> Calibration:
         """The calibration with these values by place."""
