@@ -18,9 +18,12 @@ def main() -> None:
     if sys.argv[1:2] != ["validate"] or sys.argv[2:3] not in TIMED:
         # no answer or fit has matrices that gain from more
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from perfmodel.cli import main
+    try:
+        from perfmodel.cli import main
 
-    main()
+        main()
+    except KeyboardInterrupt:  # before a command began, which has an end of its own
+        os._exit(130)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from typing import Any
+from unittest import mock
 
 import jsonschema
 import msgspec
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel import cli
+from perfmodel import __main__, cli
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import arguments, flag
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
@@ -207,3 +208,12 @@ def test_whatever_is_given_is_answered_or_refused_in_a_line(verb: str) -> None:
                 message = str(error)
             assert "\n" not in message
             assert len(message) < 800
+
+
+def test_ctrl_c_while_the_modules_load_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    for name, value in (("os.environ", {}), ("gc.set_threshold", id), ("os._exit", ended.append)):
+        monkeypatch.setattr(name, value)
+    monkeypatch.setattr("perfmodel.cli.main", mock.Mock(side_effect=KeyboardInterrupt))
+    __main__.main()
+    assert ended == [130]
