@@ -51,8 +51,8 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
     try:
         for where, content in contents.items():
             real = Path(os.path.realpath(destination(where, flag=flag)))
-            _remove_left_over(real)
-            beside = _unfinished(real)
+            _remove_left_over(real, where.suffix)
+            beside = _unfinished(real, where.suffix)
             fresh.append((beside, real))
             _fill(beside, content)
         for beside, real in fresh:
@@ -67,22 +67,22 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
                 beside.unlink(missing_ok=True)
 
 
-def _unfinished(real: Path) -> Path:
-    """A new, empty file next to `real` for its content, with an unpredictable name."""
-    fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{real.suffix}")
+def _unfinished(real: Path, suffix: str) -> Path:
+    """A new, empty file next to `real` for its content, with an unpredictable name and a suffix, which a link
+    to `real` may have instead.
+    """
+    fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{suffix}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return fresh
 
 
-def _remove_left_over(real: Path) -> None:
+def _remove_left_over(real: Path, suffix: str) -> None:
     """Removes unfinished files of the same name whose process has ended; a killed run cannot remove its
     own.
     """
     if os.name != "posix":  # elsewhere a process cannot be asked whether it lives
         return
-    name = re.compile(
-        rf"\.{re.escape(real.stem[:100])}\.(\d{{1,9}})-[0-9a-f]{{16}}\.new{re.escape(real.suffix)}"
-    )
+    name = re.compile(rf"\.{re.escape(real.stem[:100])}\.(\d{{1,9}})-[0-9a-f]{{16}}\.new{re.escape(suffix)}")
     with suppress(OSError):
         for entry in os.scandir(real.parent):
             if (match := name.fullmatch(entry.name)) and not _is_running(int(match[1])):

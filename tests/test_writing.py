@@ -68,13 +68,13 @@ def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> Non
 
 
 def test_a_link_and_its_permissions_stay(tmp_path: Path) -> None:
-    path, link = tmp_path / "a", tmp_path / "link"
+    path, link = tmp_path / "a", tmp_path / "link.svg"
     path.write_text("old")
     path.chmod(0o600)
     link.symlink_to(path)
-    write(link, "new")
+    write(link, lambda fresh: fresh.write_text(f"new{fresh.suffix}"))
     assert link.is_symlink()
-    assert path.read_text() == "new"
+    assert path.read_text() == "new.svg", "the content is written to a name that ends as the link's"
     assert path.stat().st_mode & 0o777 == 0o600
 
 
