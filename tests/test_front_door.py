@@ -59,7 +59,8 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
     assert repr(found).startswith(f"{type(found).__name__}(")
     assert "\n" not in repr(found)
     assert len(repr(found)) < 300
-    assert "<table>" in found._repr_html_()
+    assert "<table>" in (shown := found._repr_html_())
+    assert not {*"[{"} & {*shown}, "a value that has values is no fact"
     assert isinstance(found, Answer)
     assert is_dataclass(found)
     with pytest.raises(AttributeError):

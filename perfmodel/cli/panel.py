@@ -56,7 +56,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     if a.calibration.stack == LLAMACPP and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
-        say_whole(llamacpp_line(replace(query, draft=query.draft or a.query.draft), a.gamma_optimal) or "")
+        say_whole(llamacpp_line(replace(query, draft=a.query.draft), a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:
@@ -258,7 +258,7 @@ def _engine(a: WhatIf) -> str:
     """
     word, _, version = a.calibration.stack.partition(" ")
     name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
-    if a.calibration.rests_on and word in ENGINES:  # a serving engine
+    if a.calibration.rests_on:
         name = f"{ENGINES[word]} {version}".strip()
         name += f" ({a.query.attention_backend})" if a.query.attention_backend else ""
     return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"

@@ -113,6 +113,7 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert "the engine runs no draft with a known acceptance" in only.reason
     research = advise(query, engine="magicdec")
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
+    assert f": self through {research.chosen.draft_kv}, gamma" in research.headline()
 
 
 @pytest.mark.parametrize(

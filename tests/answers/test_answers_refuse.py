@@ -87,7 +87,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("compare", {"draft_hardware": "a100"}, "given 'self'"),
     ("compare", {"draft_hardware": "a100", "draft": "ngram", "draft_kv": None}, "a separate model"),
     ("compare", {"draft_hardware": "a100", "hit": 1.5}, "hit: must be"),
-    ("compare", {"draft_hardware": "a100", "draft_devices": 3, "draft": "llama-3.2-1b"}, "must divide the"),
+    (
+        "compare",
+        {"draft_hardware": "a100", "draft_devices": 3, "draft": "llama-3.2-1b"},
+        "draft_devices: must divide the",
+    ),
     ("compare", {"hit": 0.5}, "hit: needs draft_hardware"),
     ("compare", {"draft_hardware": "a100", "outcomes": 2}, "outcomes: needs hit"),
     ("compare", {"draft_devices": 2}, "draft_devices: needs draft_hardware"),

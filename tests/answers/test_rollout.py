@@ -63,9 +63,12 @@ def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> 
 
 def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
     where = tmp_path / "lengths.csv"
-    where.write_text("arrival_s,prompt_tokens,output_tokens\n0,500,90\n9,700,4000\n", encoding="utf-8")
+    where.write_text("arrival_s,prompt_tokens,output_tokens\n0,500,1\n9,700,4000\n", encoding="utf-8")
     for lengths in ({}, {"input_len": None, "output_len": None}):
         answer = traffic(**{**ASKED, **lengths, "trace": str(where), "rollout": 2, "gamma": 0})
         assert answer.rollout is not None
-        assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
+        assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4001)
+    refused(
+        "rollout: must be of requests with 2 output tokens", traffic, **ASKED, trace=str(where), rollout=1
+    )
     refused("rollout: must be at most the 2 requests of", traffic, **ASKED, trace=str(where), rollout=3)

@@ -65,6 +65,7 @@ def test_flags_are_the_arguments_of_python() -> None:
     ("verb", "name", "stated", "wrong", "says"),
     [
         ("gpus", "a100-sxm-80gb", "^calibration: .*", "calibration: mine.nowhere", "mine.nowhere"),
+        ("calibrations", "h100-sxm-80gb.magicdec", "^gpu: .*", "gpu: nowhere", "nowhere"),
         ("models", "qwen3-8b", "total_b: .*", "total_b: 7.9", "total_b: 7.9 billion published, 8.191"),
         ("models", "qwen3-8b", "embedding_b: .*", "embedding_b: 7.1", "7.1 billion published, 6.946 comp"),
         ("models", "gemma-3-12b", "embedding_b: .*", "embedding_b: 9", "9 billion published, 10.759 comp"),

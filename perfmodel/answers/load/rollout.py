@@ -62,7 +62,8 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
     """A row for each age and choice, all with the same requests.
 
-    longest: the model's longest context. Raises InputError for a trace with too few requests.
+    longest: the model's longest context. Raises InputError for a trace with too few requests, and for
+    requests of one token.
     """
     assert question.rollout is not None
     if question.trace is None:
@@ -77,6 +78,8 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
                 question.rollout,
             )
         requests = replace(trace.first(question.rollout), at_s=np.zeros(question.rollout), shared=None)
+    if requests.output_tokens.max() < 2:  # they have no time per token
+        raise refuse("--rollout", None, "of requests with 2 output tokens or more", 1)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
     (cap,), rows = question.max_concurrency or (), list[RolloutRow]()

@@ -50,7 +50,7 @@ def test_command_line(tmp_path) -> None:
     assert "magicdec/a100-sxm-80gb/speedup" in done.output
     found = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
     assert found["schema_version"] == 2
-    assert len(found["rows"]) == 32
+    assert [row["calibration"] for row in found["rows"]] == ["a100-sxm-80gb.gpt-fast"] * 32
     assert found["rows"][0]["error"] == found["rows"][0]["predicted"] / found["rows"][0]["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
     shown = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output.partition("largest errors")[2]

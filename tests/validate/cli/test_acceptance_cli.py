@@ -107,7 +107,7 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         "20",
     ]
     if draft == "self":
-        arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16", "--chat"]
+        arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16", "--chat", "--prompt", "short"]
     assert run(["validate", "acceptance", *arguments, "--threads", "1", "--out", str(out)]) == 0
     table = json.loads(out.read_text())
     found = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
@@ -116,7 +116,11 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
     for row in table["rows"]:
         assert row["target"] == "big"
         assert row["standard_error"]["documents"] == (4 if row["context_tokens"] == 32 else 3)
-    assert "temperature 1, top-k 20, 4 documents of books.jsonl, 16 new tokens, gamma 2" in table["source"]
+    count = 5 if draft == "self" else 4
+    assert (
+        f"temperature 1, top-k 20, {count} documents of books.jsonl, 16 new tokens, gamma 2"
+        in table["source"]
+    )
     if draft == "self":
         assert table["rows"][0]["histogram"][:2] == [0, 0], (
             "what draws from the target's own distribution stands"

@@ -143,6 +143,7 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
         (2, {"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
         (2, {"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
         (2, {"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+        (2, {"usage": {"completion_tokens": 4}}, [], 4),
         (2, {"choices": {"text": "x"}}, [None], 2),
         (2, {"choices": [{"text": ""}]}, [], 2),
         (None, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, [1], 1),

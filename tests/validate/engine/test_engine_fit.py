@@ -212,6 +212,7 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     source = capsys.readouterr().out
     (path,) = (tmp_path / "local-1").glob("*.yaml")
     assert path.name == "h100-sxm-80gb.sglang-9.9.yaml", "engine and version as the record says"
+    assert f"error of {BASE}, which answered so far" in source
     assert f"--calibration {path}" in source
     again = load_calibration(str(path))
     for name in again.fit.parameters:
