@@ -127,6 +127,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
             '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}',
             "tive_adaptive",
         ),
+        ("sglang", '{"internal_states": {"avg_spec_accept_length": 2.1}}', "accept length: must be from 1"),
         (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
         (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
         (
@@ -290,6 +291,7 @@ def test_contexts_are_those_that_the_figures_state(tmp_path) -> None:
     assert held("a.json", json.dumps(lists), tmp_path) == [((300 * 250 + 100 * 1050) / 400, (100, 1100))]
     totals = rates | {"completed": 4, "total_input_tokens": 2000, "total_output_tokens": 400}
     assert held("b.json", json.dumps(totals), tmp_path) == [(550, (500, 600))]
+    refused("--context: must be given", held, "b.json", json.dumps(totals | {"completed": 0}), tmp_path)
     request = {"meta_info": {"prompt_tokens": 800, "completion_tokens": 200, "spec_verify_ct": 100}}
     assert held("c.json", json.dumps(request), tmp_path) == [(900, (800, 1000))]
     timings = {"prompt_n": 50, "cache_n": 450, "predicted_n": 101, "draft_n": 150, "draft_n_accepted": 50}
