@@ -16,11 +16,10 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.grid import sweep, sweep_files
-from perfmodel.answers.grid.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
 from perfmodel.answers.point.whatif import whatif
 from tests.validate.tiny import refused
 
-QUESTION = Grid(
+QUESTION = sweep.Grid(
     "llama-3.1-8b,qwen3-30b-a3b",
     "a100,h100",
     tp="4",
@@ -32,10 +31,10 @@ QUESTION = Grid(
 )
 
 
-def rows_of(grid: Grid) -> Iterator[dict[str, Any]]:
-    for block in blocks(grid):
+def rows_of(grid: sweep.Grid) -> Iterator[dict[str, Any]]:
+    for block in sweep.blocks(grid):
         for index in range(block.rows):
-            yield block.labels | {name: block.columns[name][index] for name in COLUMNS}
+            yield block.labels | {name: block.columns[name][index] for name in sweep.COLUMNS}
 
 
 @pytest.fixture
@@ -44,15 +43,15 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = (*HEADS, "batch", "context", "gamma")
+    names = (*sweep.HEADS, "batch", "context", "gamma")
     points = itertools.product(*map(QUESTION.axis, names))
     rows, queries = (
         list(rows_of(QUESTION)),
         [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points],
     )
-    assert [block.rows for block in blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
+    assert [block.rows for block in sweep.blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
-    assert {block.rows for block in blocks(QUESTION)} == {3}
+    assert {block.rows for block in sweep.blocks(QUESTION)} == {3}
     assert len(rows) == len(queries) == QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
     for row, query in zip(rows, queries, strict=True):
         alone = whatif(query).as_dict()
@@ -61,10 +60,10 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
             f"{step}_s": alone[f"{step}_step"]["predicted_s"] for step in ("target", "draft", "verify")
         }
         expected |= alone["acceptance"] | alone["memory"]
-        for name in COLUMNS:
+        for name in sweep.COLUMNS:
             value = expected[name] if name in expected else alone[name]
             assert row[name] == pytest.approx(float(value), rel=1e-12), (name, query)
-        for name in set(LABELS) - {"alpha"}:
+        for name in set(sweep.LABELS) - {"alpha"}:
             assert row[name] == alone["query"][name]
 
 
@@ -117,7 +116,7 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     )
     rows = list(rows_of(replace(question, context="4000,8000")))
     assert [(row["context_tokens"], row["alpha"]) for row in rows] == [(4000, 0.84)] * 2 + [(8000, 0.83)] * 2
-    refused("was measured at", list, blocks(replace(question, context="4000,1m")))
+    refused("was measured at", list, sweep.blocks(replace(question, context="4000,1m")))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -164,7 +163,7 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least(values, whole, spelt)
 
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
     """Also of many blocks; a CSV file holds 13 digits."""
-    frame = pm.sweep(QUESTION).to_frame()[[*LABELS, *COLUMNS]]
+    frame = pm.sweep(QUESTION).to_frame()[[*sweep.LABELS, *sweep.COLUMNS]]
     assert (frame["gamma"].dtype, frame["fits"].dtype) == (np.int64, np.bool_)
     for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):
         sweep_files.write_sweep(QUESTION, path)

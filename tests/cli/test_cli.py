@@ -1,6 +1,5 @@
 """The command line answers: the contract of the JSON, the panel, tables, edges, and every verb."""
 
-import inspect
 import re
 import shlex
 import subprocess
@@ -10,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.declaration import arguments
 from perfmodel.cli.commands import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
@@ -43,22 +40,6 @@ def test_what_most_questions_need_is_marked(out: Run) -> None:
     assert re.findall(r"^  \* .*?--([a-z-]+)", shown, re.MULTILINE) == [*COMMON]
     assert f"\n{MARK}\n" in shown
     assert MARK not in out("tree", "--help")
-
-
-def test_flags_are_the_arguments_of_python() -> None:
-    """Of every verb that writes no file: a flag for each argument, named after it, and the same defaults."""
-    tables = {"models", "gpus", "engines"}
-    for verb in {*pm.__all__} & {*cli.COMMANDS} - {"sweep", "explore"} - tables:
-        kind = getattr(pm, verb).question
-        command = cli.command(verb)
-        flags = {param.name: param.opts for param in command.params}
-        assert set(arguments(kind)) <= set(flags), verb
-        assert all(f"--{name.replace('_', '-')}" in flags[name] for name in arguments(kind))
-        needed = {param.name for param in command.params if param.required}
-        parameters = inspect.signature(kind).parameters
-        assert needed == {
-            name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty
-        }, verb
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ import os
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from perfmodel.errors import InputError
 
 REMEDY = "lower batch, context or new tokens"
 
 
-def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
     """Zeros of a shape. Raises InputError, naming `what`, if memory does not suffice."""
     need_bytes = math.prod(shape) * dtype.itemsize
     check_fits(what, need_bytes, device)

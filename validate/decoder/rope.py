@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch import Tensor
 
 from perfmodel.specs import ModelSpec, RopeScaling
 from perfmodel.validate.decoder.pointwise import Rotary
@@ -22,7 +21,7 @@ def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
 
-def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> Tensor:
+def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> torch.Tensor:
     """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, for sequences of
     `tokens`.
     """
@@ -45,7 +44,7 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> T
     return frequencies * (keep + (1 - keep) / scaling.factor)
 
 
-def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+def _llama3_keep(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
     """Share of each frequency that is kept: 0 for slow ones, which `factor` divides, 1 for fast ones, and
     between for the rest (Llama 3.1 reference code).
     """
@@ -54,7 +53,7 @@ def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
     return ((turns - low) / (high - low)).clamp(0, 1)
 
 
-def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> Tensor:
+def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> torch.Tensor:
     """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
 
     def pair_of_turns(turns: float) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec
@@ -54,13 +53,13 @@ class RankShard:
                 f"given {self.size}"
             )
 
-    def sum(self, x: Tensor) -> Tensor:
+    def sum(self, x: torch.Tensor) -> torch.Tensor:
         """All-reduce in place."""
         if self.size > 1:
             dist.all_reduce(x, group=self.group)
         return x
 
-    def gather_last(self, x: Tensor) -> Tensor:
+    def gather_last(self, x: torch.Tensor) -> torch.Tensor:
         """Concatenate the last dimension over ranks."""
         if self.size == 1:
             return x

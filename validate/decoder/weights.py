@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
 from perfmodel.drafts import make_draft
 from perfmodel.drafts.eagle import Eagle
@@ -50,12 +49,12 @@ class Checkpoint:
                 f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says"
             )
 
-    def whole(self, name: str) -> Tensor | None:
+    def whole(self, name: str) -> torch.Tensor | None:
         """A stored tensor; None if there is none with this name."""
         file = self._file_of.get(name)
         return None if file is None else file.get_tensor(name)
 
-    def read(self, piece: Piece) -> Tensor:
+    def read(self, piece: Piece) -> torch.Tensor:
         """Reads one piece; only its bytes are read from the disk."""
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
@@ -131,7 +130,7 @@ class RandomWeights:
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype, deviation: float = 0.02) -> None:
         self.seed, self.device, self.dtype, self.deviation = seed, device, dtype, deviation
 
-    def read(self, piece: Piece) -> Tensor:
+    def read(self, piece: Piece) -> torch.Tensor:
         """One piece of the random model that the seed gives; its norms are 1."""
         if "norm" in piece.name:
             return torch.ones(piece.shape, device=self.device, dtype=self.dtype)
@@ -166,7 +165,7 @@ def _empty(spec: ModelSpec, shard: RankShard | None, fp8: bool) -> Model:
     return model
 
 
-def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
+def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> None:
     """Give a model's parameters their values."""
     owners = dict(model.named_modules())
     for name, parts in parameters:
@@ -186,7 +185,7 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
             else:
                 module.hold(value, peaks)
             continue
-        setattr(module, leaf, nn.Parameter(value.view(held.shape), requires_grad=False))
+        setattr(module, leaf, torch.nn.Parameter(value.view(held.shape), requires_grad=False))
 
 
 def load(
@@ -217,7 +216,7 @@ def load(
         raise InputError(f"model {spec.name}: must fit on {device} with {need / 1e9:.1f} GB") from None
 
 
-def weight_bytes(model: nn.Module, dtype: torch.dtype) -> int:
+def weight_bytes(model: torch.nn.Module, dtype: torch.dtype) -> int:
     """Bytes of all parameters: one byte each in fp8, `dtype` for the others."""
     return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 

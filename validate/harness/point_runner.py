@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from perfmodel.validate.decoder import (
     Decoder,
@@ -110,14 +109,16 @@ class Snapshot:
         ]
         changing += [(passes.view, passes.view.changing) for passes in decoder.models]
         now = [(owner, name, getattr(owner, name)) for owner, names in changing for name in names]
-        self._before = [(owner, name, v.clone() if isinstance(v, Tensor) else v) for owner, name, v in now]
+        self._before = [
+            (owner, name, v.clone() if isinstance(v, torch.Tensor) else v) for owner, name, v in now
+        ]
 
     def restore(self) -> None:
         """Returns to the start."""
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
         for owner, name, value in self._before:
-            if isinstance(value, Tensor):
+            if isinstance(value, torch.Tensor):
                 getattr(owner, name).copy_(value)
             else:
                 setattr(owner, name, value)
@@ -164,6 +165,6 @@ class PointRunner:
         self.phases = {name: PhaseRunner(run, self.graphs) for name, run in self.runs.items()}
 
     @property
-    def histogram(self) -> Tensor:
+    def histogram(self) -> torch.Tensor:
         """Speculative iterations so far by accepted drafted tokens, [batch, most + 1]."""
         return self.runs["sd"].state.histogram

@@ -224,6 +224,7 @@ def main(engines: Sequence[str] = ()) -> None:
         if gaps(run, np.ones(1)) is not None
     }
     parts = {"tpot": [*off], **grouped(off, lambda run: str(run.engine))}
+    rms = {name: float(np.sqrt(np.mean([off[run] ** 2 for run in of]))) for name, of in parts.items()}
     whole_runs = [compare(run, "study", of) for run, of in costs.items()]
     late = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
     text = [
@@ -237,7 +238,7 @@ def main(engines: Sequence[str] = ()) -> None:
         *(f"  {name}: {_flow(of)}" for name, of in whole.items()),
         "errors:",
         *(
-            f"  {name}: {{log_rms: {_rms([off[run] for run in of])}, rows: {len(of)}, source: 'replays of "
+            f"  {name}: {{log_rms: {significant(rms[name], 2)}, rows: {len(of)}, source: 'replays of "
             "traffic.csv with measured passes, each study left out'}"
             for name, of in parts.items()
             if len(of) >= LEAST
@@ -264,10 +265,6 @@ def main(engines: Sequence[str] = ()) -> None:
         },
         "traffic_fit",
     )
-
-
-def _rms(off: Sequence[float]) -> float:
-    return significant(float(np.sqrt(np.mean(np.square(off)))), 2)
 
 
 def _flow(of: EngineRequests) -> str:

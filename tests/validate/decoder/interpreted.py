@@ -5,7 +5,6 @@ imported.
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from perfmodel.specs import ModelSpec
@@ -36,11 +35,11 @@ TYPES = ((torch.float32, 1e-5), (torch.float16, 5e-3))  # the interpreter miscom
 class Guarded(TorchFunctionMode):
     """Outputs are no numbers until they are written, and nothing may be written behind them."""
 
-    behind: list[Tensor] = []
+    behind: list[torch.Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func not in (torch.empty, torch.empty_like, Tensor.new_empty) or out.is_meta:
+        if func not in (torch.empty, torch.empty_like, torch.Tensor.new_empty) or out.is_meta:
             return out
         held = torch.full((out.nbytes + 128,), 255, dtype=torch.uint8)
         self.behind.append(held[out.nbytes :])
@@ -86,7 +85,7 @@ def pointwise() -> None:
     """
     generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
 
-    def random(*shape: int, dtype: torch.dtype) -> Tensor:
+    def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(shape, generator=generator).to(dtype)
 
     for dtype, tolerance in TYPES:

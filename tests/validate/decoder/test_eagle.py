@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from perfmodel.validate.decoder import Model, Request, Sampling, make_decoder, start_random
 from perfmodel.validate.decoder.drafts import ModelDrafter
@@ -36,11 +35,11 @@ def head(deep: Model) -> HeadModel:
     return made
 
 
-def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -> Tensor:
+def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -> torch.Tensor:
     """Distributions [drafted, vocab] that the tokens after a text are drawn from, all pairs run anew each
     time.
     """
-    features, rows = Features(head.features.layers), list[Tensor]()
+    features, rows = Features(head.features.layers), list[torch.Tensor]()
     target(torch.tensor([text[:-1]]), torch.arange(len(text) - 1)[None], causal, tap=features)
     given, tokens = head.project(features.take(len(text) - 1)), text[1:]
     for token in drafted:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from perfmodel.specs import MoE, RopeScaling
 from perfmodel.validate.decoder import Generation, KVCache, Model, Projected, Request, State, make_decoder
@@ -35,7 +34,7 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
     time.
     """
 
-    def attend(_index: int, projected: Projected) -> Tensor:
+    def attend(_index: int, projected: Projected) -> torch.Tensor:
         q, k, v = projected.rotate()
         group, out = q.shape[1] // k.shape[1], torch.empty_like(q)
         for head in range(q.shape[1]):
@@ -242,7 +241,7 @@ def poison(cache: KVCache) -> None:
 def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target, prompts, method) -> None:
     """Captured graphs need shapes that stay the same whatever the lengths."""
 
-    def decoded(spoil: Callable[[KVCache], object]) -> Tensor:
+    def decoded(spoil: Callable[[KVCache], object]) -> torch.Tensor:
         made = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
         state = made.start(prompts, 40)
         for _ in range(8):

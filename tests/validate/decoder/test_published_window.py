@@ -4,7 +4,6 @@ they are.
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from perfmodel.specs import RopeScaling
@@ -25,9 +24,9 @@ class Account:
     def __init__(self, model: Model, budget: int, sinks: int) -> None:
         self.model, self.budget, self.sinks = model, budget, sinks
         self.keys, self.values = ([[] for _ in model.layers] for _ in "kv")
-        self.fresh: list[tuple[Tensor, Tensor]] = []
+        self.fresh: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rotated(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """x [n, heads, d] at `positions` [n]: pairs of dimensions as complex numbers."""
         rotary = self.model.rotary(70 + NEW)
         frequencies, half = rotary.frequencies, len(rotary.frequencies)
@@ -35,14 +34,14 @@ class Account:
         pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * rotary.scale
         return torch.cat((pair.real, pair.imag, x[..., 2 * half :]), -1)
 
-    def run(self, tokens: list[int]) -> Tensor:
+    def run(self, tokens: list[int]) -> torch.Tensor:
         """Logits [n, vocab] of tokens that follow the committed ones."""
         length, window = len(self.keys[0]), self.budget - self.sinks
         kept = [t for t in range(length) if t < self.sinks or t >= length - window]
         assert len(kept) == min(length, self.budget)
         position, self.fresh = torch.arange(len(kept) + len(tokens)), []
 
-        def attend(index: int, projected: Projected) -> Tensor:
+        def attend(index: int, projected: Projected) -> torch.Tensor:
             layer = projected.layer
             heads = projected.qkv[0].unflatten(-1, (-1, layer.head_dim))
             q, new_k, new_v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), 1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder import RankShard
@@ -71,7 +70,7 @@ def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
 
 
 def shapes(made: Any) -> Any:
-    return tuple(made.shape) if isinstance(made, Tensor) else [shapes(part) for part in made]
+    return tuple(made.shape) if isinstance(made, torch.Tensor) else [shapes(part) for part in made]
 
 
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}

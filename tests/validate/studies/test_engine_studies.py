@@ -14,14 +14,6 @@ from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.studies import engines as study
-from perfmodel.validate.studies.engines import (
-    HeldOutReplay,
-    _at_least,
-    _carried,
-    acceptance,
-    recorded,
-    texts_of,
-)
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
@@ -32,11 +24,11 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
     """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2
     = 1.2.
     """
-    assert _carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
+    assert study._carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
     up, down = log(2.44 / 2.2) / log(3 / 2), log((1 + alpha) / 1.8) / log(2 / 3)
-    assert _carried((0.8, 0.5)) == pytest.approx([up, down])
-    assert acceptance() == engines().acceptance
+    assert study._carried((0.8, 0.5)) == pytest.approx([up, down])
+    assert study.acceptance() == engines().acceptance
 
 
 def test_less_held_out_is_never_less_sure() -> None:
@@ -63,7 +55,7 @@ def test_less_held_out_is_never_less_sure() -> None:
     ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
     ratios |= {"model": errors(0.2, "vllm", "sglang"), "transferred": errors(0.5, "vllm", "sglang")}
     order = ("seen", "version", "model", "gpu", "transferred")
-    for engine, stated in HeldOutReplay(steps, ratios, ()).stated().items():
+    for engine, stated in study.HeldOutReplay(steps, ratios, ()).stated().items():
         widths = [stated[r]["target_s"].log_within for r in order]
         assert widths == pytest.approx([0.2 if engine == "sglang" else 0.1, 0.2, 0.3, 0.3, 0.3], rel=0.01)
         widths = [stated[r]["ratio"].log_within for r in (*order, "maker")]
@@ -71,13 +63,13 @@ def test_less_held_out_is_never_less_sure() -> None:
         assert stated["maker"]["target_s"].log_within is None
         assert stated["maker"]["target_s"].log_rms == pytest.approx(0.5**0.5, abs=1e-3)
     one, other = (Scatter(log_rms=rms, log_within=0.1, rows=3, source="by hand") for rms in (0.03, 0.02))
-    assert _at_least(one, other) == other  # as wide: what was asked for
+    assert study._at_least(one, other) == other  # as wide: what was asked for
 
 
 @pytest.mark.long
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""
-    places, record = engines().places(), recorded()
+    places, record = engines().places(), study.recorded()
 
     def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> FittedValues:
         relative = np.array([places[p.place].stderr / places[p.place].value for p in parameters])
@@ -90,7 +82,7 @@ def test_both_files_come_out_as_shipped() -> None:
     ratios = fitted(SPECULATING, record["iteration"], speculating)
     digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
     folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
-    stated, text = texts_of(replace(steps, values=digits), ratios, folds, engines().date).values()
+    stated, text = study.texts_of(replace(steps, values=digits), ratios, folds, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
     new, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in new] == [place for place, _ in theirs]
@@ -115,7 +107,7 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
     without what default flags cost.
     """
     rows, tuned = rows_of("seen"), {p.name: ABSENT for p in DEFAULT_FLAGS}
-    by_fit = rows.predict(recorded()["steps"])
+    by_fit = rows.predict(study.recorded()["steps"])
     for group in rows.groups[::7]:
         version = study.version_of(rows.rows[group.index[0]]) or None
         shipped = load_bundled(group.constants.kernels.name, version).model_copy(update=tuned)

@@ -4,7 +4,6 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from perfmodel.kv.snapkv import SnapKV
 from perfmodel.validate.decoder.attention import fold
@@ -30,7 +29,7 @@ class SnapView(Packed):
         self.lengths.copy_(self.source.lengths.clamp(max=self.kept))
         self._less = int((self.source.lengths - self.lengths).min())  # in every row, from now on
 
-    def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
+    def _choose(self, layer: int, row: int, observed: Observed) -> torch.Tensor:
         """Token indices [1, kv_heads, at most budget] of one sequence, the best first, so that valid ones
         come first.
         """
@@ -56,7 +55,7 @@ class SnapView(Packed):
         )
         return votes.topk(min(self.source.bound, self.kept), dim=1).indices[None]
 
-    def commit(self, start: Tensor, count: Tensor) -> None:
+    def commit(self, start: torch.Tensor, count: torch.Tensor) -> None:
         self.place(
             start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device)
         )

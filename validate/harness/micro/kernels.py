@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
 
 from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder import (
@@ -98,7 +97,7 @@ class KernelMaker:
         x = self._random(1, SPACER_VALUES)
         return lambda: F.rms_norm(x, (SPACER_VALUES,))
 
-    def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    def _random(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         drawn = self.dtype if dtype in (None, FP8) else dtype
         return (
             torch.empty(shape, device=self.device, dtype=drawn)
@@ -106,7 +105,7 @@ class KernelMaker:
             .to(dtype or drawn)
         )
 
-    def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+    def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
         """Random tensors of these shapes and copies of them in other memory, kept for the next similar
         job.
         """
@@ -135,7 +134,7 @@ class KernelMaker:
         x, linear = self._random(m, k), self._linear(n)
         return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
 
-    def _linear(self, n: int) -> Callable[[Tensor, Tensor], Tensor]:
+    def _linear(self, n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         """The product of n rows with a matrix, as in a model."""
         if not self.fp8:
             return F.linear
