@@ -104,6 +104,12 @@ def test_a_method_that_is_assumed(verb: str) -> None:
     assert "assumed" not in doubts_of(verb, draft_kv="quest:512")
 
 
+@pytest.mark.parametrize(("verb", "stated"), [("inflection", "alpha"), ("traffic", "rate")])
+def test_a_draft_that_is_assumed(verb: str, stated: str) -> None:
+    changes: dict[str, Any] = {"draft": None, stated: None}
+    assert "no draft was given: eagle3 is assumed" in doubts_of(verb, **changes)
+
+
 def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     question = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
     assert "KV budget 2: " in doubts_of("whatif", **question)

@@ -131,7 +131,7 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
-    question = with_rollout(with_trace(with_mix(question)))
+    question, given = with_rollout(with_trace(with_mix(question))), question.draft
     if question.draft is None:
         named = Named.of(question)
         question = replace(
@@ -184,7 +184,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         acceptance_std=question.spread,
         acceptance_std_source=spread,
         calibration=Calibrated.of(scenario),
-        warnings=_warnings(question, query, scenario, max(replica.passes)),
+        warnings=_warnings(question, replace(query, draft=given), scenario, max(replica.passes)),
     )
 
 
