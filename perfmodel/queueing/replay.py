@@ -67,8 +67,9 @@ class ReplayedRequests:
 
     @property
     def mean_tpot_s(self) -> float:
-        """Mean over the requests with two tokens or more, of which there must be one."""
-        return float(self.tpot_s[self.output_tokens > 1].mean())
+        """Mean over the requests with two tokens or more; 0 without any."""
+        several = self.tpot_s[self.output_tokens > 1]
+        return float(several.mean()) if several.size else 0.0
 
 
 def arrivals(
