@@ -46,8 +46,10 @@ Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 
 def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
     """One call over cache and new tokens (which a decoder would have to have copied behind the cache)."""
-    n, bound = q.shape[2], span.bound
-    position, own = torch.arange(bound, device=q.device), bound - n + torch.arange(n, device=q.device)
+    n = q.shape[2]
+    bound = span.bound
+    position = torch.arange(bound, device=q.device)
+    own = bound - n + torch.arange(n, device=q.device)
     return F.scaled_dot_product_attention(
         q, k[:, :, :bound], v[:, :, :bound], attn_mask=position <= own[:, None], enable_gqa=True
     )
@@ -70,7 +72,8 @@ def by_torch(backend: str) -> Work:
 
 def flash_unsplit(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
     """A sequence of its own for each KV head of each sequence, rows folded."""
-    rows, d = fold(q, k.shape[1]), k.shape[3]
+    rows = fold(q, k.shape[1])
+    d = k.shape[3]
     queries, keys, values = (part.reshape(-1, 1, d) for part in (rows, k, v))
     starts = (
         torch.arange(len(keys) // k.shape[2] + 1, dtype=torch.int32, device=q.device) * n
@@ -112,7 +115,8 @@ def candidates(tile: int) -> dict[str, Work]:
 def ceilings(device: torch.device, dtype: torch.dtype) -> list[dict[str, object]]:
     """Bytes or FLOPs per second of a copy, a sum and a matrix product, on random data beyond any cache."""
     size, n = (2**30, 8192) if device.type == "cuda" else (2**26, 1024)
-    source, sink = torch.randn(size // 4, device=device), torch.empty(size // 4, device=device)
+    source = torch.randn(size // 4, device=device)
+    sink = torch.empty(size // 4, device=device)
     square = torch.randn(n, n, device=device, dtype=dtype)
     works: list[tuple[str, Callable[[], object], float]] = [
         ("copy", lambda: torch.neg(source, out=sink), 2.0 * size),  # a captured copy_ is the copy engine's
@@ -180,8 +184,10 @@ def main() -> None:
 
 def report(args: argparse.Namespace) -> None:
     """Measure and print."""
-    device, dtype = torch.device(args.device), DTYPES[args.dtype]
-    batches, contexts = parse_counts(args.batch, "--batch"), parse_counts(args.context, "--context")
+    device = torch.device(args.device)
+    dtype = DTYPES[args.dtype]
+    batches = parse_counts(args.batch, "--batch")
+    contexts = parse_counts(args.context, "--context")
     batches = batches * len(contexts) if len(batches) == 1 else batches
     if len(batches) != len(contexts):
         raise InputError("--batch: must be one, or one for each context")
@@ -220,10 +226,8 @@ def attended(
     (batch, context), rows, ones = place, list[dict[str, object]](), dict[str, float]()
     made = partial(torch.randn, device=device, dtype=dtype)
     keys, values = (made(args.layers, batch, KV_HEADS, context, HEAD_DIM) for _ in "kv")
-    read, span = (
-        keys[0].nbytes + values[0].nbytes,
-        Span(torch.full((batch,), context, device=device), context),
-    )
+    read = keys[0].nbytes + values[0].nbytes
+    span = Span(torch.full((batch,), context, device=device), context)
     for n in parse_counts(args.queries, "--queries"):
         tile = min(64, max(16, 1 << (HEADS // KV_HEADS * n - 1).bit_length()))
         named = (

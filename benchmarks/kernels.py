@@ -139,7 +139,8 @@ def cases() -> Iterator[Case]:
     yield Case(_expert_rows, "experts of Qwen3-30B-A3B", experts, 4)
     for rows in (5, 24, 64, 100):
         sizes, parts = product_launch(rows, 4096, 4096)
-        warps, stages = sizes.pop("num_warps"), sizes.pop("num_stages")
+        warps = sizes.pop("num_warps")
+        stages = sizes.pop("num_stages")
         sizes |= {"N": 4096, "K": 4096, "BIAS": False}
         yield Case(_few_rows, f"{rows} rows in fp8 (sm_89 for sm_80)", sizes, warps, stages, 89)
     yield Case(_add_parts, "4 parts", {"PARTS": parts, "BLOCK": SUMMED}, 4)
@@ -149,7 +150,8 @@ def compiled(case: Case, capability: int) -> Compiled:
     """Compile for an architecture; pointers and strides are multiples of 16, as those of the decoder's
     tensors.
     """
-    names, partial = case.kernel.arg_names, PARTIAL.get(case.kernel.__name__, {})
+    names = case.kernel.arg_names
+    partial = PARTIAL.get(case.kernel.__name__, {})
     pointers = {name: partial.get(name, TYPES.get(name, "*bf16")) for name in names if name.endswith("_at")}
     signature = {
         name: "constexpr" if name in case.sizes else pointers.get(name, "fp32" if name in FLOATS else "i32")

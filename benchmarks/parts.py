@@ -53,8 +53,11 @@ def grid(points: int) -> Workload:
 
 def warm() -> Rows:
     """Answers in a running process; the first row is the yardstick."""
-    scenario, one, thousand = resolve(QUERY), Workload.of(64, 32000, 2), grid(1024)
-    values, rates = np.linspace(0, 1, 1_000_000), np.linspace(0.01, 1.9, 2500).tolist()
+    scenario = resolve(QUERY)
+    one = Workload.of(64, 32000, 2)
+    thousand = grid(1024)
+    values = np.linspace(0, 1, 1_000_000)
+    rates = np.linspace(0.01, 1.9, 2500).tolist()
     loads = SERVER | {"request_rate": rates, "gamma": "1,3,5"}
     return [
         ("np.exp of 1,000,000 doubles (the yardstick)", best_s(lambda: np.exp(values), 20) * 1e3, "ms", None),
@@ -74,7 +77,9 @@ def warm() -> Rows:
 
 def million() -> Rows:
     """A million answers, and the memory of their process."""
-    scenario, points, values = resolve(QUERY), grid(1_000_000), np.linspace(0, 1, 1_000_000)
+    scenario = resolve(QUERY)
+    points = grid(1_000_000)
+    values = np.linspace(0, 1, 1_000_000)
     yardstick = best_s(lambda: np.exp(values), 20)
     seconds = best_s(lambda: figures(predict(scenario, points)), 3)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

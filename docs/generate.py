@@ -119,7 +119,9 @@ def output_of(words: list[str], in_tree: bool = False) -> str:
 
     in_tree: run what lies in the current folder, as a process, where ``python -m pytest`` may be run too.
     """
-    out, err, status = io.StringIO(), io.StringIO(), 0
+    out = io.StringIO()
+    err = io.StringIO()
+    status = 0
     if in_tree and words[0] in ("perfmodel", "python"):
         arguments = ["-m", *words] if words[0] == "perfmodel" else words[1:]
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
@@ -154,7 +156,8 @@ def main() -> None:
     import picture  # in this folder
 
     for name in names():
-        path, text = ROOT / name, page(name)
+        path = ROOT / name
+        text = page(name)
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

@@ -62,7 +62,8 @@ def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:
 
 def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
     """A notebook that was run as Markdown, and its pictures by file name."""
-    parts, pictures = [], {}
+    parts = []
+    pictures = {}
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)

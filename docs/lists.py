@@ -129,7 +129,8 @@ def _records() -> str:
     """The schema of records and plans, from the models that read them."""
     parts = [NOTE, "", RECORDS.format(version=schema.SCHEMA_VERSION)]
     for model, like in SECTIONS.items():
-        described, known = _schema(model), _schema(like)["properties"] if like else {}
+        described = _schema(model)
+        known = _schema(like)["properties"] if like else {}
         also = f" It has the fields of [{like.__name__}](#{like.__name__.lower()}), and:" if like else ""
         rows = [
             [
@@ -171,7 +172,9 @@ def _type(field: dict[str, Any]) -> str:
     """A JSON schema's type in words."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})" if name in [model.__name__ for model in SECTIONS] else f"`{name}`"
+        if name in [model.__name__ for model in SECTIONS]:
+            return f"[{name}](#{name.lower()})"
+        return f"`{name}`"
     if "anyOf" in field:
         return " or ".join(_type(one) for one in field["anyOf"] if one.get("type") != "null")
     if "const" in field or "enum" in field:
@@ -195,7 +198,9 @@ def accuracy() -> str:
     steps, ratios = (record["sources"][figure] for figure in ("step", "ratio"))
     rows = []
     for title in (title for title in TITLES.values() if title in steps):
-        step, ratio, worst = steps[title], ratios[title], steps[title]["worst"]
+        step = steps[title]
+        ratio = ratios[title]
+        worst = steps[title]["worst"]
         judged = f"{step['sources']} sources, {step['rows']} steps, {ratio['rows']} ratios"
         held = f"{100 * step['inside']:.0f} % (±{100 * step['width']:.0f} %)"
         worst_off = f"{100 * worst['error']:.0f} % ({worst['source']})"
@@ -221,7 +226,8 @@ def accuracy() -> str:
 def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
     """The last run of `gpu-headline`, predicted by constants of single kernels."""
     name = max(key for key in parts if key.endswith("-gpu-headline/h200-sxm-141gb/speedup"))
-    step, speedup = parts[name.removesuffix("speedup") + "target_s"], parts[name]
+    step = parts[name.removesuffix("speedup") + "target_s"]
+    speedup = parts[name]
     judged = f"[one H200](docs/h200.md), {speedup['rows']} points, constants of kernels alone"
     return judged, _off(step), f"speedup {_off(speedup)}", "-", "-"
 

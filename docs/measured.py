@@ -60,9 +60,12 @@ def h200_errors() -> str:
 
 def h200_figures() -> str:
     """Single figures: rates, repeatability, overhead, bounds and S_inflection."""
-    rate, cells = _copy_bytes_per_s(), _cells("gpu-headline", "gpu-inflection")
-    step, draft = _of(cells, "target_s", 24, 16384), _of(cells, "draft_s", 32, 2048)
-    lower_step, lower_draft = step.lower or 0.0, draft.lower or 0.0
+    rate = _copy_bytes_per_s()
+    cells = _cells("gpu-headline", "gpu-inflection")
+    step = _of(cells, "target_s", 24, 16384)
+    draft = _of(cells, "draft_s", 32, 2048)
+    lower_step = step.lower or 0.0
+    lower_draft = draft.lower or 0.0
     sheet = load_gpu("h200").memory_bandwidth_bytes_per_s
     bound = [(cell.measured, cell.lower) for cell in cells if cell.binding and cell.lower]
     first, last = map(_times, _records("gpu-headline"))

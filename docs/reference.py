@@ -136,7 +136,9 @@ def _code(text: str) -> str:
     """Code in a cell of a table: within back ticks a bar would end the cell, or be printed with its
     escape.
     """
-    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
+    if "|" in text:
+        return f"<code>{text.replace('|', '&#124;')}</code>"
+    return f"`{text}`"
 
 
 def _contract(printed: Callable[[list[str]], str]) -> str:

@@ -101,7 +101,10 @@ def unknown_name(
     names = sorted(known)
     pools = (names, sorted(aliases))
     near = next(filter(None, (difflib.get_close_matches(given.lower(), p, cutoff=0.4) for p in pools)), [])
-    listed = names if len(names) <= MOST_LISTED else [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
+    if len(names) <= MOST_LISTED:
+        listed = names
+    else:
+        listed = [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     shown = given if len(given) <= 80 else given[:77] + "..."
     file = " For any other model give a file, such as ./config.json" if noun == "model" else ""

@@ -170,8 +170,12 @@ def _number(given: Any, flag: str, noun: str, whole: object) -> float:
 def _range(part: str, flag: str, least: int) -> list[int]:
     if not (match := _RANGE.fullmatch(part.strip().lower())):
         return [parse_count(part, flag, least, _ALLOWED)]
-    low, high = parse_count(match[1], flag, least, _ALLOWED), parse_count(match[2], flag, least, _ALLOWED)
-    step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1
+    low = parse_count(match[1], flag, least, _ALLOWED)
+    high = parse_count(match[2], flag, least, _ALLOWED)
+    if match[3]:
+        step = parse_count(match[4], flag, 2 if match[3] == "x" else 1)
+    else:
+        step = 1
     if (
         high < low
         or (match[3] == "x" and low < 1)

@@ -134,7 +134,8 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     typed = {name: get_args(each) or (each,) for name, each in types.items() if each is not str}
-    rows, ids = [], set[str]()
+    rows = []
+    ids = set[str]()
     for line, texts in read_csv(path, types):
         if not having.items() <= texts.items():
             continue

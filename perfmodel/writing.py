@@ -28,7 +28,8 @@ def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Pat
         regular = real.is_file() or not os.path.lexists(where)
         good = real.parent.is_dir() and all(os.access(p, os.W_OK) for p in (real.parent, real) if p.exists())
     except (OSError, ValueError):  # a name that is too long, or holds a zero byte
-        regular, good = True, False
+        regular = True
+        good = False
     if not regular:
         raise refuse(flag, None, "a file that can be written, not a folder, pipe or device", str(where))
     if not good:

@@ -81,7 +81,8 @@ def test_self_draft_cost_ratio():
 def test_compute_bound_verification():
     # 256 sequences x 4 tokens: linears 1024 x 2 x 7 504 658 432 FLOPs / 312e12 = 49.261 ms;
     # attention 4 x 4 = 16 FLOPs a byte, still memory-bound: 256 x 32000 x 131 072 / 2.039e12 = 526.602 ms
-    linears, attention = 1024 * 2 * P8 / F, 256 * 32000 * KAPPA8 / BW
+    linears = 1024 * 2 * P8 / F
+    attention = 256 * 32000 * KAPPA8 / BW
     assert scenario().target_pass_s(256.0, 32000.0, 4.0) == pytest.approx(linears + attention, rel=1e-12)
     assert linears + attention == pytest.approx(49.261e-3 + 526.602e-3, rel=1e-5)
 
@@ -208,9 +209,11 @@ def test_memory_bound_context(model, golden):
 @pytest.mark.parametrize(("gamma", "alpha", "budget"), [(2, 0.7, 256), (3, 0.8, 512), (5, 0.9, 1024)])
 def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     # p as in test_break_even_context: bytes that could be loaded while a token's parameters are computed
-    s, gpu = scenario(hardware=hardware, alpha=alpha, draft_kv=f"streamingllm:{budget}"), load_gpu(hardware)
+    s = scenario(hardware=hardware, alpha=alpha, draft_kv=f"streamingllm:{budget}")
+    gpu = load_gpu(hardware)
     ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
-    p, omega = 2 * P8 / ridge, sum(alpha**j for j in range(gamma + 1))
+    p = 2 * P8 / ridge
+    omega = sum(alpha**j for j in range(gamma + 1))
     even = ((2 * gamma + 1 - omega) * p + gamma * KAPPA8 * budget) / (KAPPA8 * (omega - 1))
     assert lengths.context_lengths(s, 1e9, gamma).break_even_context == pytest.approx(even, rel=1e-3)
     turn = (gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))

@@ -167,7 +167,8 @@ def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, 
 
 @every_method
 def test_a_method_says_what_it_is_and_attends_to_the_smaller_of_budget_and_context(name: str) -> None:
-    found, method = kv.method(name), example(name)
+    found = kv.method(name)
+    method = example(name)
     assert found.name == name
     assert "arXiv" in found.source
     assert found.__doc__
@@ -183,7 +184,8 @@ def test_a_method_says_what_it_is_and_attends_to_the_smaller_of_budget_and_conte
 @every_method
 @every_layout
 def test_at_or_below_its_budget_a_method_is_full(name: str, layout: kv.KVLayout) -> None:
-    method, full = example(name), kv.parse_kv("full")
+    method = example(name)
+    full = kv.parse_kv("full")
     if method.budget is not None:
         context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])
         pairs = zip(quantities(method, context, layout), quantities(full, context, layout), strict=True)
@@ -212,7 +214,8 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
     assert s.draft.name == DRAFTS[word] or s.draft.name.startswith(word)
     last = min(4, s.draft.max_gamma or 4)
     gammas = np.arange(last + 1)
-    batches, contexts = np.array([[1.0], [64.0]])[..., None], np.array([512.0, 8192.0])[:, None]
+    batches = np.array([[1.0], [64.0]])[..., None]
+    contexts = np.array([512.0, 8192.0])[:, None]
     grid = predict(s, Workload.of(batches, contexts, gammas), last)
     assert np.all(grid.speedup[..., 0] == 1.0)
     assert np.all(np.diff(grid.iteration_s, axis=-1) > 0)
@@ -238,7 +241,8 @@ ASKED = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb"}
 
 @pytest.mark.parametrize("word", DRAFTS)
 def test_every_verb_answers_about_a_draft(word: str) -> None:
-    draft, at = DRAFTS[word], {**ASKED, "draft": DRAFTS[word], "rate": "0.7"}
+    draft = DRAFTS[word]
+    at = {**ASKED, "draft": DRAFTS[word], "rate": "0.7"}
     assert schedule(**at, context=8192, max_batch=4).as_dict()["tables"]
     served = traffic(**at, input_len=1024, output_len=128, max_concurrency="1,4", gamma=2).as_dict()
     assert [row["concurrency"] for row in served["rows"] if row["gamma"]] == [1, 4]

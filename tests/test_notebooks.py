@@ -68,10 +68,8 @@ def test_prints_what_it_holds(notebook: Path) -> None:
     one.
     """
     pytest.importorskip("nbclient")
-    kept, again = (
-        results_of(json.loads(notebook.read_text(encoding="utf-8"))),
-        results_of(of_docs("notebooks").run(notebook)),
-    )
+    kept = results_of(json.loads(notebook.read_text(encoding="utf-8")))
+    again = results_of(of_docs("notebooks").run(notebook))
     assert [words for words, _ in kept] == [words for words, _ in again], "run `make docs` and commit"
     for (words, one), (_, two) in zip(kept, again, strict=True):
         assert one == pytest.approx(two, rel=0.02, abs=0.011), words

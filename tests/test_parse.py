@@ -195,7 +195,8 @@ def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.Mon
 
 
 def test_a_sum_broadcasts_and_alters_none_of_its_values() -> None:
-    row, column = np.array([[1.0, 2.0]]), np.array([[10.0], [20.0]])
+    row = np.array([[1.0, 2.0]])
+    column = np.array([[10.0], [20.0]])
     values = [column, 0.5, row, row, row]
     assert np.array_equal(summed(values), [[13.5, 16.5], [23.5, 26.5]])
     assert np.array_equal(row, [[1.0, 2.0]])

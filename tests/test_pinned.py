@@ -27,7 +27,8 @@ def _unchanged(command: str, before: str, answer: str) -> None:
 
 @pytest.mark.parametrize("command", NUMBERS, ids=str)
 def test_the_numbers_of_an_answer_are_what_they_were(command: str) -> None:
-    answer, before = pinned.ask(command), NUMBERS[command]
+    answer = pinned.ask(command)
+    before = NUMBERS[command]
     now, was = ((found[0], len(found) - 1) for found in (pinned.numbers_of(answer), before))
     assert now == was, f"{answer}\n{now} words and numbers, not {was}"
     _unchanged(command, pinned.with_numbers(answer, before), answer)

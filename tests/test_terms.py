@@ -37,7 +37,8 @@ def numbers(question: str) -> dict[str, list[float]]:
     """The figures of one question, by what they are about."""
     model, hardware, *options = question.split()
     query = Query(model, hardware, 6, 3000, **dict(option.split("=", 1) for option in options))  # type: ignore[arg-type]
-    s, longest = resolve(query), query.max_gamma
+    s = resolve(query)
+    longest = query.max_gamma
     passes = Passes(s, BATCHES, CONTEXTS, np.arange(longest + 1))
     target, draft = passes.steps(s)
     found = {

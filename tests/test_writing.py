@@ -60,7 +60,8 @@ def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_follow
 
 
 def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+    one = tmp_path / "one"
+    two = tmp_path / "two"
     one.write_text("old")
     with pytest.raises(InputError, match="two: cannot be written"):
         write_all({one: "new", two: lambda path: (tmp_path / "none" / "x").write_text("")})
@@ -68,7 +69,8 @@ def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> Non
 
 
 def test_a_link_and_its_permissions_stay(tmp_path: Path) -> None:
-    path, link = tmp_path / "a", tmp_path / "link.svg"
+    path = tmp_path / "a"
+    link = tmp_path / "link.svg"
     path.write_text("old")
     path.chmod(0o600)
     link.symlink_to(path)

@@ -27,7 +27,9 @@ def plain(value: Any) -> Any:
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return value
 
 
 class Answer:
@@ -81,7 +83,9 @@ class Rows(Answer, Sequence[T], Generic[T]):
     rows: tuple[T, ...]
 
     def headline(self) -> str:
-        return f"{len(self.rows)} x {type(self.rows[0]).__name__}" if self.rows else "none"
+        if self.rows:
+            return f"{len(self.rows)} x {type(self.rows[0]).__name__}"
+        return "none"
 
     @overload
     def __getitem__(self, index: int) -> T: ...

@@ -79,11 +79,10 @@ class Argument:
         """The limits in words."""
         low, high = self.limits or POSITIVE
         noun = "whole number" if self.read in (count, counts, whole) else "number"
-        ends = (
-            f"above 0{f' and at most {high:g}' * (high < HUGE)}"
-            if low == TINY
-            else f"from {low:g} to {high if high % 1 else int(high)}"
-        )
+        if low == TINY:
+            ends = f"above 0{f' and at most {high:g}' * (high < HUGE)}"
+        else:
+            ends = f"from {low:g} to {high if high % 1 else int(high)}"
         return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
 
     def value(self, given: Any, name: str) -> Any:
@@ -311,7 +310,8 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
                     for name, argument in arguments(question_class).items()
                     if hasattr(given, name) and (argument.optional or getattr(given, name) is not None)
                 }
-                args, kwargs = (), shared | kwargs
+                args = ()
+                kwargs = shared | kwargs
             for name in kwargs.keys() - arguments(question_class).keys():
                 raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(question_class))
             question: Any = question_class(*args, **kwargs)

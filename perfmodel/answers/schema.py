@@ -49,7 +49,8 @@ def _accepted_type(hint: Any) -> Any:
     """The type of the values that a field accepts, without types that JSON does not have: a path becomes a
     string.
     """
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if origin is Parsed:
         return _accepted_type(inner[1])
     if origin in (Union, UnionType):
@@ -91,7 +92,8 @@ def _json(hint: Any, given: dict[Any, Any]) -> Any:
     """A type in the form of JSON. given: values of the type variables; an open variable becomes a number."""
     if isinstance(hint, TypeVar):
         return given.get(hint, float)
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if origin is Parsed:
         return _json(inner[0], given)
     if is_dataclass(origin or hint):

@@ -14,7 +14,9 @@ def seconds(value: float | None) -> str:
         return f"{value * 1e6:.1f} us"
     if value < 1:
         return f"{value * 1e3:.2f} ms"
-    return f"{value:.2f} s" if value < 1e3 else f"{value:,.0f} s"
+    if value < 1e3:
+        return f"{value:.2f} s"
+    return f"{value:,.0f} s"
 
 
 def clients(number: int) -> str:
@@ -41,7 +43,9 @@ def _prefixed(value: float) -> str:
 
 def tokens(value: float | None) -> str:
     """A length in whole tokens, rounded up; a word for an infinite one."""
-    return NONE if value is None else f"{-int(-value // 1):,}"
+    if value is None:
+        return NONE
+    return f"{-int(-value // 1):,}"
 
 
 def ratio_text(value: float | None) -> str:
@@ -51,7 +55,9 @@ def ratio_text(value: float | None) -> str:
 
 def devices(hardware: str, tp: float) -> str:
     """The group: ``8 x a100-sxm-80gb``, or one device by its name."""
-    return f"{tp:g} x {hardware}" if tp > 1 else hardware
+    if tp > 1:
+        return f"{tp:g} x {hardware}"
+    return hardware
 
 
 def limiter(name: str) -> str:

@@ -97,9 +97,13 @@ def _headline(a: Advice) -> str:
     """The choice in words, with its gain over the best baseline."""
     if a.chosen is None or a.robustness is None:
         return ""
-    p, gain, interval = a.chosen, a.gain(a.chosen), a.robustness.gain_over_baseline_interval
+    p = a.chosen
+    gain = a.gain(a.chosen)
+    interval = a.robustness.gain_over_baseline_interval
     if not p.gamma:
-        return f": {a.reason}" if a.verdict == "unknown_acceptance" else f": the baseline, batch {p.batch}"
+        if a.verdict == "unknown_acceptance":
+            return f": {a.reason}"
+        return f": the baseline, batch {p.batch}"
     sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
@@ -117,8 +121,10 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
 
 def _searched(a: Advice) -> str:
     """The search space in words, because its defaults decide the answer."""
-    q, c = a.query, a.calibration
-    batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.tp))
+    q = a.query
+    c = a.calibration
+    batches = q.batches[[0, -1]]
+    degrees = "/".join(map(str, q.tp))
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
@@ -170,7 +176,8 @@ def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
 
 
 def _robust(a: Advice) -> str:
-    r, parts = a.robustness, []
+    r = a.robustness
+    parts = []
     assert r is not None
     if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
         parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")

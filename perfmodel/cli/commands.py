@@ -38,7 +38,8 @@ class Flag(click.Option):
 
     def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
         super().__init__(names, **settings)
-        self.group, self.shown = group, shown
+        self.group = group
+        self.shown = shown
 
 
 class Place(click.Argument):
@@ -46,11 +47,14 @@ class Place(click.Argument):
 
     def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
         super().__init__(names, **settings)
-        self.words, self.shown = words, shown
+        self.words = words
+        self.shown = shown
 
     def make_metavar(self, ctx: click.Context) -> str:
         """See `click.Argument`."""
-        return f"{self.metavar}" if self.required else f"[{self.metavar}]{'...' * (self.nargs < 0)}"
+        if self.required:
+            return f"{self.metavar}"
+        return f"[{self.metavar}]{'...' * (self.nargs < 0)}"
 
 
 class GroupedCommand(click.Command):
@@ -139,7 +143,8 @@ def takes(question_class: type[Question], *several: str) -> Callable[[Command], 
     """
 
     def decorate(command: Command) -> Command:
-        own, defaults = _declared(command), inspect.signature(question_class).parameters
+        own = _declared(command)
+        defaults = inspect.signature(question_class).parameters
 
         @wraps(command)
         def filled(**values: Any) -> Any:
@@ -230,7 +235,8 @@ def _number_of_values(many: Read, text: str) -> int:
 
 def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
     """A parameter of the command line. It converts nothing, because its `Argument` reads the text."""
-    switch, needed = default is False, default is _EMPTY
+    switch = default is False
+    needed = default is _EMPTY
     unshown = default in (None, ()) or switch or needed or argument.repeated
     common: dict[str, Any] = {
         "metavar": argument.metavar or "|".join(argument.choices) or None,

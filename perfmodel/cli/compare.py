@@ -10,7 +10,8 @@ from perfmodel.cli.output import Column, say, table, warn_where
 
 def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
-        q, m = a.query, int(a.query.gamma or 0) + 1
+        q = a.query
+        m = int(a.query.gamma or 0) + 1
         say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens per pass", "bold")
         rows = [
             (

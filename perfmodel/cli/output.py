@@ -65,7 +65,9 @@ def _styled(text: str, style: str) -> str:
     """Adds colours where a terminal shows them and no setting forbids them."""
     plain = not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR")
     codes = ";".join(STYLES[word] for word in style.split())
-    return text if plain or not codes or not text else f"\x1b[{codes}m{text}\x1b[0m"
+    if plain or not codes or not text:
+        return text
+    return f"\x1b[{codes}m{text}\x1b[0m"
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
@@ -134,7 +136,8 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     """
     all_of = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
     filled = [place for place in range(len(all_of)) if any(row[place] for row in rows) or not rows]
-    places, whole = [*filled], width()
+    places = [*filled]
+    whole = width()
     while True:
         sizes = [_sizes(all_of[place], [row[place] for row in rows]) for place in places]
         least, fair, cells, headings = map(list, zip(*sizes, strict=True))
@@ -144,7 +147,8 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
         if gaps or not spare:
             break
         places.remove(max(spare, key=lambda place: all_of[place].spare))
-    gap, shown = [*gaps, TIGHT[-1]][0], [all_of[place] for place in places]
+    gap = [*gaps, TIGHT[-1]][0]
+    shown = [all_of[place] for place in places]
     room = whole - gap * (len(places) - 1) - EDGES
     widths = _widths(least, (fair, cells), headings, room)
     _narrow(widths, shown, room)
@@ -200,7 +204,10 @@ def _sizes(column: Column, cells: Sequence[str]) -> tuple[int, int, int, int]:
     """
     word = max(map(len, column.name.split()), default=0)
     whole = max([word, *map(len, cells)])
-    least = max([word, *(len(part) for cell in cells for part in cell.split())]) if column.left else whole
+    if column.left:
+        least = max([word, *(len(part) for cell in cells for part in cell.split())])
+    else:
+        least = whole
     return least, max(least, min(whole, FAIR)), whole, max(whole, len(column.name))
 
 

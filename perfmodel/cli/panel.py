@@ -121,7 +121,8 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
-    m, query = a.memory, a.query
+    m = a.memory
+    query = a.query
     rows = {"if it did": _gain(a)} if not m.fits and query.gamma and a.speedup is not None else {}
     rows |= {"why": why} if why else {}
     rows["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
@@ -187,7 +188,9 @@ def _passes(a: WhatIf) -> None:
 
 def _more(a: WhatIf) -> dict[str, str]:
     """The parts of the full answer that the short one leaves out."""
-    r, turn, m = a.cost_ratios, a.inflection, a.memory
+    r = a.cost_ratios
+    turn = a.inflection
+    m = a.memory
     rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"}
     if a.query.gamma:
         ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
@@ -249,7 +252,9 @@ def _at_point(q: Query) -> str:
 
 def _range(interval: tuple[float, float] | None) -> str:
     """An interval of seconds in brackets; empty without one."""
-    return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
+    if interval is None:
+        return ""
+    return " ({} to {})".format(*map(seconds, interval))
 
 
 def _engine(a: WhatIf) -> str:
@@ -261,4 +266,6 @@ def _engine(a: WhatIf) -> str:
     if a.calibration.rests_on:
         name = f"{ENGINES[word]} {version}".strip()
         name += f" ({a.query.attention_backend})" if a.query.attention_backend else ""
-    return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"
+    if a.runs_in is None:
+        return name
+    return f"{name}; the draft runs in: {a.runs_in}"

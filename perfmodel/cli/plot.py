@@ -97,7 +97,8 @@ class Points(Options):
         """The smallest and the largest value of ``batch`` or ``context``. Raises InputError where they are
         equal.
         """
-        low, high = float(min(self.values(name))), float(max(self.values(name)))
+        low = float(min(self.values(name)))
+        high = float(max(self.values(name)))
         if not low < high:
             raise refuse(f"--{name}", None, "a span such as 1..256 here", f"{low:g}")
         return low, high
@@ -115,7 +116,8 @@ class Points(Options):
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device, and the limit of each."""
-    batch, context = float(query.batch), float(query.context)
+    batch = float(query.batch)
+    context = float(query.context)
     # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
     scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
     length = length_of(query, scenario)
@@ -180,7 +182,8 @@ def breakdown(question: Points, output: Output) -> None:
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
     query = axes.first() if len(axes.values("context")) == 1 else axes.accepted()
-    scenario, length = resolve(query), query.gamma
+    scenario = resolve(query)
+    length = query.gamma
     if length is None:  # the best one at the point with the largest speedup
         best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
         length = int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
@@ -202,14 +205,14 @@ def latency(question: TrafficQuery, output: Output) -> None:
     SLO and the saturation points.
     """
     name = "request_rate" if question.opens else "max_concurrency"
-    low, high = question.loads.min(), question.loads.max()
+    low = question.loads.min()
+    high = question.loads.max()
     if not low < high:
         raise refuse(flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
-    loads = (
-        np.linspace(low, high, LOADS)
-        if question.opens
-        else np.unique(np.round(np.geomspace(low, high, LOADS)))
-    )
+    if question.opens:
+        loads = np.linspace(low, high, LOADS)
+    else:
+        loads = np.unique(np.round(np.geomspace(low, high, LOADS)))
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     answer = traffic(replace(question, **given))
     _save(plots.traffic(answer, slo=question.slo), output, answer.warnings)

@@ -36,7 +36,10 @@ def _print(a: Schedule) -> None:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
         fixed = f"a fixed draft length of {t.best_constant}"
         over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({ratio_text(t.constant_speedup)})"
-        than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < GAIN else f": {over}"
+        if len(t.ranges) == 1:
+            than = ""
+        else:
+            than = f": no gain over {fixed}" if t.gain < GAIN else f": {over}"
         say(f"{where}expected speedup {ratio_text(t.speedup)}{than}")
         if (by := t.by_confidence) is not None:
             gain = f"{100 * (by.speedup / by.fixed_speedup - 1):.1f} % over a fixed length of {by.fixed}"

@@ -94,7 +94,8 @@ class Experts:
         = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14) deviations above the
         mean (Tukey's lambda).
         """
-        held, share = self.num_experts / self.groups, self.touched(tokens) / self.num_experts
+        held = self.num_experts / self.groups
+        share = self.touched(tokens) / self.num_experts
         rank = (self.groups - 0.375) / (self.groups + 0.25)
         most = 4.91 * (rank**0.14 - (1.0 - rank) ** 0.14)
         return np.minimum(held * share + most * np.sqrt(held * share * (1.0 - share)), held)
@@ -157,8 +158,10 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -
     if model.mla:
         yield from _latent(model, model.mla, n, precision)
     else:
-        sliding, full = model.num_sliding_layers, model.num_attention_layers - model.num_sliding_layers
-        shared, slides = model.shared_kv_layers, model.shared_kv_sliding
+        sliding = model.num_sliding_layers
+        full = model.num_attention_layers - model.num_sliding_layers
+        shared = model.shared_kv_layers
+        slides = model.shared_kv_sliding
         if not model.sliding_heads:
             yield from _attention(model, n, precision, full + sliding, model.heads(), "", shared + slides)
         else:
@@ -190,12 +193,11 @@ def _attention(
     """The projections of attention. shared: layers among these without their own keys and values."""
     if not layers:
         return
-    hidden, query_heads = model.hidden_size, heads.num_attention_heads // n
+    hidden = model.hidden_size
+    query_heads = heads.num_attention_heads // n
     columns = heads.kv_columns // heads.num_key_value_heads * math.ceil(heads.num_key_value_heads / n)
-    query, inner = (
-        query_heads * heads.head_dim * (2 if model.attention_gate else 1),
-        query_heads * heads.value_dim,
-    )
+    query = query_heads * heads.head_dim * (2 if model.attention_gate else 1)
+    inner = query_heads * heads.value_dim
     if low := model.low_rank:
         rank = low.output_rank
         yield linear("qkv" + which, layers, (hidden, low.query_rank + columns), precision)
@@ -216,9 +218,13 @@ def _attention(
 
 
 def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterator[Linear]:
-    layers, hidden = model.num_attention_layers, model.hidden_size
-    heads, nope, latent = model.num_attention_heads // n, mla.qk_nope_head_dim, mla.kv_lora_rank
-    inputs, query = mla.q_lora_rank or hidden, heads * (nope + mla.qk_rope_head_dim)
+    layers = model.num_attention_layers
+    hidden = model.hidden_size
+    heads = model.num_attention_heads // n
+    nope = mla.qk_nope_head_dim
+    latent = mla.kv_lora_rank
+    inputs = mla.q_lora_rank or hidden
+    query = heads * (nope + mla.qk_rope_head_dim)
     yield linear("qkv_down", layers, (hidden, mla.latent_dim + (mla.q_lora_rank or 0)), precision)
     yield linear("q_up", layers, (inputs, query), precision)
     if model.indexer:
@@ -249,14 +255,13 @@ def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision)
 
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
-    hidden, dense, routed, up = (
-        model.hidden_size,
-        model.num_dense_layers,
-        model.num_moe_layers,
-        model.mlp_matrices - 1,
-    )
+    hidden = model.hidden_size
+    dense = model.num_dense_layers
+    routed = model.num_moe_layers
+    up = model.mlp_matrices - 1
     if dense:
-        inner, bias = model.intermediate_size / n, model.mlp_bias
+        inner = model.intermediate_size / n
+        bias = model.mlp_bias
         yield linear("gate_up", dense, (hidden, up * inner), precision, biases=up * inner * bias)
         yield linear("down", dense, (inner, hidden), precision, biases=hidden * bias)
     if moe := model.moe:
@@ -276,12 +281,16 @@ def experts(
     model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int
 ) -> Experts | None:
     """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`."""
-    moe, layers = model.moe, model.num_moe_layers
+    moe = model.moe
+    layers = model.num_moe_layers
     if not moe:
         return None
-    form, act = precision.weights.of("experts"), precision.activation_bytes
+    form = precision.weights.of("experts")
+    act = precision.activation_bytes
     n = devices // groups
-    outer, inner, up = moe.latent_size or model.hidden_size, moe.intermediate_size / n, model.mlp_matrices - 1
+    outer = moe.latent_size or model.hidden_size
+    inner = moe.intermediate_size / n
+    up = model.mlp_matrices - 1
     matrices = (up + 1) * outer * inner
     biases = model.expert_params / n - matrices
     per_token = (outer + inner) * (form.input_bytes or act) + (up * inner + outer) * act

@@ -52,7 +52,9 @@ class PassTime(Generic[Number]):
     def limiter(self) -> Any:
         """The name of the largest term: an array, or a string for a single pass."""
         largest = np.argmax(np.stack(np.broadcast_arrays(*self.terms_s.values())), axis=0)
-        return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
+        if largest.ndim:
+            return np.asarray(tuple(self.terms_s))[largest]
+        return tuple(self.terms_s)[int(largest)]
 
     def slowed(self, factor: float) -> "PassTime[Any]":
         """The pass with all its predicted times multiplied; its bounds stay."""

@@ -76,8 +76,11 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
     parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
     """
-    ops, model, attends = list[Op](), part.model, part.tensor_parallel // part.groups
-    blocks, token_bytes = model.num_blocks, model.hidden_size * part.precision.activation_bytes
+    ops = list[Op]()
+    model = part.model
+    attends = part.tensor_parallel // part.groups
+    blocks = model.num_blocks
+    token_bytes = model.hidden_size * part.precision.activation_bytes
 
     def tell(name: str, devices: int, kernels: int, message: Floats, norms: int) -> None:
         ops.append(
@@ -85,7 +88,8 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
         )
 
     if part.groups > 1:
-        blocks, reach = blocks - model.num_mlp_layers, 1.0
+        blocks = blocks - model.num_mlp_layers
+        reach = 1.0
         if part.experts and part.experts.groups > 1:
             reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
         tell("all-to-all", part.tensor_parallel, model.num_mlp_layers, gathered * token_bytes * reach, 0)
@@ -114,14 +118,16 @@ def selection(
 
     when: per draft ``step``, per ``iteration`` or once at ``setup``.
     """
-    ops, batch = [], part.sequences(batch)
+    ops = []
+    batch = part.sequences(batch)
     for a in part.attentions:
         step = getattr(kv, {"step": "select_step", "iteration": "select_iteration", "setup": "setup"}[when])(
             a.span(context), a.layout
         )
         if step is not NOTHING and np.any(step.kernels):
             cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-            name, compute = f"kv {when} ({a.name})", part.precision.attention_compute
+            name = f"kv {when} ({a.name})"
+            compute = part.precision.attention_compute
             ops.append(Op(name, "attention", a.layers * step.kernels, cost, compute))
     return ops
 
@@ -247,8 +253,10 @@ def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
 
     Its keys are cached. Every device runs all of its heads.
     """
-    tokens, context = batch * query * index.layers, context / index.stride
-    width, key_bytes = index.num_heads * index.head_dim, index.head_dim * INDEX_KEY_BYTES
+    tokens = batch * query * index.layers
+    context = context / index.stride
+    width = index.num_heads * index.head_dim
+    key_bytes = index.head_dim * INDEX_KEY_BYTES
     query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
     cost = Cost(
         flops=2.0 * width * index.layers * batch * (query * context + _causal_pairs(query, None)),
@@ -257,7 +265,9 @@ def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
     )
     op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
     # those of DeepSeek-V4 and MiniMax-M3 are fused
-    return replace(op, cache="index") if part.model.mla and index.stride == 1 else op
+    if part.model.mla and index.stride == 1:
+        return replace(op, cache="index")
+    return op
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:

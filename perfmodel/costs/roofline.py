@@ -57,7 +57,8 @@ class Machine:
     """Attention backend over a cache of heads, and over a latent cache."""
 
     def __post_init__(self) -> None:
-        count, degree = self.gpu.multiprocessors, self.tensor_parallel
+        count = self.gpu.multiprocessors
+        degree = self.tensor_parallel
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
@@ -76,10 +77,13 @@ class Machine:
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
-        c, backend = self.calibration, self._backends[latent]
+        c = self.calibration
+        backend = self._backends[latent]
         latent = latent and (backend is None or backend.latent_rereads)
         slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
-        return 1.0 if slope == 0 else np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
+        if slope == 0:
+            return 1.0
+        return np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
 
     def backend(self, latent: bool) -> str | None:
         """Name of the attention backend over a cache of heads or a latent one; None if none is known."""
@@ -99,10 +103,8 @@ class Machine:
             kernels = 0.0 if op.expert_layers and c.expert_kernels else op.kernels  # part of `expert_kernels`
             return (("fixed", kernels * c.small_kernel_s.value), ("activations", moved)), None
         if op.kind == "upkeep":
-            once, kept = (
-                op.kernels * c.full_cache_pass_s.value,
-                op.work_items * c.sparse_cache_sequence_s.value,
-            )
+            once = op.kernels * c.full_cache_pass_s.value
+            kept = op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
         return (
             ("comm", op.kernels * self._allreduce_s(op)),
@@ -125,7 +127,8 @@ class Machine:
         return both, (tuple((term, s * kept) for term, s in loaded), computed * kept, power)
 
     def _linear(self, op: Op) -> Split:
-        c, cost = self.calibration, op.cost
+        c = self.calibration
+        cost = op.cost
         if op.expert_layers and self.host_experts:
             return self._beside_host(op)
         if op.expert_layers and c.expert_kernels:
@@ -145,7 +148,8 @@ class Machine:
 
     def _beside_host(self, op: Op) -> Split:
         """Routed experts. Those of some layers are read from the host's memory. The layers run in turn."""
-        kept, cost = 1.0 - self.host_experts, op.cost
+        kept = 1.0 - self.host_experts
+        cost = op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
         own = replace(
             op,
@@ -176,7 +180,8 @@ class Machine:
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
 
     def _attention(self, op: Op) -> Split:
-        c, cost = self.calibration, op.cost
+        c = self.calibration
+        cost = op.cost
         byte_s, flop_s = self._attention_rates(op)
         rate: Floats = byte_s
         blocks: Floats = c.attention_blocks_per_multiprocessor.value
@@ -218,7 +223,8 @@ class Machine:
         """Time until every sequence and KV head is read, where a kernel cuts them into too few pieces to fill
         the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
         """
-        rate, count = self.calibration.block_bandwidth.value, self._multiprocessors
+        rate = self.calibration.block_bandwidth.value
+        count = self._multiprocessors
         several = None if self.kv_reread is not None else backend.several
         pieces = np.where(np.asarray(op.query) > 1.0, several or np.inf, backend.one or np.inf)
         if not rate or not count or not np.isfinite(pieces).any():
@@ -238,7 +244,8 @@ class Machine:
         else:
             shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
             ridge = self.gpu.peak_flops(op.compute) * self._byte_s * op.bytes_per_value / 2.0
-            rows, curves = np.maximum(op.rows, 1.0), monotone_shares(shares, ridge)
+            rows = np.maximum(op.rows, 1.0)
+            curves = monotone_shares(shares, ridge)
             factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
             byte_s = self._byte_s / loading
@@ -250,7 +257,8 @@ class Machine:
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""
-        c, wide = self.calibration, op.form in ("bf16", "fp16", "fp32")
+        c = self.calibration
+        wide = op.form in ("bf16", "fp16", "fp32")
         share = c.attention_bandwidth_fraction.value
         for constant, applies in (
             (c.attention_bandwidth_fraction_fp8, not wide),
@@ -340,7 +348,9 @@ class Machine:
 
     def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
-        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices
+        floor = self._link_s(op)
+        table = self.calibration.allreduce
+        devices = op.devices
         faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box

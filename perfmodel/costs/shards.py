@@ -110,10 +110,8 @@ class Shard:
             {(small.expert_layers, small.gathered) for small in self.smalls}
         ):
             alike = [s for s in self.smalls if (s.expert_layers, s.gathered) == (expert_layers, gathered)]
-            kernels, per_token = (
-                sum(s.kernels for s in alike),
-                sum(s.activation_bytes_per_token for s in alike),
-            )
+            kernels = sum(s.kernels for s in alike)
+            per_token = sum(s.activation_bytes_per_token for s in alike)
             lumps.append(Small("element-wise", kernels, per_token, expert_layers, gathered))
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
@@ -131,7 +129,9 @@ class Shard:
 
     def sequences(self, batch: Floats) -> Floats:
         """The sequences of a batch in the fullest data-parallel attention group."""
-        return batch if self.groups == 1 else np.ceil(np.asarray(batch, float) / self.groups)
+        if self.groups == 1:
+            return batch
+        return np.ceil(np.asarray(batch, float) / self.groups)
 
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run on."""
@@ -141,7 +141,9 @@ class Shard:
     def _index_bytes(self) -> float:
         """Bytes of the indexer's key of one token, which every device holds whole."""
         index = self.model.indexer
-        return index.layers * index.head_dim * INDEX_KEY_BYTES / index.stride if index else 0.0
+        if index:
+            return index.layers * index.head_dim * INDEX_KEY_BYTES / index.stride
+        return 0.0
 
     def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
         """Bytes that one sequence of `context` tokens keeps on this device. Sliding layers keep their window.
@@ -173,12 +175,15 @@ class Shard:
                 read + slope * (end - start) >= kv_bytes
             ):  # without layers that grow no number: 0 times infinity
                 return float(start + (kv_bytes - read) / slope)
-            start, read = end, read + slope * (end - start)
+            read = read + slope * (end - start)
+            start = end
         return None
 
     def paged(self, tokens: Floats) -> Floats:
         """Cached tokens rounded up to whole pages of `kv_page` tokens (1: unchanged)."""
-        return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
+        if self.kv_page == 1:
+            return tokens
+        return np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
 
 
 def _divisible(model: ModelSpec) -> int:
@@ -226,13 +231,13 @@ def shard(
     """
     attends = tensor_parallel // groups
     check_tensor_parallel(model, attends)
-    n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
+    n = tensor_parallel
+    act = precision.activation_bytes
+    hidden = model.hidden_size
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
     head = replace(head, gathered=groups > 1)
-    gemms, routed = (
-        tuple(linears(model, n, precision, groups)),
-        experts(model, n, precision, popularity, expert_groups),
-    )
+    gemms = tuple(linears(model, n, precision, groups))
+    routed = experts(model, n, precision, popularity, expert_groups)
     attentions = _attentions(model, attends, precision)
     embedding = precision.weights.of("embedding").bytes_per_value
     expert_bytes = routed.held_bytes if routed else 0.0
@@ -299,10 +304,15 @@ def _span(
     heads = model.heads(sliding=window is not None)
     query_heads = heads.num_attention_heads // n
     if mla := model.mla:
-        kv_heads, key, value, values = 1, mla.latent_dim, mla.kv_lora_rank, mla.latent_dim
+        kv_heads = 1
+        key = mla.latent_dim
+        value = mla.kv_lora_rank
+        values = mla.latent_dim
         fresh = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
     else:
-        kv_heads, key, value = math.ceil(heads.num_key_value_heads / n), heads.head_dim, heads.value_dim
+        kv_heads = math.ceil(heads.num_key_value_heads / n)
+        key = heads.head_dim
+        value = heads.value_dim
         values = kv_heads * heads.kv_values // heads.num_key_value_heads
         fresh = key + value
     layout = KVLayout(
@@ -353,7 +363,8 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
 def _smalls(
     model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float
 ) -> list[Small]:
-    layers, hidden = model.num_attention_layers, model.hidden_size
+    layers = model.num_attention_layers
+    hidden = model.hidden_size
     plain = [a for a in attentions if a.stride == 1]
     fresh = sum((a.layers - a.shared) * a.layout.values_per_token for a in plain)
     rotated = fresh + sum(

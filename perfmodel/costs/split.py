@@ -32,7 +32,9 @@ def seconds_of(op: Op, split: Split) -> Floats:
 
 def unstacked(op: Op, values: Floats) -> Floats:
     """The sum over the ops for which a stacked op stands."""
-    return np.add.reduce(values, axis=0) if op.stacked and isinstance(values, np.ndarray) else values
+    if op.stacked and isinstance(values, np.ndarray):
+        return np.add.reduce(values, axis=0)
+    return values
 
 
 def over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:

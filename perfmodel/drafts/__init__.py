@@ -67,9 +67,12 @@ def make_draft(
     options: dict[str, Any] = {}
     head = _head(rest if found else name, target)
     if head is not None and (found is None or issubclass(kind_of(head.kind), found)):
-        found, model, options = kind_of(head.kind), head.model, dict(head.options)
+        found = kind_of(head.kind)
+        model = head.model
+        options = dict(head.options)
     elif found is None:
-        found, model = kind_of("model"), load_model(name, "--draft")
+        found = kind_of("model")
+        model = load_model(name, "--draft")
     elif found.named_model:
         if not rest:
             raise refuse("--draft", None, f"{found.kind}:MODEL, the name or path of the drafter", name)
@@ -119,7 +122,8 @@ def _head(name: str, target: ModelSpec) -> Any:
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
     known = [name for name, of in get_type_hints(kind).items() if name not in _BASE and of is int]
-    where, options = f"--draft: {kind.kind}", dict[str, int]()
+    where = f"--draft: {kind.kind}"
+    options = dict[str, int]()
     for key, value in options_of(text.split(","), known, where, kind.example).items():
         if not (value.isascii() and value.isdecimal() and len(value) < 10):
             raise refuse(where, key, "a whole number", value)

@@ -145,7 +145,9 @@ def dense(
 
     tensor: name of the tensor that decides its format; by default that of the layers.
     """
-    n, form, act = part.tensor_parallel, part.precision.weights.of(tensor), part.precision.activation_bytes
+    n = part.tensor_parallel
+    form = part.precision.weights.of(tensor)
+    act = part.precision.activation_bytes
     weights = inputs * outputs / n
     cost = Cost(
         2.0 * weights * tokens * copies,

@@ -39,7 +39,8 @@ class DFlash2(DFlash):
         return super().own_weight_bytes(part) + projected + tables
 
     def _coefficients(self, part: costs.Shard, tokens: Floats) -> Op:
-        hidden, copies = part.model.hidden_size, 2.0 * part.model.num_hidden_layers
+        hidden = part.model.hidden_size
+        copies = 2.0 * part.model.num_hidden_layers
         outputs = 2.0 * self.kernel * hidden / self.group
         return dense("dflash2 convolutions", part, hidden, outputs, tokens, copies)
 

@@ -44,7 +44,8 @@ class Domino(DFlash):
         return super().own_weight_bytes(part) + sum(float(op.cost.weight_bytes) for op in own)
 
     def _corrections(self, part: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
-        whole, inputs = part.tensor_parallel, part.model.hidden_size + self.gru
+        whole = part.tensor_parallel
+        inputs = part.model.hidden_size + self.gru
         sizes = {
             "gru": (inputs, 3.0 * self.gru),
             "features": (inputs, self.emb),

@@ -76,7 +76,8 @@ def _embedding_half(part: costs.Shard, tokens: Floats) -> Op:
     """The embedding's half of the first layer's input projection. It is part of the same GEMM and has no
     launch of its own.
     """
-    first, hidden = part.linears[0], part.model.hidden_size
+    first = part.linears[0]
+    hidden = part.model.hidden_size
     columns = first.columns / first.kernels * part.tensor_parallel
     return replace(
         dense("eagle embedding", part, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0
@@ -133,13 +134,19 @@ def few_layers(
 
 def _plain_attention(target: ModelSpec) -> dict[str, Any]:
     """The fields of attention that remove a latent, a gate and sinks."""
-    heads, dim, kv = target.num_attention_heads, target.head_dim, target.num_key_value_heads
+    heads = target.num_attention_heads
+    dim = target.head_dim
+    kv = target.num_key_value_heads
     if target.mla or target.low_rank:
-        heads, dim, kv = max(target.hidden_size // 128, 1), 128, 8
+        heads = max(target.hidden_size // 128, 1)
+        dim = 128
+        kv = 8
         kv = kv if heads % kv == 0 else heads
     elif target.sliding_heads:
         own = target.sliding_heads
-        heads, dim, kv = own.num_attention_heads, own.head_dim, own.num_key_value_heads
+        heads = own.num_attention_heads
+        dim = own.head_dim
+        kv = own.num_key_value_heads
     absent = dict.fromkeys(("mla", "low_rank", "sliding_heads", "value_head_dim"))
     off = dict.fromkeys(("attention_gate", "attention_sinks", "one_kv_projection", "cached_once"), False)
     return {**absent, **off, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim}

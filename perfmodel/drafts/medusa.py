@@ -41,7 +41,8 @@ class Medusa(Draft):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """`query` residual blocks and LM heads, one token each."""
-        hidden, vocab = part.model.hidden_size, part.model.vocab_size
+        hidden = part.model.hidden_size
+        vocab = part.model.vocab_size
         return [
             dense("medusa block", part, hidden, hidden, batch, query),
             dense("medusa head", part, hidden, vocab, batch, query, "lm_head"),

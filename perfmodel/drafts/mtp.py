@@ -35,7 +35,9 @@ class MTP(Draft):
         """
         if model.shared_kv_layers:
             return weight_format(model.weights)
-        return Weights(target.of("mtp")) if "mtp" in dict(target.own) else target
+        if "mtp" in dict(target.own):
+            return Weights(target.of("mtp"))
+        return target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
@@ -47,7 +49,8 @@ class MTP(Draft):
         """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint
         has.
         """
-        most, modules = target.num_nextn_predict_layers, options.get("modules", 1)
+        most = target.num_nextn_predict_layers
+        modules = options.get("modules", 1)
         if most is not None and modules > most:
             layers = f"the {most} multi-token prediction layers of {target.name}"
             raise refuse(
@@ -78,8 +81,6 @@ class MTP(Draft):
     def _projections(self, part: costs.Shard, tokens: Floats) -> list[Op]:
         hidden = part.model.hidden_size
         into = dense("mtp projection", part, 2 * (self.target_width or hidden), hidden, tokens)
-        return (
-            [into, dense("mtp projection back", part, hidden, self.target_width, tokens)]
-            if self.target_width
-            else [into]
-        )
+        if self.target_width:
+            return [into, dense("mtp projection back", part, hidden, self.target_width, tokens)]
+        return [into]

@@ -145,7 +145,8 @@ def payload(
     more: questions with other calibrations and the first one's batches and contexts; their surfaces follow.
     Raises InputError for a question without an answer, and for more data than a page can hold.
     """
-    batches, contexts = grid.axis("batch"), grid.axis("context")
+    batches = grid.axis("batch")
+    contexts = grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
     last = [scenario.longest(query.max_gamma) for query, scenario in heads]
     if min(last) < 1:
@@ -160,7 +161,8 @@ def payload(
             f"at most {MAX_VALUES} points of all surfaces",
             everywhere,
         )
-    start, pool = grid.axis("gamma")[0], Pool()
+    start = grid.axis("gamma")[0]
+    pool = Pool()
     cases: list[dict[str, Any]] = []
     if start is not None and not 1 <= start <= min(last):
         raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, the range of its slider", start)
@@ -238,7 +240,9 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
     context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)
-    draft, target, kv = scenario.draft, scenario.target, scenario.draft.kv
+    target = scenario.target
+    kv = scenario.draft.kv
+    draft = scenario.draft
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     return {

@@ -44,7 +44,8 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     name, colon, budget = head.partition(":")
     found = _resolve(name.strip(), flag)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
-    where, options = f"{flag}: {found.name}", [f"budget={budget}"] * bool(colon) + options
+    where = f"{flag}: {found.name}"
+    options = [f"budget={budget}"] * bool(colon) + options
     given = options_of(options, fields, where, found.example)
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:

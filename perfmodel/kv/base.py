@@ -110,7 +110,9 @@ class KVMethod:
 
     def attended_tokens(self, context: Floats) -> Floats:
         """Tokens the draft's attention runs over: min(budget, S)."""
-        return context if self.budget is None else np.minimum(float(self.budget), context)
+        if self.budget is None:
+            return context
+        return np.minimum(float(self.budget), context)
 
     def read_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """Bytes the attention of one draft step reads."""

@@ -30,7 +30,9 @@ class Pillar(KVMethod):
 
     def attended_tokens(self, context: Floats) -> Floats:
         """share * S, or min(budget, S)."""
-        return super().attended_tokens(context) if self.share is None else context * self.share
+        if self.share is None:
+            return super().attended_tokens(context)
+        return context * self.share
 
     def beyond_budget(self, context: Floats) -> Floats:
         """1 where some cached token is left out, else 0."""

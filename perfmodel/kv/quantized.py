@@ -40,7 +40,9 @@ class Quantized(KVMethod):
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The copy, or only its scales where the codes are shared with the target."""
-        return context * self._scales(layout) if self.shared else self.read_bytes(context, layout)
+        if self.shared:
+            return context * self._scales(layout)
+        return self.read_bytes(context, layout)
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The codes and scales only."""

@@ -45,7 +45,9 @@ class StreamingLLM(KVMethod):
         """The ring buffer. With `own_prefill` it exists at every context."""
         if self.own_prefill:
             return self.read_bytes(context, layout)
-        return self.read_bytes(context, layout) * self.beyond_budget(context) if self.copy else 0.0
+        if self.copy:
+            return self.read_bytes(context, layout) * self.beyond_budget(context)
+        return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """The ring buffer only."""

@@ -72,7 +72,8 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
         limiter = LIMITERS[str(timer.time(ops, new).limiter)]
         place.set_title(f"{STAGE_NAMES[stage]}, limited by {limiter}", loc="right", pad=18, fontsize=8)
     x, y = (np.array(values) for values in zip(*reached, strict=True))
-    low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), max(roofs) / bandwidth)
+    low = 0.5 * min(x.min(), 1.0)
+    high = 4.0 * max(x.max(), max(roofs) / bandwidth)
     for place in places:
         place.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
         place.set(xlabel="FLOPs per byte moved")
@@ -103,7 +104,8 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
         for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
-            row, part_seconds = row_of(place, stage), _seconds_by_part(timer, ops, new)
+            row = row_of(place, stage)
+            part_seconds = _seconds_by_part(timer, ops, new)
             used |= dict.fromkeys(
                 _stack(left, row, {PARTS[part][1]: 1e3 * s for part, s in part_seconds.items()})
             )
@@ -151,7 +153,8 @@ def ratios(
     """
     scenario = scenario_of(question)
     places = panels(2, (7.6, 4.0))
-    steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
+    steps = np.geomspace(*span, points)
+    values = np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
     drawn: list[tuple[Scenario, Any]] = [(scenario, "-")]
     if ideal and scenario.machine.calibration.name != "ideal":
@@ -232,7 +235,8 @@ def _stack(axes: Axes, row: float, parts: dict[str, float]) -> list[str]:
 
 
 def _per_token(axes: Axes, place: int, p: Prediction) -> None:
-    gained, overhead = float(p.tokens_per_iteration), float(p.overhead_s)
+    gained = float(p.tokens_per_iteration)
+    overhead = float(p.overhead_s)
     stages = {"draft": float(p.gamma * p.draft_s), "verify": float(p.verify_s), "overhead": overhead}
     parts = {STAGES[stage]: 1e3 * seconds / gained for stage, seconds in stages.items()}
     _stack(axes, row_of(place, "baseline"), {STAGES["baseline"]: 1e3 * float(p.target_s)})

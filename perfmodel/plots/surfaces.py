@@ -88,11 +88,13 @@ def surface(
     Dots have the colour of the measured value. Returns the figure.
     """
     scenario = scenario_of(question)
-    batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
+    batches = np.geomspace(*batch, points)
+    contexts = np.geomspace(*context, points)
     check_draft_length(scenario.draft, gamma or 0)
     gammas = np.arange(scenario.longest(max_gamma) + 1) if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
-    values, drafted = every.max(-1), gammas[every.argmax(-1)]
+    values = every.max(-1)
+    drafted = gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
     (axes,) = panels()
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
@@ -141,8 +143,10 @@ def _levels(values: Array) -> tuple[list[float], list[Any]]:
     Values beyond all levels have an additional band. A colour depends only on its speedup, so two pictures
     can be compared. No two bands share a colour.
     """
-    low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
-    first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
+    low = min(float(values.min()), 1.0)
+    high = max(float(values.max()), 1.0)
+    first = int(np.searchsorted(LEVELS, low, "right")) - 1
+    last = int(np.searchsorted(LEVELS, high))
     last += first == last  # never without a band: all values are 1
     return list(LEVELS[max(first, 0) : last + 1]), _bands()[first + 1 : last + 1]
 

@@ -138,7 +138,9 @@ def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = N
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
     """Everything that repeats the question, without defaults."""
-    machine, draft, taken = scenario.machine, scenario.draft, scenario.acceptance
+    machine = scenario.machine
+    draft = scenario.draft
+    taken = scenario.acceptance
     parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
     view = draft.kv.label().partition(",")[0]
     parts.append(f"draft {', '.join([draft.name, view, *unusual(draft.kv), *unusual(draft)])}")
@@ -186,9 +188,12 @@ def octaves(low: float, high: float, count: int = 8) -> list[float]:
     """Powers of two within a span, thinned out evenly to about `count`; the ends of a span with fewer than
     two.
     """
-    first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
+    first = int(np.ceil(np.log2(low) - 1e-9))
+    last = int(np.floor(np.log2(high) + 1e-9))
     step = max(1, -(-(last - first + 1) // count))
-    return [float(2**power) for power in range(first, last + 1, step)] if last > first else [low, high]
+    if last > first:
+        return [float(2**power) for power in range(first, last + 1, step)]
+    return [low, high]
 
 
 def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count: int = 8) -> None:
@@ -205,7 +210,9 @@ def shades(count: int) -> list[Any]:
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
-    return [ramp(place) for place in np.linspace(0.1, 1.0, count)] if count > 1 else [ramp(0.55)]
+    if count > 1:
+        return [ramp(place) for place in np.linspace(0.1, 1.0, count)]
+    return [ramp(0.55)]
 
 
 @in_names

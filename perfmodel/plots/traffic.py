@@ -29,7 +29,8 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     for place, (name, title, scale) in zip((left, right), PANELS, strict=True):
         for number, gamma in enumerate(lengths):
             rows = [row for row in found.rows if row.gamma == gamma and row.ttft_s is not None]
-            at, times = [_load(row) for row in rows], [getattr(row, name) for row in rows]
+            at = [_load(row) for row in rows]
+            times = [getattr(row, name) for row in rows]
             colour = BRIGHT[number % len(BRIGHT)]
             place.plot(
                 at,
@@ -61,4 +62,6 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
 
 
 def _load(row: TrafficRow) -> float:
-    return float(row.concurrency or 0) if row.request_rate is None else row.request_rate
+    if row.request_rate is None:
+        return float(row.concurrency or 0)
+    return row.request_rate

@@ -60,7 +60,9 @@ class BlockCache:
 
     def find(self, request: int, prompt: int) -> tuple[int, int]:
         """Tokens of a prompt that need not be computed, and the idle tokens that the prompt would hold."""
-        matched, missed, needed = 0, False, prompt
+        matched = 0
+        missed = False
+        needed = prompt
         for node, tokens in self.shared.paths[request]:
             size = self.size.get(node, 0)
             held = min(size, tokens)
@@ -73,7 +75,8 @@ class BlockCache:
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:
         """Takes the room that `find` returned. again: after a preemption, which does not count as a hit."""
-        fresh, double = 0, needed - prompt
+        fresh = 0
+        double = needed - prompt
         for node, tokens in self.shared.paths[request]:
             before = self.size.get(node, 0) if node in self.users else 0
             self.idle_tokens -= self.idle.pop(node, 0)
@@ -93,7 +96,9 @@ class BlockCache:
         decoded: tokens that it decoded since its arrival. keep: whether its session goes on.
         """
         own, double = self.own.pop(request)
-        rest, kept, left = int(own + decoded), self.shared.keeps[request] if keep else -1, list[int]()
+        rest = int(own + decoded)
+        kept = self.shared.keeps[request] if keep else -1
+        left = list[int]()
         freed = own + decoded + double
         for node, _ in reversed(self.shared.paths[request]):
             self.users[node] -= 1

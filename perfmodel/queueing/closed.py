@@ -79,7 +79,9 @@ class ServedLoad:
         """Time to the last token. The part after the first token is a product of independent numbers: tokens,
         and the time of each.
         """
-        mean, variance, each = self.lengths.decoded, self.lengths.output_std**2, self.tpot
+        mean = self.lengths.decoded
+        variance = self.lengths.output_std**2
+        each = self.tpot
         both = mean**2 * each.variance + variance * (each.mean**2 + each.variance)
         return self.ttft + Moments(mean * each.mean, both, mean**3 * each.third)
 
@@ -124,7 +126,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     meeting = at_any_time(steps, lengths, n, served, bunched, share, per_pass)
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
     full, waiting = o.queue()
-    room, chance = waiting / served * burst, np.maximum(full, TINY)
+    room = waiting / served * burst
+    chance = np.maximum(full, TINY)
     ttft = ttft + sometimes(chance, room / chance)
     running = _running(steps, o, served, most, at)
     mean = running / served / lengths.decoded
@@ -179,8 +182,10 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     room = np.maximum(room, 0.0)
     ttft = ttft + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
-    prompts, prompt = Moments(others, REGULAR * others), steps.prompt_at(1.0 + others)
-    no, served = np.zeros(clients.shape, bool), np.minimum(served, sent)
+    prompts = Moments(others, REGULAR * others)
+    prompt = steps.prompt_at(1.0 + others)
+    no = np.zeros(clients.shape, bool)
+    served = np.minimum(served, sent)
     running = served * decoding
     decode = _share_of_batches(steps, inside, running / inside)
     tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, _as_seen(steps, decode))
@@ -242,7 +247,8 @@ def _cycle_within(
     rates = tried / (decoding + ttft.mean)
     rates = np.minimum(np.maximum(rates, least * np.maximum.accumulate(rates)), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
-    decoding, at = rising(decoding * shorter), places[fewer.size :]
+    decoding = rising(decoding * shorter)
+    at = places[fewer.size :]
     times = ttft.mean, ttft.variance, ttft.third, ttft.least
     there = Moments(*(np.broadcast_to(of, tried.shape)[at] for of in times))
     return decoding[at], there, others[at], rates[at]
@@ -251,23 +257,26 @@ def _cycle_within(
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
     """The share of passes in which a client decodes, by bisection."""
     decoding = steps.iterations(lengths)
-    low, high = np.zeros_like(clients), np.ones_like(clients)
+    low = np.zeros_like(clients)
+    high = np.ones_like(clients)
     for _ in range(HALVINGS):
         share = (low + high) / 2.0
-        others, per_pass = (
-            (clients - 1.0) * share,
-            prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share),
-        )
-        alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
+        others = (clients - 1.0) * share
+        per_pass = prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
+        alone = (1.0 - share) ** (clients - 1.0)
+        ends = others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
         queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # at most all that do not decode
-        decode, prompt = steps.decode_at(1.0 + others), steps.prompt_at(1.0 + others)
-        pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
+        decode = steps.decode_at(1.0 + others)
+        prompt = steps.prompt_at(1.0 + others)
+        pass_s = decode + ends * prompt
+        missed = missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
         over = (
             share * (decoding + waited + queued + own_passes_of(steps, lengths, per_pass, others)) > decoding
         )
-        high, low = np.where(over, share, high), np.where(over, low, share)
+        high = np.where(over, share, high)
+        low = np.where(over, low, share)
     return (low + high) / 2.0
 
 
@@ -300,6 +309,8 @@ def _joined(parts: list[ServedLoad]) -> ServedLoad:
         if isinstance(values[0], Moments):
             each = (np.broadcast_arrays(v.mean, v.variance, v.third, v.least) for v in values)
             return Moments(*map(np.concatenate, zip(*each, strict=True)))
-        return np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
+        if isinstance(values[0], np.ndarray):
+            return np.concatenate(values)
+        return values[0]
 
     return ServedLoad(*(whole([getattr(part, f.name) for part in parts]) for f in fields(ServedLoad)))

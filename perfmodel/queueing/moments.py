@@ -62,7 +62,8 @@ class Moments:
     def below(self, limit: Floats) -> Array:
         """The probability of a time at or below a limit."""
         deviation, sixth = self._shape
-        over, endless = limit - np.asarray(self.mean), np.full_like(deviation, np.inf)
+        over = limit - np.asarray(self.mean)
+        endless = np.full_like(deviation, np.inf)
         away = np.divide(over, deviation, out=endless, where=deviation > 0)
         away = np.where((deviation > 0) | (np.asarray(self.mean) <= limit), away, -np.inf)
         inner = np.maximum(1.0 + 3.0 * sixth * away, 0.0)
@@ -93,8 +94,11 @@ def uniform(width: Floats) -> Moments:
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
     """A time that is exponential with this mean with probability `chance`, and else 0."""
-    p, m = np.asarray(chance, float), np.asarray(mean, float)
-    first, second, third = p * m, 2.0 * p * m**2, 6.0 * p * m**3
+    p = np.asarray(chance, float)
+    m = np.asarray(mean, float)
+    first = p * m
+    second = 2.0 * p * m**2
+    third = 6.0 * p * m**3
     return Moments(first, second - first**2, third - 3.0 * first * second + 2.0 * first**3)
 
 

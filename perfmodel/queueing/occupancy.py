@@ -52,7 +52,8 @@ class Occupancy:
         The queue is served in order: half of the requests of a burst are served before the other half
         arrives.
         """
-        full, waiting = np.zeros_like(self.running), np.zeros_like(self.running)
+        full = np.zeros_like(self.running)
+        waiting = np.zeros_like(self.running)
         crowded = self.share[:, -1] > NEGLIGIBLE
         if crowded.any():
             lined_up, tail = _stationary(self.load[crowded], (self.index[crowded] + 1.0) / 2.0)
@@ -70,7 +71,8 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
     """
     if not steps.seats:
         return 0.0, 0
-    n, iterations = steps.batches, steps.iterations(lengths)
+    n = steps.batches
+    iterations = steps.iterations(lengths)
     rate = 1.0 / (iterations * steps.decode_s / n + steps.prompt_s)
     rate = np.where(n / iterations <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
     if not rate.any():  # one request that decodes already ends sooner than a prompt is read
@@ -132,7 +134,8 @@ def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
     weights that change without jumps, so that TPOT rises with the rate.
     """
     wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
-    fewer, more = np.ceil(wanted), wanted - np.floor(wanted)
+    fewer = np.ceil(wanted)
+    more = wanted - np.floor(wanted)
     low, high = (1.0 - load[:, :1] / count for count in (fewer, fewer + 1.0))
     share = _stationary(load, low)[0] * (1.0 - more) + _stationary(load, high)[0] * more
     return share, low * (1.0 - more) + high * more

@@ -84,7 +84,8 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
     The state is that of one layer and sequence on one device, with an input of the convolution for each
     drafted token (vLLM 0.32, platforms/interface.py). Gives 2,144 and 1,648 of vllm#54360.
     """
-    part, block = scenario.target_shard, rules.block
+    part = scenario.target_shard
+    block = rules.block
     if part.states is None or not part.attentions:
         return block
     block = max(block, rules.latent) if scenario.target.mla else block
@@ -158,7 +159,8 @@ class Reuse:
     @cached_property
     def kinds(self) -> Kinds:
         """The kinds of prompts: each turn at each length of a first prompt."""
-        first, turns = self.first, self.turns
+        first = self.first
+        turns = self.turns
         nodes = max(NODES // turns, 2)
         spread = (np.arange(nodes) * 2.0 + 1.0 - nodes) / np.sqrt((nodes**2 - 1.0) / 3.0)
         begins = first.input_mean + first.input_std * spread
@@ -189,8 +191,11 @@ class Reuse:
         """The prompts that are computed. sequences: requests whose caches fit. request_s: seconds of the
         server per request, over ``[running batch]``.
         """
-        k, n, shared = self.kinds, np.arange(1.0, request_s.size + 1), self.shared(law)
-        own, common = law.hits(k.matched, k.prompt), law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
+        k = self.kinds
+        n = np.arange(1.0, request_s.size + 1)
+        shared = self.shared(law)
+        own = law.hits(k.matched, k.prompt)
+        common = law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
         free = np.maximum(sequences - n, 0.0) * (lengths.context - shared)
         others = n + free / (lengths.input_mean - shared + lengths.output_mean)
         begins = self.share * (1.0 - (1.0 - self.share) ** others)
@@ -225,7 +230,8 @@ class Reuse:
         """
         if not self.think_s:
             return np.ones_like(held)
-        k, last = self.kinds, self.kinds.prompt[-self.kinds.prompt.size // self.turns :]
+        k = self.kinds
+        last = self.kinds.prompt[-self.kinds.prompt.size // self.turns :]
         ages = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, AGES)])
         returning = float((k.weight * k.returns) @ (k.matched - shared))
         ending = (float(last.mean()) + self.first.output_mean - shared) / self.turns

@@ -121,7 +121,8 @@ def replay(
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
     """Number of decoding passes of each request: drawn gains are summed until its tokens are complete."""
-    gained, gamma = steps.tokens_per_iteration, steps.gamma
+    gained = steps.tokens_per_iteration
+    gamma = steps.gamma
     if gained <= 1:
         return decoded
     draw = np.random.default_rng([seed, 1])
@@ -145,7 +146,8 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
 
     Engines count iterations, so the draws keep 1 / E[1/Omega] at the given gain.
     """
-    gained, gamma = steps.tokens_per_iteration, steps.gamma
+    gained = steps.tokens_per_iteration
+    gamma = steps.gamma
     alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
     rates: Array = np.full(gamma, alpha)
     if steps.survival is not None:
@@ -153,7 +155,9 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
     if spread == 0 or alpha == 1:
         return np.tile(np.cumprod(rates), (count, 1))
     own = draw.beta(*beta_of(alpha, spread), count)[:, None] / alpha
-    low, high, survival = 0.0, 1.0 / alpha, np.zeros((count, gamma))
+    low = 0.0
+    high = 1.0 / alpha
+    survival = np.zeros((count, gamma))
     for _ in range(HALVINGS):
         scale = (low + high) / 2.0
         survival = np.asarray(np.cumprod(np.minimum(rates * own * scale, 1.0), 1), float)
@@ -178,7 +182,9 @@ class _Server:
         around: int | None,
     ) -> None:
         count = requests.at_s.size
-        self.steps, self.limits, self.clients = steps, limits, clients
+        self.steps = steps
+        self.limits = limits
+        self.clients = clients
         table = steps.table or (steps,) * steps.decode_s.size
         self.table = (table[0], *table)  # by running batch; a prompt alone reads the weights too
         self.decode_s = [float(t.decode_s[max(n - 1, 0)]) for n, t in enumerate(self.table)]
@@ -188,15 +194,21 @@ class _Server:
         self.added_s = {key: reading.of_one() for key, reading in readings.items()}
         self.last = len(self.decode_s) - 1
         self.room = lengths.context / steps.kv_share
-        self.blocks, self.hit = None, dict[int, int]()
+        self.blocks = None
+        self.hit = dict[int, int]()
         self.next = dict[int, int]()
         self.think_s: Sequence[float] = ()
         if (shared := requests.shared) is not None and steps.cached is not None:
-            self.room, self.blocks = steps.cached.room_tokens, BlockCache(steps.cached.law, shared)
-        self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
+            self.room = steps.cached.room_tokens
+            self.blocks = BlockCache(steps.cached.law, shared)
+        self.prompts = requests.input_tokens.tolist()
+        self.outputs = requests.output_tokens.tolist()
         self.wanted = requests.output_tokens
         decoded = requests.output_tokens - 1
-        drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]
+        if around is None:
+            drawn = max(table, key=lambda t: t.gamma)
+        else:
+            drawn = table[min(around, len(table)) - 1]
         # work: iterations of an answer at one length, times the gain of one; it is the same at every length
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
         if requests.gain is not None:
@@ -210,21 +222,31 @@ class _Server:
             self.next = {before: request for request, before in enumerate(follows) if before >= 0}
             first = [request for request in first if follows[request] < 0]
         # the first ones come at their own times, the following ones when an answer ends
-        self.first_sent, self.following = first, len(first) if clients is None else min(clients, len(first))
+        self.first_sent = first
+        self.following = len(first) if clients is None else min(clients, len(first))
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
         self.coming = [(self.sent[request] + steps.own_s, request, 0) for request in first[: self.following]]
-        self.cap, self.with_server, self.held = cap or count, 0, deque[int]()
+        self.cap = cap or count
+        self.with_server = 0
+        self.held = deque[int]()
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
-        self.first, self.ended = dict[int, float](), dict[int, float]()
-        self.time, self.number, self.worked = 0.0, 0, 0.0
+        self.first = dict[int, float]()
+        self.ended = dict[int, float]()
+        self.time = 0.0
+        self.number = 0
+        self.worked = 0.0
         self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
         self.reading: deque[int] = deque()
         self.left = dict[int, int]()  # prompt tokens to read
         self.ends: list[tuple[float, int, int]] = []  # (work, request, which of its stays)
         self.stay = [0] * count
         self.young: list[int] = []
-        self.running, self.cached, self.grows = 0, 0.0, 0.0
-        self.decoding_s, self.preemptions, self.done = 0.0, 0, 0
+        self.running = 0
+        self.cached = 0.0
+        self.grows = 0.0
+        self.decoding_s = 0.0
+        self.preemptions = 0
+        self.done = 0
 
     def run(self) -> ReplayedRequests:
         """Runs all requests to their last token."""
@@ -306,7 +328,8 @@ class _Server:
     def _quiet(self) -> int:
         """Number of passes until an event other than decoding."""
         n = min(self.running, self.last)
-        step, gained = self.decode_s[n], self.gained[n]
+        step = self.decode_s[n]
+        gained = self.gained[n]
         passes = math.ceil((self.ends[0][0] - self.worked) / gained - LEAST)
         if self.coming:
             passes = min(passes, int((self.coming[0][0] - self.time) / step) + 1)
@@ -333,7 +356,8 @@ class _Server:
 
     def _added_s(self, n: int, read: list[tuple[int, int]]) -> float:
         """Seconds that prompts add to a pass."""
-        tokens, reading = sum(tokens for _, tokens in read), self.table[n].reading
+        tokens = sum(tokens for _, tokens in read)
+        reading = self.table[n].reading
         if reading is None:
             return tokens * self.token_s[n]
         added = self.added_s[id(reading)](max(n, 1) * (self.table[n].gamma + 1), tokens)

@@ -69,9 +69,12 @@ class Reading:
 
     def of_one(self) -> Callable[[float, float], float]:
         """The function of `__call__` for plain numbers instead of arrays, which is faster."""
-        knots, seconds = self.tokens.tolist(), self.seconds.tolist()
+        knots = self.tokens.tolist()
+        seconds = self.seconds.tolist()
         slopes = (np.diff(self.seconds) / np.diff(self.tokens)).tolist()
-        token_s, pass_s, last = float(self.token_s), self.pass_s, len(knots) - 1
+        token_s = float(self.token_s)
+        pass_s = self.pass_s
+        last = len(knots) - 1
 
         def layers_s(tokens: float) -> float:
             at = bisect(knots, tokens, 1, last) - 1
@@ -118,7 +121,9 @@ class StepTimes:
 
     def prompt_tokens(self, lengths: Lengths, batch: Floats) -> Floats:
         """Mean number of prompt tokens that are computed."""
-        return lengths.input_mean if self.cached is None else self.cached.at(self.cached.read, batch)
+        if self.cached is None:
+            return lengths.input_mean
+        return self.cached.at(self.cached.read, batch)
 
     def prompt_cv(self, lengths: Lengths) -> float:
         """Coefficient of variation of the computed prompt tokens, between prompts."""
@@ -180,7 +185,8 @@ def step_times(
     A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share when that many are in the
     pass.
     """
-    context, drafted = lengths.context, np.asarray(gammas, np.int64)
+    context = lengths.context
+    drafted = np.asarray(gammas, np.int64)
     scenario = scenario.with_context_std(lengths.context_std)
     machine = scenario.machine
     own = own or request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
@@ -199,10 +205,8 @@ def step_times(
         scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
     )
     if drafted.any():
-        draft, overhead = (
-            scenario.draft_token_s(n, np.asarray([context]), drafted),
-            scenario.overhead_s(n, context),
-        )
+        draft = scenario.draft_token_s(n, np.asarray([context]), drafted)
+        overhead = scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     known = scenario.acceptance
     gained = known.tokens_per_iteration(drafted)
@@ -213,8 +217,10 @@ def step_times(
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
         seats = max(int(min(sequences[at], limits.max_num_seqs, budget)), 0)
         reading = readings[gamma > 0]
-        batch, cached = n[: max(seats, 1), 0], None
-        decoding, ending = batch * (gamma + 1.0), batch * gained[at] / lengths.decoded
+        batch = n[: max(seats, 1), 0]
+        cached = None
+        decoding = batch * (gamma + 1.0)
+        ending = batch * gained[at] / lengths.decoded
         left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
         alone = whole_passes(lengths.input_mean / left, lengths.input_cv)
         prompt_s = prompt_s_of(reading, left, decoding, ending, alone, lengths.input_mean)
@@ -289,7 +295,8 @@ def readings_of(
     draft.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
-    prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
+    prompt = lengths.input_mean
+    most = float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
     linear = [op for op in ops if op.kind not in ("attention", "upkeep")]

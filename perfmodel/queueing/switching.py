@@ -54,7 +54,8 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
     draft then take longer by the tokens that are computed again: as many as on an idle server, as far as
     prompts still hit.
     """
-    cached, columns = max(times, key=lambda t: t.gamma).cached, []
+    cached = max(times, key=lambda t: t.gamma).cached
+    columns = []
     for t in times:
         more: Floats = 1.0
         if t.cached is not None and cached is not None and not t.gamma:
@@ -67,7 +68,8 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
     """Requests/s that leave, ``[running batch, draft length]``, while prompts arrive at a rate."""
     iterations = np.array([t.iterations(lengths) for t in times])
-    decode, prompt = decode_times(times, seats), prompt_times(times, seats)
+    decode = decode_times(times, seats)
+    prompt = prompt_times(times, seats)
     decoding = np.maximum(1.0 - rate * prompt, LEAST_DECODING)
     return np.arange(1.0, seats + 1)[:, None] / (iterations * decode) * decoding
 
@@ -81,7 +83,8 @@ def values(leave: Array, rate: float) -> tuple[Array, Array]:
     n = np.arange(1.0, leave.size + 1)
     share = shares_of(np.concatenate([[0.0], np.cumsum(np.log(rate / leave))]))[1:]
     mean = float(share @ n)
-    worth, later = np.empty(leave.size), 0.0
+    worth = np.empty(leave.size)
+    later = 0.0
     for i in range(leave.size - 1, -1, -1):
         later = min(max((n[i] - mean + rate * later) / leave[i], 0.0), ENDLESS)
         worth[i] = later

@@ -60,7 +60,10 @@ def read_trace(path: str | Path) -> Arrivals:
     where = Path(path)
     check_regular(where)
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
-    parts, count, first, marks = [], 0, np.zeros(0), np.zeros(0, object)
+    parts = []
+    count = 0
+    first = np.zeros(0)
+    marks = np.zeros(0, object)
     names = dict.fromkeys((*NAMES, "mark"), "")
     for columns in blocks(where, names):
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
@@ -69,7 +72,8 @@ def read_trace(path: str | Path) -> Arrivals:
             first = np.concatenate([first, parts[-1][0]])
             kept = np.argsort(first, kind="stable")[:LONGEST]
             marks = np.append(marks, np.fromiter(columns[3], object))
-            first, marks = first[kept], marks[kept] if marks.size else marks
+            first = first[kept]
+            marks = marks[kept] if marks.size else marks
         if names["mark"] == HASHES and sum(map(len, filter(None, marks))) > MAX_HASHES:
             raise refuse(str(where), HASHES, f"at most {MAX_HASHES} in {LONGEST} requests", "more")
         if count > MAX_REQUESTS:
@@ -78,7 +82,8 @@ def read_trace(path: str | Path) -> Arrivals:
         raise refuse(str(where), None, "one request or more", "none")
     at, inputs, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(at, kind="stable")
-    prompts, outputs = inputs[order].astype(np.int64), outputs[order].astype(np.int64)
+    prompts = inputs[order].astype(np.int64)
+    outputs = outputs[order].astype(np.int64)
     shared = None
     if names["mark"] == HASHES:
         if any(marks):
@@ -130,7 +135,8 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             *[("mark", mark, None)] * bool(names["mark"]),
         ]
         request = msgspec.defstruct("Request", types, rename=names, gc=False)
-        decoder, count = msgspec.json.Decoder(request), 0
+        decoder = msgspec.json.Decoder(request)
+        count = 0
         for block in _blocks(chain([first], lines)):
             found = _decoded(decoder, block, count, where)
             count += len(block)
@@ -139,13 +145,15 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
     """The lines, as many at a time as have `BLOCK_BYTES`."""
-    block, size = list[bytes](), 0
+    block = list[bytes]()
+    size = 0
     for line in lines:
         block.append(line)
         size += len(line)
         if size > BLOCK_BYTES:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
 

@@ -26,8 +26,10 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
             raise refuse(
                 where, f"hash_ids of request {at + 1} by arrival", f"one for each of {whole}", len(own)
             )
-        rest = ((own[full], prompt - full * block),) if prompt % block and full < len(own) else ()
-        paths.append((*((each, block) for each in own[:full]), *rest))
+        path = [(each, block) for each in own[:full]]
+        if prompt % block and full < len(own):
+            path.append((own[full], prompt - full * block))
+        paths.append(tuple(path))
     return Shared(paths, [-1] * len(paths))
 
 
@@ -40,8 +42,10 @@ def of_sessions(
     that answer. None stands for a request without a session.
     """
     paths: list[Path] = []
-    keeps, follows = [-1] * len(sessions), [-1] * len(sessions)
-    before, nodes = dict[Hashable, int](), dict[Hashable, int]()
+    keeps = [-1] * len(sessions)
+    follows = [-1] * len(sessions)
+    before = dict[Hashable, int]()
+    nodes = dict[Hashable, int]()
     contexts = (prompts + outputs - 1).tolist()
     for request, (prompt, session) in enumerate(zip(prompts.tolist(), sessions, strict=True)):
         path: Path = ()

@@ -73,12 +73,16 @@ class MeasuredPoint(Run):
     @property
     def query(self) -> float:
         """Tokens per sequence of a verification."""
-        return self.tree[0] if self.tree else (self.gamma or 0) + 1.0
+        if self.tree:
+            return self.tree[0]
+        return (self.gamma or 0) + 1.0
 
     @property
     def drafted(self) -> str:
         """A cell of a table for the draft: gamma, or the number of nodes at each level of a tree."""
-        return "-".join(map(str, self.widths)) if self.widths else f"{self.gamma}"
+        if self.widths:
+            return "-".join(map(str, self.widths))
+        return f"{self.gamma}"
 
     @property
     def read(self) -> str:

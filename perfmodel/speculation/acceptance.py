@@ -188,7 +188,8 @@ class Acceptance:
         if not self.spread:
             return np.zeros(drafted.shape)
         last = max(self.measured_at, default=len(self.prefix))
-        tokens, longest = self.tokens_per_iteration(drafted), self.tokens_per_iteration(last)
+        tokens = self.tokens_per_iteration(drafted)
+        longest = self.tokens_per_iteration(last)
         share = np.subtract(tokens, 1.0) / tokens
         return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 
@@ -251,18 +252,19 @@ def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
 
 def _brief(value: object) -> str:
     array = np.asarray(value)
-    return (
-        f"{array.item():g}"
-        if array.size == 1
-        else f"{array.size} values from {array.min():g} to {array.max():g}"
-    )
+    if array.size == 1:
+        return f"{array.item():g}"
+    return f"{array.size} values from {array.min():g} to {array.max():g}"
 
 
 def _require(name: str, value: Floats, low: float, high: float) -> None:
     """Refuse values outside [low, high] and NaN."""
     array = np.asarray(value, np.float64)
     if array.size and not (array.min() >= low and array.max() <= high):
-        allowed = f"in [{low:g}, {high:g}]" if np.isfinite(high) else f"{low:g} or more"
+        if np.isfinite(high):
+            allowed = f"in [{low:g}, {high:g}]"
+        else:
+            allowed = f"{low:g} or more"
         raise refuse(name, None, allowed, _brief(array))
 
 

@@ -46,7 +46,9 @@ class Memory(Generic[Number]):
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "
         )
-        return () if self.fits else (f"{text}{int(self.max_batch)}",)
+        if self.fits:
+            return ()
+        return (f"{text}{int(self.max_batch)}",)
 
 
 def memory_of(
@@ -57,8 +59,11 @@ def memory_of(
 
     Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
     """
-    target, drafter, draft = scenario.target_shard, scenario.draft_shard, scenario.draft
-    context, tokens = np.asarray(context), np.asarray(gamma) + 1.0
+    target = scenario.target_shard
+    drafter = scenario.draft_shard
+    draft = scenario.draft
+    context = np.asarray(context)
+    tokens = np.asarray(gamma) + 1.0
     draft_weights = np.where(tokens > 1, draft.own_weight_bytes(drafter), 0.0)
     draft_kv = np.where(tokens > 1, draft_stored_bytes(drafter, draft, context), 0.0)
     room = scenario.machine.gpu.memory_bytes * fraction

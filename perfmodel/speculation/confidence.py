@@ -55,12 +55,15 @@ def best_stop(
     lengths. Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
     """
     weight, rates = _bins(scenario)
-    least, lengths = np.unique([0.0, *rates.flat]), np.arange(1, rates.shape[1] + 1)
+    least = np.unique([0.0, *rates.flat])
+    lengths = np.arange(1, rates.shape[1] + 1)
     # [probability, bin, position]
     kept = np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
-    verified, gained = kept.sum(1).cumsum(1), (kept * rates.cumprod(1)).sum(1).cumsum(1)
+    verified = kept.sum(1).cumsum(1)
+    gained = (kept * rates.cumprod(1)).sum(1).cumsum(1)
     drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
-    batch, context = batches[:, None, None, None], contexts[:, None, None]  # and [probability, length]
+    batch = batches[:, None, None, None]
+    context = contexts[:, None, None]  # and [probability, length]
     passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(-1)
     seconds = scenario.draft_token_s(batch, context, lengths) * passes + scenario.overhead_s(batch, context)
     seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + verified)
@@ -79,7 +82,8 @@ def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConf
     the whole draft.
     """
     weight, rates = _bins(scenario)
-    drafted, batch = rates.shape[1], np.asarray(batches, float)[:, None]
+    drafted = rates.shape[1]
+    batch = np.asarray(batches, float)[:, None]
     survival = np.cumprod(rates, axis=1)
     weight = np.repeat(weight, drafted, axis=1)
     order = np.argsort(-survival, axis=None, kind="stable")

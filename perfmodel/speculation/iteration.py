@@ -116,7 +116,9 @@ class Passes:
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
-        self.batch, self.context, self.gammas = np.asarray(batch, float), np.asarray(context, float), gammas
+        self.batch = np.asarray(batch, float)
+        self.context = np.asarray(context, float)
+        self.gammas = gammas
         self.gained = scenario.acceptance.tokens_per_iteration(gammas)
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
@@ -244,7 +246,9 @@ def predict(
     for that gamma and ignores the workload's own. Raises InputError if the workload's gamma is beyond that
     data, or if an answer is not finite.
     """
-    batch, context, gamma = workload.batch, workload.context, workload.gamma
+    batch = workload.batch
+    context = workload.context
+    gamma = workload.gamma
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
     check_draft_length(scenario.draft, int(gamma.max()))
     last = scenario.longest(max_gamma)

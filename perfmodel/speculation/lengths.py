@@ -45,8 +45,11 @@ def context_lengths(
     """
     if gamma == 0:
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
-    batches, gammas = batches_between(*batch_range), np.array([gamma])
-    loading, breaking, turning = ContextSearch(), ContextSearch(), ContextSearch()
+    batches = batches_between(*batch_range)
+    gammas = np.array([gamma])
+    loading = ContextSearch()
+    breaking = ContextSearch()
+    turning = ContextSearch()
     sequences = np.array([batch, batch, *batches])[:, None]
     smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
     for _ in range(ROUNDS):
@@ -94,11 +97,9 @@ def inflection_context(
     attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
     hide one.
     """
-    batches, gammas, smooth = (
-        batches_between(*batch_range)[:, None],
-        np.array([gamma]),
-        without_waves(scenario),
-    )
+    batches = batches_between(*batch_range)[:, None]
+    gammas = np.array([gamma])
+    smooth = without_waves(scenario)
     return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
 
 
@@ -144,7 +145,8 @@ class ContextSearch:
         first = int(np.argmax(holds))
         if self.settled:
             return
-        self.found, self.settled = float(self.grid[first]) if holds[first] else None, first == 0
+        self.found = float(self.grid[first]) if holds[first] else None
+        self.settled = first == 0
         if first:
             self.grid = np.geomspace(float(self.grid[first - 1]), float(self.grid[first]), POINTS)
 

@@ -64,8 +64,11 @@ class Scenario:
     summed_draft: costs.Shard = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        calibration, draft = self.machine.calibration, self.draft
-        head, page, popularity = calibration.shards_lm_head, self.kv_page, calibration.expert_popularity.value
+        calibration = self.machine.calibration
+        draft = self.draft
+        head = calibration.shards_lm_head
+        page = self.kv_page
+        popularity = calibration.expert_popularity.value
         sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
         for name, model, degree, precision in (
             ("target", self.target, self.machine.tensor_parallel, self.precision),
@@ -113,7 +116,8 @@ class Scenario:
     @property
     def weight_bytes(self) -> float:
         """Weight bytes of the target on one device, without experts and layers in host memory."""
-        part, machine = self.target_shard, self.machine
+        part = self.target_shard
+        machine = self.machine
         kept = part.stored_weight_bytes - machine.host_experts * part.expert_bytes
         return kept * (1.0 - machine.host_layers)
 
@@ -181,10 +185,13 @@ class Scenario:
         """Query tokens of a draft pass, and the share of a pass per drafted token (None: no pass)."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
-        passes, query = self.draft.passes(drafted), self.draft.query(tokens)
+        passes = self.draft.passes(drafted)
+        query = self.draft.query(tokens)
         if passes is drafted and not isinstance(query, np.ndarray) and query == 1.0:
             return 1.0, 1.0
-        return (query, passes / tokens) if np.any(passes) else (1.0, None)
+        if np.any(passes):
+            return (query, passes / tokens)
+        return (1.0, None)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
         """Time of an iteration outside its passes, including the once-per-iteration work of KV method and
@@ -206,7 +213,9 @@ class Scenario:
         has no output there.
         """
         ops = self.draft_ops(batch, context)
-        return [op for op in ops if op.name != "lm_head"] if self.draft.starts_from_features else ops
+        if self.draft.starts_from_features:
+            return [op for op in ops if op.name != "lm_head"]
+        return ops
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
         """Additional time before the first token with speculation: prefill of the draft, scoring and

@@ -82,7 +82,9 @@ class Growth:
             raise refuse(
                 "--levels", None, f"a number of tree levels from 1 to {MAX_LEVELS}, the root included", levels
             )
-        self.acceptance, self.size, self.levels = acceptance, size, levels
+        self.acceptance = acceptance
+        self.size = size
+        self.levels = levels
         self.tokens: Array = np.ones((levels, size))
         self.widths: Ints = np.zeros((levels, size, levels), np.int64)
         self.widths[:, :, 0] = 1
@@ -99,7 +101,10 @@ class Growth:
             raise refuse(
                 "tree", None, f"at most {self.size} nodes on at most {self.levels} levels", (size, levels)
             )
-        parents, widths, level, remaining = [-1], [], [(0, size)], levels
+        parents = [-1]
+        widths = []
+        level = [(0, size)]
+        remaining = levels
         while level:
             widths.append(len(level))
             below = []
@@ -107,15 +112,18 @@ class Growth:
                 for child in self._children(remaining, nodes):
                     below.append((len(parents), child))
                     parents.append(node)
-            level, remaining = below, remaining - 1
+            level = below
+            remaining = remaining - 1
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
     def _level(self, row: int, rates: Array) -> None:
         """All subtrees with one more level: children from last to first, each with its share of the nodes."""
         size = self.size
-        later, later_widths = np.zeros(size), np.zeros((size, self.levels), np.int64)
+        later = np.zeros(size)
+        later_widths = np.zeros((size, self.levels), np.int64)
         choice = np.zeros((len(rates), size), np.int64)
-        below, below_widths = self.tokens[row - 1], self.widths[row - 1]
+        below = self.tokens[row - 1]
+        below_widths = self.widths[row - 1]
         for k in range(len(rates) - 1, -1, -1):
             best, share = _best_split(rates[k] * below[: size - 1], later[: size - 1])
             rest = np.arange(size - 1) - share
@@ -123,7 +131,8 @@ class Growth:
             widths = np.zeros_like(later_widths)
             widths[1:] = later_widths[rest]
             widths[1:, 1:] += below_widths[share, :-1]
-            later, later_widths = np.concatenate(([0.0], best)), widths
+            later = np.concatenate(([0.0], best))
+            later_widths = widths
         self.tokens[row] = 1.0 + later
         self.widths[row] = later_widths
         self.widths[row, :, 0] = 1
@@ -133,7 +142,8 @@ class Growth:
         """Sizes of the subtrees of a node with `remaining` levels and `nodes` nodes, including itself."""
         if remaining < 2:
             return []
-        left, sizes = nodes - 1, []
+        left = nodes - 1
+        sizes = []
         for row in self._choice[remaining - 2]:
             if left == 0:
                 break
@@ -152,7 +162,8 @@ def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
     """F(T) of any tree, node by node: the definition, for checks and for given trees."""
-    reach, children = [1.0], [0] * len(parents)
+    reach = [1.0]
+    children = [0] * len(parents)
     for parent in parents[1:]:
         rate = acceptance.rates[children[parent]] if children[parent] < len(acceptance.rates) else 0.0
         children[parent] += 1

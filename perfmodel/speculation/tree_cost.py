@@ -80,10 +80,8 @@ def as_given(
     limited = TreeAcceptance(acceptance.rates[:candidates], acceptance.source)
     best = growth(limited, size, steps + 1).best(size, steps + 1)
     widths = (1, *(candidates,) * (steps - 1))
-    total, target = (
-        float(_iteration_s(scenario, batch, context, widths, size)),
-        float(scenario.target_pass_s(batch, context)),
-    )
+    total = float(_iteration_s(scenario, batch, context, widths, size))
+    target = float(scenario.target_pass_s(batch, context))
     gained = best.tokens_per_iteration * target / total
     return TreeChoice(best, gained, total, target, size, gained)
 
@@ -98,7 +96,8 @@ def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -
     """Speedup and iteration time over ``[batch, context, levels, size]``, and the baseline over ``[batch,
     context]``.
     """
-    b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
+    b = np.asarray(batch, float)[..., None]
+    c = np.asarray(context, float)[..., None]
     verify = np.asarray(scenario.target_pass_s(b, c, np.arange(1.0, table.size + 1)))
     widths = table.widths
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)

@@ -75,7 +75,8 @@ def branching(text: str, flag: str = "--tree", others: str = "") -> tuple[int, .
             f"{others}children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most",
             text,
         )
-    parents, level = [-1], [0]
+    parents = [-1]
+    level = [0]
     for count in counts:
         first = len(parents)
         parents += [node for node in level for _ in range(count)]

@@ -153,11 +153,13 @@ def step_log_error(
 
     step: its times, needed where devices communicate over the host.
     """
-    machine, c = scenario.machine, scenario.machine.calibration
+    c = scenario.machine.calibration
+    machine = scenario.machine
     if (scatter := c.error("target_s", scenario.target.name, machine.gpu)) is None:
         return None
     if c.errors:  # a serving engine's: errors of held-out sources, and of a device without rows
-        relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
+        relation = c.relation("target_s", scenario.target.name, machine.gpu)
+        devices = step_errors().devices
         unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
         known = relation == "seen"
         kernels = kernels_of(machine.gpu, machine.gpu.name if known else c.gpu)
@@ -217,7 +219,8 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
     if c.fit is not None:
         slopes = []
         for name in c.fit.parameters:
-            constant, step = _constant(c, name), STEP_STDERR
+            constant = _constant(c, name)
+            step = STEP_STDERR
             if CONSTANTS[name].unit == "fraction":  # a fraction must not exceed 1 or reach 0
                 step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
             slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
@@ -235,7 +238,8 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
     """The same question with another calibration. Shards are computed again only if they differ."""
-    machine, before = replace(scenario.machine, calibration=calibration), scenario.machine.calibration
+    before = scenario.machine.calibration
+    machine = replace(scenario.machine, calibration=calibration)
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
         return replace(scenario, machine=machine)
     changed = copy(scenario)

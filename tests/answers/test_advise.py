@@ -101,7 +101,8 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     query = request(
         rate={"self@streamingllm:512": "0.9", "eagle": "0.2"}, context=65536, batch=(1, 4), any_draft=False
     )
-    a, every = advise(query), advise(query, any_draft=True)
+    a = advise(query)
+    every = advise(query, any_draft=True)
     assert every.chosen.draft == "self"
     assert (every.not_run, every.serve.vllm_line) == (None, None)
     assert a.chosen.draft == "eagle"
@@ -179,7 +180,8 @@ def test_interval_and_break_even_keep_the_bound() -> None:
     """
     query = request(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
     a = advise(query)
-    r, p = a.robustness, a.chosen
+    r = a.robustness
+    p = a.chosen
     assert p.tpot_s * p.tokens_per_iteration / r.smallest_tokens_per_iteration == pytest.approx(0.012)
     low, high = r.gain_over_baseline_interval
     assert low < r.gain_over_baseline < high
@@ -217,7 +219,9 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
     def best(**changes) -> float:
         a = advise(request(**base | changes))
         assert (a.chosen is None) is (a.verdict == "infeasible") is (a.reason in a.headline())
-        return -np.inf if a.chosen is None else sign * a.chosen.objective
+        if a.chosen is None:
+            return -np.inf
+        return sign * a.chosen.objective
 
     now = best()
     now -= 1e-12 * abs(now)  # sums over another number of batches round differently

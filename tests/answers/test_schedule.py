@@ -163,7 +163,9 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
 )
 def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(changes: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
-    s, most, context = scenario(**changes), 100, 16384.0
+    s = scenario(**changes)
+    most = 100
+    context = 16384.0
     short, table = (length_tables(s, (context,), (most,), longest)[0] for longest in (2, 5))
     assert_covers(table, most)
     shares = np.log1p(1 / np.arange(1.0, most + 1))
@@ -186,7 +188,8 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
         "alpha": 0.65,
         "max_batch": 256,
     }
-    one, table = schedule("llama-3.1-70b", **question), schedule("llama-3.1-70b", **question, dynamic_price=0)
+    one = schedule("llama-3.1-70b", **question)
+    table = schedule("llama-3.1-70b", **question, dynamic_price=0)
     assert len(table.tables[0].ranges) > 1
     assert table.tables[0].instead is None
     (only,) = one.tables[0].ranges

@@ -45,10 +45,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (*sweep.HEADS, "batch", "context", "gamma")
     points = itertools.product(*map(QUESTION.axis, names))
-    rows, queries = (
-        list(rows_of(QUESTION)),
-        [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points],
-    )
+    rows = list(rows_of(QUESTION))
+    queries = [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
     assert [block.rows for block in sweep.blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
     assert {block.rows for block in sweep.blocks(QUESTION)} == {3}
@@ -84,7 +82,8 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
 
 def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     grid = replace(QUESTION, model="llama-3.1-8b", batch="1,64,4096", context="4k,100k", alpha="0.8")
-    found, rows = pm.sweep(grid), pm.sweep(grid).to_frame().query("fits")
+    found = pm.sweep(grid)
+    rows = pm.sweep(grid).to_frame().query("fits")
     assert not found.to_frame()["fits"].all()
     assert found.best()["speedup"] == rows["speedup"].max() < found.to_frame()["speedup"].max()
     assert found.best("tpot_s")["tpot_s"] == rows["tpot_s"].min()
@@ -121,7 +120,8 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatch, small_blocks) -> None:
-    path, done = tmp_path / f"grid{suffix}", []
+    path = tmp_path / f"grid{suffix}"
+    done = []
     path.write_text("before", encoding="utf-8")
 
     def stop(rows: int) -> None:

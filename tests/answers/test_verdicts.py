@@ -54,7 +54,8 @@ def warnings_of(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
 
 
 def test_warnings_begin_at_their_limits() -> None:
-    sparse, model = scenario(draft_kv="streamingllm:512"), scenario(model="llama-2-7b", draft="llama-3.2-1b")
+    sparse = scenario(draft_kv="streamingllm:512")
+    model = scenario(model="llama-2-7b", draft="llama-3.2-1b")
     budget = "KV budget 512 is not below the context"
     assert [
         budget in warnings_of(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))

@@ -23,7 +23,9 @@ def check(a: dict) -> dict:
     for step in ("target_step", "verify_step"):
         assert 0 < a[step]["lower_s"] <= a[step]["predicted_s"] * (1 + 1e-12)
         assert a[step]["limiter"] in LIMITERS
-    q, ratios, gained = a["query"], a["cost_ratios"], a["acceptance"]["tokens_per_iteration"]
+    q = a["query"]
+    ratios = a["cost_ratios"]
+    gained = a["acceptance"]["tokens_per_iteration"]
     target = a["target_step"]["predicted_s"]
     iteration = (
         q["gamma"] * ratios["draft_to_target"] * target + a["verify_step"]["predicted_s"] + a["overhead_s"]
@@ -199,7 +201,8 @@ def test_the_best_length_is_one_whose_states_fit() -> None:
     8.
     """
     point = {"hardware": "h100", "tp": 2, "batch": 8, "context": 4096, "alpha": 0.7, "draft": "eagle3"}
-    best, longer = whatif(model="nemotron-h-56b", **point), whatif(model="nemotron-h-56b", gamma=4, **point)
+    best = whatif(model="nemotron-h-56b", **point)
+    longer = whatif(model="nemotron-h-56b", gamma=4, **point)
     assert (best.query.gamma, best.verdict, best.memory.max_batch) == (3, "pays", 8)
     assert (longer.verdict, longer.memory.max_batch, longer.gamma_optimal) == ("does_not_fit", 6, 3)
     assert whatif(model="nemotron-h-56b", **point | {"batch": 31}).verdict == "does_not_fit"

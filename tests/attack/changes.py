@@ -73,10 +73,14 @@ def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
                 lambda n, new=new: setattr(n, "op", new()),
             )
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
-            new, old = SWAPS[type(node.ops[0])], type(node.ops[0]).__name__
+            new = SWAPS[type(node.ops[0])]
+            old = type(node.ops[0]).__name__
             yield node, f"{old} -> {new.__name__}", lambda n, new=new: n.ops.__setitem__(0, new())
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            value = node.value + 1 if node.value in (0, 1) or type(node.value) is int else node.value * 2
+            if node.value in (0, 1) or type(node.value) is int:
+                value = node.value + 1
+            else:
+                value = node.value * 2
             yield node, f"{node.value} -> {value}", lambda n, value=value: setattr(n, "value", value)
         if isinstance(node, (ast.If, ast.IfExp)):
             yield (
@@ -159,7 +163,8 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Puts a mutant in the place of its module."""
 
     def __init__(self, path: Path, place: int) -> None:
-        self.path, self.place = path, place
+        self.path = path
+        self.place = place
         parts = path.relative_to(ROOT).with_suffix("").parts
         parts = parts if parts[:1] == ("perfmodel",) else ("perfmodel", *parts)
         self.package = parts[-1] == "__init__"

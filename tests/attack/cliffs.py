@@ -22,7 +22,8 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
     """Pairs of questions over all models, devices, stacks and drafts, by what there is one more of."""
     rng = Random(f"{seed}:cliffs")
     while sum(tally.tried.values()) < count:
-        query, more = _question(rng), rng.choice(("batch", "context"))
+        query = _question(rng)
+        more = rng.choice(("batch", "context"))
         try:
             pair = whatif(query), whatif(replace(query, **{more: getattr(query, more) + 1}))
         except InputError:

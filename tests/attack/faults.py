@@ -164,7 +164,9 @@ def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> No
                 continue
             whole = Whole(ended, job.results(place)[0].read_bytes())
             for name, fault in FAULTS.items():
-                wanted, done, number = kills / len(every) if fault is kill else others, 0, 0
+                wanted = kills / len(every) if fault is kill else others
+                done = 0
+                number = 0
                 while done < wanted and number < 10 * kills:
                     number += 1
                     place = _folder(folder, f"{job.name} {name} {number}")

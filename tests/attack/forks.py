@@ -55,7 +55,8 @@ class Running:
 def start(arguments: list[str], stop_call: int = 0, before: Callable[[], object] = bool) -> Running:
     """Begin a command in a fork, to be killed at the file call of that number; `before` prepares the fork."""
     stderr, say = os.pipe()
-    calls, begun = FORK.Value("i", 0, lock=False), time.monotonic()
+    calls = FORK.Value("i", 0, lock=False)
+    begun = time.monotonic()
     child = FORK.Process(target=_command, args=(arguments, say, calls, stop_call, before))
     child.start()
     os.close(say)
@@ -72,7 +73,8 @@ def _command(
 ) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(say, 2)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     _watch(stop_call, calls)
     before()
     sys.exit(cli.run(arguments))

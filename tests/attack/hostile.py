@@ -159,7 +159,8 @@ def value(rng: Random) -> str:
 def near(rng: Random, text: str) -> str:
     """A good value of a flag, changed a little."""
     at = rng.randrange(len(text) + 1)
-    inside, after = text[:at] + value(rng) + text[at:], f"{text}:{rng.choice(NUMBERS)}"
+    inside = text[:at] + value(rng) + text[at:]
+    after = f"{text}:{rng.choice(NUMBERS)}"
     torn = (text[:at], text[at:], text + text, text + ",", f"{text},{text}", f"{text}..{text}", inside, after)
     return rng.choice((*torn, f" {text} ", text.upper(), f"-{text}", text.replace("5", "0")))
 
@@ -192,7 +193,8 @@ def _number(rng: Random, text: str) -> str:
 
 def _line(rng: Random, text: str) -> str:
     lines = text.split("\n")
-    at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+    at = rng.randrange(len(lines))
+    other = rng.randrange(len(lines))
     new = rng.choice(
         ([], [lines[at]] * 2, [lines[other]], [rng.choice(TEXTS), lines[at]], [lines[at].replace(",", ";")])
     )
@@ -248,12 +250,16 @@ def _tree(rng: Random, text: str, kind: str) -> str:
 
 
 def _places(data: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = data.items() if isinstance(data, dict) else enumerate(data[:20]) if isinstance(data, list) else ()
+    if isinstance(data, dict):
+        inner = data.items()
+    else:
+        inner = enumerate(data[:20]) if isinstance(data, list) else ()
     return [place, *(deeper for key, value in inner for deeper in _places(value, (*place, key)))]
 
 
 def _change(rng: Random, inside: Any, key: Any) -> None:
-    old, kind = inside[key], rng.random()
+    old = inside[key]
+    kind = rng.random()
     if kind < 0.45:
         inside[key] = rng.choice(VALUES)
     elif kind < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):

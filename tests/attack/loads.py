@@ -108,7 +108,8 @@ def broken(rng: Random) -> Iterator[str]:
 
 def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
     """Requests after which a server no longer shows its start: of sessions sixty times those under way."""
-    turns, rate = settings.get("turns", 1), max(row.requests_per_s for row in rows)
+    turns = settings.get("turns", 1)
+    rate = max(row.requests_per_s for row in rows)
     stay = settings.get("think_time", 0) + max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
     sessions = 60 * turns * rate * stay if turns > 1 else 0.0
     return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
@@ -147,7 +148,10 @@ def doubted(row: TrafficRow) -> bool:
 
 def main(count: int = 5000, seed: int = SEED) -> int:
     """Ask so many; exit status 1 where something did not hold."""
-    rng, found, refused, load_of.UNASKED = Random(seed), 0, 0, 0  # no replays but those asked for
+    rng = Random(seed)
+    found = 0
+    refused = 0
+    load_of.UNASKED = 0  # no replays but those asked for
     warnings.simplefilter("error")
     for _ in range(count):
         try:

@@ -172,7 +172,8 @@ def in_forks(calls: Iterable[tuple[Callable[[], int], float]]) -> Iterator[tuple
     """(number, exit status) of each call as it ends, `JOBS` at once, none with more than its processor
     time.
     """
-    waiting, running = enumerate(calls), dict[int, tuple[BaseProcess, float]]()
+    waiting = enumerate(calls)
+    running = dict[int, tuple[BaseProcess, float]]()
     while True:
         for number, (call, limit_s) in itertools.islice(waiting, JOBS - len(running)):
             child = FORK.Process(target=_limited, args=(call, limit_s))
@@ -253,7 +254,8 @@ def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, 
     for own in (True, False):
         calls = []
         for mutant in left:
-            reach, place = known.among(mutant), folders()[_folder(mutant)]
+            reach = known.among(mutant)
+            place = folders()[_folder(mutant)]
             tests = {test for test in reach if test.startswith(place) == own}
             if not own:  # and those that use what the first test of their module made: a fixture, a cache
                 modules = tuple(f"{test.partition('::')[0]}::" for test in reach - tests)

@@ -295,7 +295,8 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
 
 
 def _spoiled_bytes(rng: Random, data: bytes) -> bytes:
-    at, length = rng.randrange(len(data)), rng.choice((1, 2, 8, 100))
+    at = rng.randrange(len(data))
+    length = rng.choice((1, 2, 8, 100))
     return rng.choice(
         (data[:at], data[:at] + rng.randbytes(length) + data[at + length :], data[at:], data + data, b"")
     )

@@ -57,7 +57,8 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             match = rng.choice(_numbers(path))
             another = repr(float(match[0]) * 1.001 or 1.0)
             path.write_text(before[: match.start()] + another + before[match.end() :], encoding="utf-8")
-            refused, fault = False, None
+            refused = False
+            fault = None
             try:
                 if not gate.faults({"inputs": recorded}, {"inputs": module.inputs(package / "results")}):
                     fault = f"{path.relative_to(package)} changed unseen (seed {seed}, {number})"

@@ -98,7 +98,9 @@ def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
     """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line that names
     a file.
     """
-    out, err, status = io.StringIO(), io.StringIO(), -1
+    out = io.StringIO()
+    err = io.StringIO()
+    status = -1
 
     def call() -> None:
         nonlocal status

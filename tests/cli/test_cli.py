@@ -69,7 +69,8 @@ def command(text: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_behind_stdout_is_one_line_and_a_closed_one_no_mistake() -> None:
-    full, closed = command("--gamma 2 > /dev/full"), command("--gamma 2 >&-")
+    full = command("--gamma 2 > /dev/full")
+    closed = command("--gamma 2 >&-")
     assert (full.returncode, full.stderr) == (2, "error: the output: No space left on device\n")
     assert (closed.returncode, closed.stderr) == (0, "")
 

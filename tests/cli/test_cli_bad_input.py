@@ -40,7 +40,8 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
     monkeypatch.chdir(tmp_path)
     for name, text in pinned.FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    line, words = REFUSED[question], shlex.split(question)[1:]
+    line = REFUSED[question]
+    words = shlex.split(question)[1:]
     names: dict[str, Any] = {flag: param for param in cli.command("whatif").params for flag in param.opts}
     given: dict[str, object] = {}
     while words:

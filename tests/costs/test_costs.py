@@ -51,7 +51,8 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
     """Of 10 on 4 devices some hold 2, others 3, and a pass waits for those with 3. Query heads always
     divide.
     """
-    p, queries = part(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp), 40 // tp
+    p = part(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp)
+    queries = 40 // tp
     ops = count(p, batch=5.0, query=2.0, context=1000.0)
     assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (held * (16 + 16) * 2)
     assert ops["attention (full)"].work_items == ops["attention (full)"].rows == 5 * held

@@ -69,7 +69,8 @@ def test_what_a_sparse_model_keeps() -> None:
     assert part("deepseek-v3", kv="fp8").stored_kv_bytes(1.0) == 61 * 576
     # whole on every device
     assert part("deepseek-v3.2", 8).stored_kv_bytes(1.0) == p.stored_kv_bytes(1.0)
-    eight, one = count(part("deepseek-v3.2", 8), context=9000.0), count(p, context=9000.0)
+    eight = count(part("deepseek-v3.2", 8), context=9000.0)
+    one = count(p, context=9000.0)
     assert eight["indexer"].cost == one["indexer"].cost
     assert eight["index_q"].cost.weight_bytes == one["index_q"].cost.weight_bytes
 
@@ -107,7 +108,8 @@ def test_verification_keeps_every_state_or_replays() -> None:
     assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     scenario = partial(scenarios.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
-    keep, replay = scenario(), scenario(state_rollback="replay")
+    keep = scenario()
+    replay = scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
     more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes

@@ -33,9 +33,14 @@ def test_a_dense_pass(n: int) -> None:
     """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs. On n
     devices.
     """
-    pairs, layer = 306, 3 * 6  # tokens x layers
-    q, kv, inner, words = 64 // n, 64 // n, 80 // n, 100 // n  # 4 heads of 16; keys and values of 2
-    qkv, sent = q + kv, {"all-reduce": (6, 0, 0, 0, 0)} if n > 1 else {}
+    pairs = 306
+    layer = 3 * 6  # tokens x layers
+    q = 64 // n
+    kv = 64 // n
+    inner = 80 // n
+    words = 100 // n  # 4 heads of 16; keys and values of 2
+    qkv = q + kv
+    sent = {"all-reduce": (6, 0, 0, 0, 0)} if n > 1 else {}
     found = ops(part(n))
     assert costs(found) == sent | {
         "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),  # a row read and written
@@ -91,7 +96,9 @@ def test_experts_beside_a_dense_layer() -> None:
         "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1},
     }
     found = costs(ops(part(**model)))
-    tokens, matrices, touched = 2 * 6, 3 * 48 * 24, 3.9375
+    tokens = 2 * 6
+    matrices = 3 * 48 * 24
+    touched = 3.9375
     by_hand = {
         "gate_up": (1, 6 * 2 * 48 * 160, 48 * 160 * 2, 0, 6 * (48 + 160) * 2),
         "router": (2, tokens * 2 * 48 * 4, 2 * 48 * 4 * 2, 0, tokens * (48 + 4) * 2),
@@ -135,7 +142,8 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
     p = machines.part(machines.tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
     found = ops(p)
-    near, far = found["attention (window 10)"], found["attention (full)"]
+    near = found["attention (window 10)"]
+    far = found["attention (full)"]
     assert (near.kernels, near.cost.flops, near.cost.kv_bytes) == (2, 2 * 2 * 3 * 11 * 256, 2 * 2 * 16 * 128)
     assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
     assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
@@ -166,7 +174,8 @@ def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on() -> None:
 
 def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     """A rebuild of 512 tokens in each of 3 layers, once in 4 iterations; kernels of the full layers alone."""
-    p, kv = part(), parse_kv("retrieval:512,every=4")
+    p = part()
+    kv = parse_kv("retrieval:512,every=4")
     (step,) = selection(p, 2.0, 4000.0, kv, "iteration")
     assert step.name == "kv iteration (full)"
     assert step.kernels == 3 * 3 / 4
@@ -193,7 +202,8 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
         "qk_rope_head_dim": 8,
         "v_head_dim": 12,
     }
-    found, layer = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4)), 3 * 6
+    found = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
+    layer = 3 * 6
 
     def linear(inputs: int, outputs: int, weights: int | None = None) -> tuple[float, ...]:
         held = inputs * outputs if weights is None else weights

@@ -215,10 +215,8 @@ def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, ex
     lasts as if all 108 had one: (216 + 108) / 220. Fewer than 216 are cut up and fill the device. What is
     computed is no slower.
     """
-    m, op = (
-        machine(attention_blocks_per_multiprocessor=2.0),
-        replace(attention(moved_s, computed_s), work_items=pieces),
-    )
+    m = machine(attention_blocks_per_multiprocessor=2.0)
+    op = replace(attention(moved_s, computed_s), work_items=pieces)
     assert m.op_predicted_s(op) == pytest.approx(expected)
     assert m.op_predicted_s(
         replace(op, cost=Cost(op.cost.flops, activation_bytes=op.cost.kv_bytes))

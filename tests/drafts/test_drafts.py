@@ -288,7 +288,8 @@ def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
     ]
     assert suits == [False, False, True]
     assert kind_of("mtp").suits(load_model("gemma-4-31b")), "in a checkpoint of its own"
-    named, plain = weight_format("fp8,mtp=bf16"), weight_format("fp8")
+    named = weight_format("fp8,mtp=bf16")
+    plain = weight_format("fp8")
     assert [kind_of("mtp").own_weights(target, each).name for each in (named, plain)] == ["bf16", "fp8"]
 
 

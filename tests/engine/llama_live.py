@@ -114,7 +114,8 @@ def serve(programs: Path, models: Path, out: Path, kind: str, gamma: int) -> Non
 
 def ask(url: str, slot: int, prompt: int, tokens: int) -> dict[str, float]:
     """The timings of an answer to a prompt that walks the target's circle, so that n-grams are found."""
-    walk, text = successors(0.0), [FIRST + 7 * slot]
+    walk = successors(0.0)
+    text = [FIRST + 7 * slot]
     while len(text) < prompt:
         text.append(walk[text[-1]])
     body = {"prompt": text, "id_slot": slot, "n_predict": tokens, "cache_prompt": True}
@@ -143,7 +144,8 @@ def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
     fitted = [t for t in timed if not is_held_out(t)]
     subject = EngineSubject.of(query, "llama.cpp", COMMIT)
     made = calibrate(fitted, query, [load_calibration(BASE)], subject, ("llama.cpp",))
-    plain, text = [t for t in baseline if not is_held_out(t)], lines(made)
+    plain = [t for t in baseline if not is_held_out(t)]
+    text = lines(made)
     ngram = [*rows(out, "ngram"), *(t for t in baseline if is_held_out(t))]
     held = {"draft model": [t for t in timed if is_held_out(t)], "n-gram": ngram}
     found: dict[str, dict[str, float]] = {}
@@ -159,7 +161,8 @@ def main(folder: Path, machine: str) -> int:
     if take_lines(programs / "llama-server"):
         return 1
     os.chdir(ROOT)
-    out, load = Path("results") / machine / "llamacpp", os.getloadavg()[0]
+    out = Path("results") / machine / "llamacpp"
+    load = os.getloadavg()[0]
     out.mkdir(parents=True, exist_ok=True)
     for name in ("target", "draft"):
         (out / f"{name}.json").write_text((folder / "models" / f"llama-{name}.json").read_text())

@@ -39,7 +39,8 @@ def write(path: Path, shape: tuple[int, int, int, int, int, float]) -> None:
     """Random layers between an embedding and a head that knows every token's successor."""
     gguf = importlib.import_module("gguf")
     layers, hidden, heads, kv_heads, mlp, wrong = shape
-    draw, kv = np.random.default_rng(layers), hidden // heads * kv_heads
+    draw = np.random.default_rng(layers)
+    kv = hidden // heads * kv_heads
     out = gguf.GGUFWriter(path, "llama")
     names = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
     stated = {

@@ -68,7 +68,8 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
         return gain, 5, 0.4
 
     table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
-    query, notes = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7), list[str]()
+    query = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7)
+    notes = list[str]()
     line = llama_server(table, resolve(query).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
     assert line.endswith(words)
     assert re.search(note, " ".join(notes))

@@ -45,7 +45,9 @@ class Browser:
         self._process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), **quiet)
         os.close(to_browser)
         os.close(from_browser)
-        self._left, self._sent, self._session = b"", 0, ""
+        self._left = b""
+        self._sent = 0
+        self._session = ""
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -107,13 +109,15 @@ class Browser:
             mobile=False,
         )
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.complaints, self.requests = [], []
+        self.complaints = []
+        self.requests = []
         self._go(path.as_uri())
 
     def _go(self, url: str) -> None:
         """Navigate, and wait for the new page: the old one may still answer."""
         self.ask("Page.navigate", url=url)
-        deadline, stands = time.monotonic() + 60, False
+        deadline = time.monotonic() + 60
+        stands = False
         while not stands:
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -16,7 +16,8 @@ from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, 
 def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
     for case in content["cases"][::3]:
         for place, query in list(queries(content, case))[::4]:
-            alone, gamma = whatif(query).as_dict(), place[2]
+            alone = whatif(query).as_dict()
+            gamma = place[2]
             for name, theirs, at in (
                 ("target", "target_step", (*place[:2], 0)),
                 ("target", "verify_step", place),

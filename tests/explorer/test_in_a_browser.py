@@ -62,7 +62,8 @@ def shown(browser: Browser) -> dict[str, Any]:
     flags = dict(zip(words[2::2], words[3::2], strict=True))
     found = whatif(**{flag[2:].replace("-", "_"): value for flag, value in flags.items()}).as_dict()
     assert browser.text("speedup") in spellings("{:.2f}x".format, found["speedup"])
-    query, room = found["query"], found["memory"]
+    query = found["query"]
+    room = found["memory"]
     point = f"batch {query['batch']}, context {query['context']:,}, gamma {query['gamma']}"
     assert point in browser.text("subject")
     names, texts = (browser.texts(f"#facts {kind}") for kind in ("dt", "dd"))
@@ -172,7 +173,8 @@ class TestInABrowser:
 
     def test_the_mouse_reads_a_cell_and_a_click_stays_there(self, opened: Browser) -> None:
         box = opened.run("state.cells[2][2].colour.getBoundingClientRect().toJSON()")
-        x, y = box["x"] + 0.9 * box["width"], box["y"] + 0.9 * box["height"]
+        x = box["x"] + 0.9 * box["width"]
+        y = box["y"] + 0.9 * box["height"]
         before = shown(opened)["query"]
         opened.mouse("mouseMoved", x, y)
         hovered = shown(opened)["query"]
@@ -191,7 +193,8 @@ class TestInABrowser:
             cells = opened.run(code)
             _, query = next(queries(content, content["cases"][number]))
             scenario = resolve(Query(**{**query.as_dict(), "alpha": alpha, "gamma": None}))
-            batch, context = np.array(content["batch"])[:, None], np.array(content["context"])[None, :]
+            batch = np.array(content["batch"])[:, None]
+            context = np.array(content["context"])[None, :]
             best = predict(scenario, Workload.of(batch, context), 6)
             gammas = np.array([[cell["gamma"] for cell in row] for row in cells])
             assert np.array_equal(

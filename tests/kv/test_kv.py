@@ -160,7 +160,8 @@ def test_a_cache_that_only_the_draft_uses_by_hand() -> None:
 
 
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
-    some, whole = kv.parse_kv("pillar,share=0.5"), kv.parse_kv("pillar,share=1")
+    some = kv.parse_kv("pillar,share=0.5")
+    whole = kv.parse_kv("pillar,share=1")
     assert some.beyond_budget(np.array([0.0, 1.0, 9.0])).tolist() == [0, 1, 1]
     assert whole.beyond_budget(9.0) == 0
     assert some.stored_bytes(1000.0, LLAMA) == 500 * 8 * 4

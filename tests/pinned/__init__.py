@@ -105,9 +105,11 @@ def _json(value: Any, indent: str = "") -> str:
         return json.dumps(value, ensure_ascii=False)
     inner = f"{indent} "
     if isinstance(value, dict):
-        parts, ends = [f'"{name}": {_json(part, inner)}' for name, part in value.items()], "{}"
+        parts = [f'"{name}": {_json(part, inner)}' for name, part in value.items()]
+        ends = "{}"
     else:
-        parts, ends = [_json(part, inner) for part in value], "[]"
+        parts = [_json(part, inner) for part in value]
+        ends = "[]"
     line = ", ".join(parts)
     if "\n" not in line and len(indent) + len(line) < WIDTH:
         return ends[0] + line + ends[1]
@@ -154,7 +156,9 @@ def with_numbers(answer: str, before: list[float]) -> str:
 
     def number(found: re.Match[str]) -> str:
         old = next(left)
-        return found[0] if _same(old, _value(found[0])) else _rounded(old)
+        if _same(old, _value(found[0])):
+            return found[0]
+        return _rounded(old)
 
     return NUMBER.sub(number, answer)
 
@@ -176,7 +180,8 @@ def _pairs(before: str, now: str) -> Iterator[tuple[str, str, str]]:
         for place in trees[0] | trees[1]:
             yield place, *(tree.get(place, ABSENT) for tree in trees)
     except json.JSONDecodeError:
-        old, new = before.splitlines(), now.splitlines()
+        old = before.splitlines()
+        new = now.splitlines()
         for _, i, end, j, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if old[i:end] != new[j:stop]:
                 lines = itertools.zip_longest(old[i:end], new[j:stop], fillvalue=ABSENT)
@@ -193,7 +198,8 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
 
 def _moved(was: str, now: str) -> list[str] | None:
     """By how much the numbers of a text moved; None where its words differ."""
-    old, new = NUMBER.split(" ".join(was.split())), NUMBER.split(" ".join(now.split()))
+    old = NUMBER.split(" ".join(was.split()))
+    new = NUMBER.split(" ".join(now.split()))
     if old[::2] != new[::2]:
         return None
     pairs = [(_value(a), _value(b)) for a, b in zip(old[1::2], new[1::2], strict=True)]
@@ -219,7 +225,9 @@ def write(more: list[str]) -> list[str]:
     kept = {c: a if c not in before or changes(before[c], a) else before[c] for c, a in now.items()}
 
     def place(command: str) -> str:
-        return REFUSED if kept[command].startswith("error: ") else command.split()[0]
+        if kept[command].startswith("error: "):
+            return REFUSED
+        return command.split()[0]
 
     for path in FOLDER.glob("*.txt"):
         path.unlink()

@@ -110,11 +110,9 @@ def test_ratios_are_the_engine_s() -> None:
 )
 def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     scenario = resolve(query)
-    target, draft, verify = (
-        scenario.target_step,
-        scenario.draft_step,
-        scenario.target_step(64.0, 32000.0, 3.0),
-    )
+    target = scenario.target_step
+    draft = scenario.draft_step
+    verify = scenario.target_step(64.0, 32000.0, 3.0)
     steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
     for stage, (timer, ops, new) in plots.passes._passes(scenario, 64.0, 32000.0, 2).items():
         spent = plots.passes._seconds_by_part(timer, ops, new)
@@ -150,7 +148,8 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
 ) -> None:
     scenario = resolve(query)
     figure = laid_out(plots.roofline(scenario, query.batch, query.context, query.gamma or 0))
-    axes, gpu = figure.axes[-1], scenario.machine.gpu
+    axes = figure.axes[-1]
+    gpu = scenario.machine.gpu
     lines = [line for panel in figure.axes for line in panel.lines]
     points = [line for line in lines if len(line.get_xdata()) == 1]
     assert len(figure.axes) == passes
@@ -219,7 +218,8 @@ def fresh(one: str, two: str, within: float = 0.5) -> bool:
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made, kept = PICTURE.drawn(name, tmp_path), ROOT / "docs" / "img" / f"{name}.svg"
+    made = PICTURE.drawn(name, tmp_path)
+    kept = ROOT / "docs" / "img" / f"{name}.svg"
     assert fresh(made.read_text(encoding="utf-8"), kept.read_text(encoding="utf-8")), (
         f"{name}: run `make docs` and commit"
     )

@@ -64,7 +64,8 @@ def drafting(steps: StepTimes, draft: tuple[int, float]) -> StepTimes:
 @CASES
 @given(drawn_servers, drawn_lengths, drawn_drafts, st.floats(0.05, 0.9))
 def test_open_loop(steps, lengths, draft, utilisation):
-    steps, limits = drafting(steps, draft), Limits()
+    steps = drafting(steps, draft)
+    limits = Limits()
     assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
     rate = utilisation * capacity(steps, lengths, limits)[0]
     predicted = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
@@ -86,7 +87,8 @@ def test_open_loop(steps, lengths, draft, utilisation):
 @CASES
 @given(drawn_servers, drawn_lengths, drawn_drafts, st.integers(1, 120))
 def test_closed_loop(steps, lengths, draft, clients):
-    steps, limits = drafting(steps, draft), Limits()
+    steps = drafting(steps, draft)
+    limits = Limits()
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
     predicted = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
@@ -122,7 +124,8 @@ def test_what_random_questions_found(name) -> None:
     limits = Limits(max_num_batched_tokens=512 if steps.reading else 8192)
     if steps.reading:
         decoding = steps.batches * (steps.gamma + 1.0)
-        left, ending = 512.0 - decoding, steps.batches / steps.iterations(lengths)
+        left = 512.0 - decoding
+        ending = steps.batches / steps.iterations(lengths)
         passes = whole_passes(lengths.input_mean / left, 0.0)
         prompt_s = prompt_s_of(steps.reading, left, decoding, ending, passes, lengths.input_mean)
         steps = replace(steps, prompt_s=prompt_s)
@@ -134,7 +137,8 @@ def test_what_random_questions_found(name) -> None:
 
 def test_a_seat_that_others_wait_for_does_not_wait_for_the_next_client() -> None:
     """An answer decodes for 100 ms after 10 of its prompt; the next is on its way for 30."""
-    steps, lengths = server(0.001, 0.0, 0.01, seats=1, own_s=0.03), Lengths(500.0, 101.0, output_std=50.0)
+    steps = server(0.001, 0.0, 0.01, seats=1, own_s=0.03)
+    lengths = Lengths(500.0, 101.0, output_std=50.0)
     predicted = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits := Limits(1))
     met = [replay(steps, lengths, limits, arrivals(lengths, 999, None, 1.0, 1), n) for n in (1, 2, 9)]
     np.testing.assert_allclose(predicted.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)

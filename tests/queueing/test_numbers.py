@@ -41,7 +41,8 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
         alone=draws.random() < 0.3,
     )
     gained = 1.0 + gamma * min(draws.uniform(0.3, 1.2), 1.0)
-    left, passes = limits.max_num_batched_tokens - n * (gamma + 1.0), np.full(seats, 1.4)
+    left = limits.max_num_batched_tokens - n * (gamma + 1.0)
+    passes = np.full(seats, 1.4)
     tokens = n * (gamma + 1.0), n * gained / lengths.decoded
     return StepTimes(
         gamma=gamma,
@@ -59,7 +60,8 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
 def numbers(seed: int) -> dict[str, list[float]]:
     """The figures of one drawn server."""
     draws = Random(seed)
-    tokens, seats = draws.uniform(60, 4000), draws.choice((1, 3, 12, 40, 90))
+    tokens = draws.uniform(60, 4000)
+    seats = draws.choice((1, 3, 12, 40, 90))
     lengths = Lengths(
         tokens, draws.uniform(3, 300), draws.choice((0, 0.4)) * tokens, draws.choice((0.0, 20.0))
     )
@@ -67,28 +69,32 @@ def numbers(seed: int) -> dict[str, list[float]]:
     steps = server(draws, lengths, limits, draws.choice((0, 0, 1, 3, 7)), seats)
     if seed % 3 == 1:  # sessions with a common beginning
         reuse = Reuse(lengths, 0.4 * tokens, 0.7, 1 + seed % 4, 55.0, draws.choice((0.0, 2.0)))
-        law, asks = HitLaw(16, seed % 2), steps.decode_s + steps.prompt_s
+        law = HitLaw(16, seed % 2)
+        asks = steps.decode_s + steps.prompt_s
         steps = replace(steps, cached=reuse.cached(law, 1.7 / steps.kv_share, lengths, asks))
     if seed % 4 == 2:  # two lengths, by the running batch
         other = server(draws, lengths, limits, 5, seats)
         most = min(capacity(t, lengths, limits)[0] for t in (steps, other))
         steps = by_batch([steps, other], lengths, 0.8 * most)[0]
     most, seat = capacity(steps, lengths, limits)
-    bursts, think_s = draws.choice((0.3, 1.0, 4.0)), draws.choice((0.0, 1.5))
+    bursts = draws.choice((0.3, 1.0, 4.0))
+    think_s = draws.choice((0.0, 1.5))
     found = {"capacity": [most, float(seat)]}
     clients = np.array([1.0, 2.0, 0.6 * seats + 1, 1.2 * seats, 5.0 * seats])
     for name, load in (
         ("open", Load(lengths, rate=LOADS * most, burstiness=bursts)),
         ("closed", Load(lengths, clients=clients, think_s=think_s)),
     ):
-        served, tails = serve(steps, load, limits, 0.1), (0.5, 0.99)
+        served = serve(steps, load, limits, 0.1)
+        tails = (0.5, 0.99)
         np.testing.assert_allclose(served.tpot.mean, mean_tpot_s(steps, load, limits))
         times = served.ttft, served.tpot, served.e2e
         limits_s = [0.8 * served.e2e.mean, served.tpot.mean, *(1.3 * t.mean for t in times)]
         more = [served.gained(steps), *(t.quantiles(*tails) for t in times)]
         more += [t.below(limit) for t in times for limit in limits_s]
         found[name] = sums(served) + sums(served.e2e) + [sum(sums(of)) for of in more]
-    plain, some = replace(steps, cached=None), arrivals(lengths, 60, 0.8 * most, bursts, seed)
+    plain = replace(steps, cached=None)
+    some = arrivals(lengths, 60, 0.8 * most, bursts, seed)
     reused = Reuse(lengths, 32.0 + tokens * (seed % 2), 0.5, 1 + seed % 3, 20.0, 0.3)
     sessions = draw(reused, 40, None if seed % 5 == 4 else 0.5 * most, 0.7, seed)
     found["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))

@@ -72,7 +72,8 @@ def test_beyond_saturation_all_seats_are_taken():
 
 
 def test_a_table_is_never_slower_than_any_length():
-    one, three = server([0.010, 0.020, 0.030], gained=1.0), server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
+    one = server([0.010, 0.020, 0.030], gained=1.0)
+    three = server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
     table, lengths = by_batch([one, three], LENGTHS, 0.5)
     assert lengths.tolist() == [3, 3, 0]
     np.testing.assert_allclose(table.decode_s / table.tokens_per_iteration, [0.0075, 0.015, 0.030])

@@ -44,7 +44,8 @@ def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that
 
 def test_a_table_computes_again_what_its_draft_loses_as_far_as_prompts_still_hit() -> None:
     """Of 100 tokens at 90 % hits a draft adds 100, and at 45 % half as many to 500."""
-    steps, cached = StepTimes(0, 1.0, np.ones(2), np.ones(2), 2, 0.1), SimpleNamespace
+    steps = StepTimes(0, 1.0, np.ones(2), np.ones(2), 2, 0.1)
+    cached = SimpleNamespace
     plain: Any = cached(read=np.array([100.0, 500.0]), hit_rate=np.array([0.9, 0.45]))
     drafted: Any = cached(read=np.array([200.0, 50.0]))
     priced = [replace(steps, cached=plain), replace(steps, gamma=3, cached=drafted)]
@@ -88,7 +89,8 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
         "mistral-small-3.2-24b", "h100", 100, 300, output_std=150, draft="eagle3", alpha=0.85, replay=True,
         engine="sglang", gamma="adaptive", max_concurrency=clients, num_prompts=2000,
     )  # fmt: skip
-    predicted, met = found.rows[1], found.replay[1]
+    predicted = found.rows[1]
+    met = found.replay[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
     assert predicted.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
     assert any("change of the draft length" in each for each in predicted.warnings) == (clients == 65)

@@ -119,7 +119,8 @@ def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_la
 
 def test_a_short_prompt_does_not_shorten_an_idle_prefix() -> None:
     """Of 100 shared tokens the second of three prompts has 40."""
-    blocks, found = BlockCache(HitLaw(10), Shared([((0, 100),), ((0, 40),), ((0, 100),)], [-1] * 3)), []
+    blocks = BlockCache(HitLaw(10), Shared([((0, 100),), ((0, 40),), ((0, 100),)], [-1] * 3))
+    found = []
     for request, prompt in ((0, 120), (1, 41), (2, 120)):
         hit, needed = blocks.find(request, prompt)
         blocks.enter(request, prompt, hit, needed)
@@ -206,7 +207,8 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     assert gains_along(replace(question, acceptance=None), scenario("llama-3.1-8b"), 2, prompts) is None
     arguments |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "replay": True, "num_prompts": 4000}
     answer = pm.traffic("llama-3.1-8b", "h100", **arguments)
-    predicted, met = answer.rows[1], answer.replay[1]
+    predicted = answer.rows[1]
+    met = answer.replay[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.03)
     assert met.tpot_s.p90 > 1.15 * met.tpot_s.p50
 

@@ -88,7 +88,8 @@ def test_a_server_that_may_fill_up_is_as_slow_as_when_it_has() -> None:
     """Eight that decode leave at 63/s, five at 83: at rates between these bursts fill all eight seats."""
     passes = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.4, 1.8, 2.1]) * 6e-3
     steps = StepTimes(0, 1.0, passes, np.full(8, 1e-5), 8, 0.1)
-    lengths, most = Lengths(100.0, 11.0), capacity(steps, Lengths(100.0, 11.0), Limits())[0]
+    lengths = Lengths(100.0, 11.0)
+    most = capacity(steps, Lengths(100.0, 11.0), Limits())[0]
     predicted = serve(steps, Load(lengths, rate=np.linspace(0.6, 1.0, 20) * most), Limits())
     assert predicted.metastable.any()
     assert (np.diff(predicted.tpot.mean) >= -1e-12).all()
@@ -98,7 +99,9 @@ def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     """Of a Poisson number that ends in a pass; one with prompts takes 0.1 s more, whatever it reads."""
     reading = Reading(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
     ending = np.array([1e-9, 0.7, 5.0])
-    left, decoding, passes = np.full(3, 400.0), np.ones(3), np.ones(3)
+    left = np.full(3, 400.0)
+    decoding = np.ones(3)
+    passes = np.ones(3)
     predicted = prompt_s_of(reading, left, decoding, ending, passes, 100.0)
     np.testing.assert_allclose(predicted, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
     long = prompt_s_of(reading, left, decoding, ending, 3.0 * passes, 1000.0)

@@ -97,8 +97,10 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert acceptance_library.first_rates("mtp") == pytest.approx([0.4, 0.4, 0.5, 0.9])
     logs = [math.log(2.5), math.log(4.0), math.log(2.0)]  # chat's later row, code, math
     assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)
-    chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")
-    math_text, other = find_published("a", "eagle3", "math"), find_published("b", "mtp", "chat")
+    chat = find_published("a", "eagle3")
+    code = find_published("a", "eagle3", "code")
+    math_text = find_published("a", "eagle3", "math")
+    other = find_published("b", "mtp", "chat")
     both = [math.log(2.5), math.log(2.0)]  # chat and code at 2 tokens, chat's longest
     assert chat.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     assert chat.printed == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)

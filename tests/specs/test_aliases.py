@@ -112,7 +112,8 @@ def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
 )
 def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kind) -> None:
     """Equal to what the whole files say."""
-    folder, whole = files.data_directory(kind), dict[str, set[str]]()
+    folder = files.data_directory(kind)
+    whole = dict[str, set[str]]()
     for name in files.bundled_names(kind):
         for alias in names_of(files.read_mapping(folder / f"{name}.yaml")):
             whole.setdefault(files.spelling(alias), set()).add(name)

@@ -67,7 +67,8 @@ HUGE = [("model", {"hidden_size": 1 << 100000}, "hidden_size"), ("model", {1: 2}
 def test_a_bad_file_is_one_line_naming_the_key(kind: str, changes: dict[object, object], words: str) -> None:
     """A good file with some keys changed, or the row of an acceptance file."""
     if kind == "acceptance row":
-        kind, changes = "acceptance", {"rows": [ROW | changes]}
+        kind = "acceptance"
+        changes = {"rows": [ROW | changes]}
     spec, good = GOOD[kind]
     with pytest.raises(InputError) as error:
         files.parse(spec, good | changes, "mine.yaml")

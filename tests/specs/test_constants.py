@@ -46,7 +46,8 @@ EVERYTHING = with_values(
 def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     """(work, term) -> seconds of a verification of 8 sequences, a draft step of 1 and an iteration."""
     found: dict[tuple[str, str], float] = {("iteration", "overhead"): float(scenario.overhead_s(8.0, 8000.0))}
-    target, draft = scenario.target_ops(8.0, 8000.0, 4.0), scenario.draft_ops(1.0, 8000.0)
+    target = scenario.target_ops(8.0, 8000.0, 4.0)
+    draft = scenario.draft_ops(1.0, 8000.0)
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
         bare = machine.time([], 0.0).terms_s
         for work, group, tokens in [*((op.kind, [op], 0.0) for op in ops), ("pass", [], 8.0)]:
@@ -59,7 +60,8 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
 
 def moved_by(scenario: Scenario, changed: Calibration) -> set[tuple[str, str]]:
     """(work, term) that another calibration makes longer or shorter."""
-    before, after = spent(scenario), spent(with_calibration(scenario, changed))
+    before = spent(scenario)
+    after = spent(with_calibration(scenario, changed))
     return {key for key in before if not np.isclose(before[key], after[key], rtol=1e-6, atol=0.0)}
 
 
@@ -74,7 +76,8 @@ def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str
     query = Query(
         "llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo"
     )
-    scenario, declared = with_calibration(resolve(query), EVERYTHING), CONSTANTS[name]
+    scenario = with_calibration(resolve(query), EVERYTHING)
+    declared = CONSTANTS[name]
     value = HALVED[name] if name in HALVED else getattr(EVERYTHING, name).value / 2
     changed = (
         EVERYTHING.model_copy(update={name: None})
@@ -107,7 +110,9 @@ SERVED = (
 
 @pytest.mark.parametrize("name", [name for name in annotations(EngineConstants) if name in CONSTANTS])
 def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
-    declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
+    declared = CONSTANTS[name]
+    base = load_bundled("h200-sxm-141gb.vllm")
+    moved = set()
     stated = {
         "expert_alone_tokens": 32.0,
         "latent_bandwidth_fraction_fp8": 0.4,

@@ -103,7 +103,8 @@ def test_what_another_architecture_is_off_by_multiplies_and_moves_with_its_own_v
     """MI300X takes an H200's kernels: SGLang's experts are slower on CDNA3, less so from 0.5.12 on; an H200's
     do not move. An H20 reads weights at half of what kernels of an H100 do.
     """
-    h200, mi300x = load_gpu("h200-sxm-141gb"), load_gpu("mi300x-192gb")
+    h200 = load_gpu("h200-sxm-141gb")
+    mi300x = load_gpu("mi300x-192gb")
     of = {v: calibration_of(mi300x, f"sglang@{v}").expert_factor.value for v in ("0.5.9", "0.5.12")}
     kernels = calibration_of(h200, "sglang@0.5.12").expert_factor
     slower = engines().engines["sglang"].architectures["cdna3"]["expert_factor"].value
@@ -118,7 +119,8 @@ def test_what_another_architecture_is_off_by_multiplies_and_moves_with_its_own_v
 def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
     """Nothing for what was; a kind of draft and each e-fold of context or width add their variances."""
     c = load_bundled("h200-sxm-141gb.vllm")
-    long, kind = c.longest_tokens, c.unseen_draft.deviation  # type: ignore[union-attr]
+    long = c.longest_tokens
+    kind = c.unseen_draft.deviation  # type: ignore[union-attr]
     assert c.unseen_log_error("eagle", long, c.widest_tokens) == 0
     assert c.unseen_log_error("dflash", 100.0, 1.0) == pytest.approx(kind)
     each = c.unseen_context.deviation  # type: ignore[union-attr]

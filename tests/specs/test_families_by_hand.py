@@ -70,7 +70,8 @@ def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | N
     ],
 )
 def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
-    keys, family = Keys({"model_type": "x"} | config, "file"), Family("x", rules=rules)
+    keys = Keys({"model_type": "x"} | config, "file")
+    family = Family("x", rules=rules)
     if isinstance(biases, str):
         refused(biases, _biases, keys, family)
     else:

@@ -65,7 +65,9 @@ def qwen3(more: int = 14) -> tuple[dict[str, Any], Tensors]:
     keys = {"general.architecture": "qwen3", "general.name": "Mine"}
     keys |= {f"qwen3.{key}": size for key, size in sizes.items()}
     keys |= {"tokenizer.ggml.scores": [0.5] * 5000, "tokenizer.ggml.tokens": ["x"] * 5000}
-    hidden, inner, kv = m.hidden_size, m.num_attention_heads * m.head_dim, m.num_key_value_heads * m.head_dim
+    hidden = m.hidden_size
+    inner = m.num_attention_heads * m.head_dim
+    kv = m.num_key_value_heads * m.head_dim
     tensors: Tensors = {
         "token_embd.weight": ((hidden, m.vocab_size), "q6_k"),
         "output_norm.weight": ((hidden,), "fp32"),
@@ -191,7 +193,9 @@ def test_a_damaged_header_is_read_or_refused_never_a_bug(tmp_path: Path) -> None
     """Cut anywhere, or with any bytes changed."""
     keys, tensors = qwen3()
     del keys["tokenizer.ggml.tokens"]
-    whole, dice, path = gguf(keys, tensors), random.Random(0), tmp_path / "x.gguf"
+    whole = gguf(keys, tensors)
+    dice = random.Random(0)
+    path = tmp_path / "x.gguf"
     for trial in range(150):
         data = bytearray(whole[: dice.randrange(len(whole))] if trial < 50 else whole)
         for _ in range(0 if trial < 50 else dice.randrange(1, 4)):

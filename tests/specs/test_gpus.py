@@ -11,7 +11,8 @@ NAMES = files.bundled_names("gpus")
 
 
 def test_printed_numbers_by_hand() -> None:
-    a100, h100 = load_gpu("a100-sxm-80gb"), load_gpu("h100-sxm-80gb")
+    a100 = load_gpu("a100-sxm-80gb")
+    h100 = load_gpu("h100-sxm-80gb")
     assert a100.peak_flops("bf16") == 312e12
     assert a100.memory_bandwidth_bytes_per_s == 2039e9
     assert a100.memory_bytes == 80e9
@@ -67,7 +68,8 @@ def test_a_box_of_another_generation() -> None:
 
 def test_a_machine_with_less_memory() -> None:
     """Memory is all that differs."""
-    whole, less = load_gpu("m3-ultra"), load_gpu("M3-Ultra:96GB")
+    whole = load_gpu("m3-ultra")
+    less = load_gpu("M3-Ultra:96GB")
     assert (whole.memory_bytes, less.memory_bytes) == (384 * 2**30, 72 * 2**30)  # three quarters
     assert (whole.label, less.label) == ("apple-m3-ultra-512gb", "apple-m3-ultra-512gb:96gb")
     assert load_gpu(less.label).label == less.label

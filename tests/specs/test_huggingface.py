@@ -17,7 +17,8 @@ FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.ite
 
 @pytest.mark.parametrize(("name", "config"), FILES, ids=[*PUBLISHED, *TABLE])
 def test_a_published_file_is_the_bundled_model(name: str, config: Config) -> None:
-    spec, bundled = from_config(config, f"/models/{name}/config.json"), load_model(name)
+    spec = from_config(config, f"/models/{name}/config.json")
+    bundled = load_model(name)
     assert spec.name == name
     assert shape(spec) == shape(bundled)
     assert bundled.rope_scaling in (None, spec.rope_scaling)
@@ -133,7 +134,8 @@ def test_every_field_of_a_small_file(row: Config) -> None:
     spec = from_config(BASE | own, "c.json")
     stated = {k: v for k, v in spec.model_dump(exclude_defaults=True).items() if k not in DESCRIPTIVE}
     assert stated == BASE | row["fields"]
-    state, chosen = spec.linear_attention, spec.indexer
+    state = spec.linear_attention
+    chosen = spec.indexer
     counts = [spec.total_params, spec.active_params, spec.kv_bytes_per_token(1.0), spec.num_blocks]
     counts += [state.state_values, state.flops_per_value] if state else []
     counts += [chosen.key_columns] if chosen else []
@@ -146,7 +148,9 @@ def test_every_field_of_a_small_file(row: Config) -> None:
 @pytest.mark.parametrize("tiny", TINY, ids=[tiny["class"] for tiny in TINY])
 def test_parameters_and_sliding_layers_equal_transformers(tiny: Config) -> None:
     """An independent count: transformers builds a tiny model of the family from the same file."""
-    family, keys, left_out = tiny["class"], tiny["keys"], tiny.get("left_out", 0)
+    family = tiny["class"]
+    keys = tiny["keys"]
+    left_out = tiny.get("left_out", 0)
     torch = pytest.importorskip("torch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

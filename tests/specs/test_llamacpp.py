@@ -174,7 +174,8 @@ def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length(
     default = whatif("llama-3.1-8b", "m4-max", 4, 16384, 3, draft="eagle3").speedup
     assert a.serve.notes[0] == f"by default the server drafts 3 tokens: {default:.2f} times the baseline"
     states = {"model": "qwen3.6-27b", "hardware": "3090", "context": 8192, "engine": "llamacpp"}
-    one, other = advise(**states), schedule(**states, draft="mtp")  # type: ignore[arg-type]
+    one = advise(**states)
+    other = schedule(**states, draft="mtp")  # type: ignore[arg-type]
     assert one.serve
     assert "-np 4" in str(one.serve.llamacpp_line)
     assert one.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # room for the states of 3 tokens

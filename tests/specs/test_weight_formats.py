@@ -139,7 +139,8 @@ def test_the_head_stays_in_bf16(weights: str) -> None:
 
 def test_parts_and_single_gemms_have_formats_of_their_own() -> None:
     counted = ops("llama-3.1-8b", "nvfp4,attention=fp8,o=bf16")
-    hidden, layers = 4096, 32
+    hidden = 4096
+    layers = 32
     assert counted["qkv"].cost.weight_bytes == layers * hidden * 6144
     assert counted["o"].cost.weight_bytes == layers * hidden * hidden * 2
     assert counted["down"].cost.weight_bytes == layers * hidden * 14336 * 0.5625
@@ -169,7 +170,9 @@ def test_gpt_oss_20b_by_hand() -> None:
     """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF
     page).
     """
-    experts, biases, sinks = 24 * 32 * 3 * 2880**2, 24 * 32 * 3 * 2880, 24 * 64
+    experts = 24 * 32 * 3 * 2880**2
+    biases = 24 * 32 * 3 * 2880
+    sinks = 24 * 64
     assert part("gpt-oss-20b").precision.weights.name == "bf16,experts=mxfp4"
     rest = load_model("gpt-oss-20b").total_params - experts - biases - sinks
     stored = part("gpt-oss-20b").stored_weight_bytes

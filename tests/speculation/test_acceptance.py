@@ -72,7 +72,8 @@ def test_ngram_by_hand():
 
 def test_how_far_an_acceptance_is_carried():
     # a constant is measured at one token unless it is said where: from 4 tokens an iteration to 2 and to 8
-    alpha, known = Acceptance.from_alpha(0.5), Acceptance.from_tokens_per_iteration(2.0, 3)
+    alpha = Acceptance.from_alpha(0.5)
+    known = Acceptance.from_tokens_per_iteration(2.0, 3)
     np.testing.assert_allclose(alpha.carried([0, 1, 3]), [0, 0, math.log(2)])
     np.testing.assert_allclose(known.carried(np.array([0, 1, 3, 7])), [0, math.log(2), 0, math.log(2)])
     assert Acceptance.from_positions([0.5, 0.4]).carried([1, 2]).tolist() == [0, 0]

@@ -26,7 +26,8 @@ def rows(tmp_path, **entry):  # type: ignore[no-untyped-def]
 def test_all_drafts_together_by_hand(tmp_path) -> None:
     """A quarter is sure: 0.25 x 0.95 + 0.75 x 0.5 = 0.6125 reach the first position."""
     (row,) = rows(tmp_path, confidence=BINS)
-    first, second = 0.25 * 0.95 + 0.75 * 0.5, 0.25 * 0.95 * 0.9 + 0.75 * 0.5 * 0.3
+    first = 0.25 * 0.95 + 0.75 * 0.5
+    second = 0.25 * 0.95 * 0.9 + 0.75 * 0.5 * 0.3
     assert row.positions[:2] == pytest.approx((first, second / first))
     assert row.bins == ((2.0, SURE), (6.0, UNSURE))
 
@@ -37,7 +38,8 @@ def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
     s = resolve(Query("qwen3-8b", "h100", batch, 4096, draft="dspark:block=7"), Acceptance.from_row(row))
     drafting = float(s.draft_token_s(float(batch), 4096.0, np.array([3]))[0]) * 3
     rest = drafting + float(s.overhead_s(float(batch), 4096.0))
-    plain, best = float(s.target_pass_s(float(batch), 4096.0)), 0.0
+    plain = float(s.target_pass_s(float(batch), 4096.0))
+    best = 0.0
     for cuts in product(range(4), repeat=2):
         kept = list(zip(cuts, (0.25, 0.75), (SURE, UNSURE), strict=True))
         gained = 1 + sum(w * np.cumprod(rates)[:cut].sum() for cut, w, rates in kept)

@@ -114,7 +114,8 @@ def test_gamma_zero_is_plain_decoding(name):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_best_gamma_equals_brute_force(name):
-    batch, context = np.array([[1.0], [32.0], [512.0]]), np.array([300.0, 4000.0, 32_000.0, 2e5])
+    batch = np.array([[1.0], [32.0], [512.0]])
+    context = np.array([300.0, 4000.0, 32_000.0, 2e5])
     p = predict(SCENARIOS[name], Workload.of(batch, context, 2), max_gamma=12)
     tried = [predict(SCENARIOS[name], Workload.of(batch, context, gamma)).speedup for gamma in range(13)]
     np.testing.assert_array_equal(p.gamma_optimal, np.argmax(tried, axis=0))
@@ -156,7 +157,8 @@ LARGEST = 2.0**40
 
 
 def test_numbers_at_the_ends_of_what_is_allowed() -> None:
-    one, most = Workload.of(1, 1, 0), Workload.of(LARGEST, [LARGEST], 1024)
+    one = Workload.of(1, 1, 0)
+    most = Workload.of(LARGEST, [LARGEST], 1024)
     assert (one.batch, one.context, one.gamma) == (1.0, 1.0, 0)
     assert (most.batch, most.context.tolist(), most.gamma) == (LARGEST, [LARGEST], 1024)
     assert most.gamma.dtype == np.int64

@@ -96,7 +96,8 @@ def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
     """
     s = scenario(core=True, calibration="ideal")
     assert inflection_context(s, 3, (8.0, 32.0)) == 1.0
-    few, many = speedup(s, 8.0, np.array([400.0, 600.0])), speedup(s, 32.0, np.array([400.0, 600.0]))
+    few = speedup(s, 8.0, np.array([400.0, 600.0]))
+    many = speedup(s, 32.0, np.array([400.0, 600.0]))
     assert many[0] == pytest.approx(few[0], rel=1e-12)
     assert many[1] > few[1]
     assert inflection_context(s, 3, (8.0, 64.0)) > 512

@@ -68,7 +68,8 @@ def impossible(scenario: Scenario) -> dict[str, int]:
     shape = (len(gammas), len(BATCHES), len(CONTEXTS))
     drafted = np.broadcast_to(draft, shape) * passes.drafted
     nothing = replace(scenario, acceptance=Acceptance.from_alpha(0.0))
-    fast, never = passes.speedups(scenario), Passes(nothing, batch, CONTEXTS, gammas).speedups(nothing)
+    fast = passes.speedups(scenario)
+    never = Passes(nothing, batch, CONTEXTS, gammas).speedups(nothing)
     found = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
     found |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
     found["T_V below T_T"] = int(np.count_nonzero(verify < target))
@@ -81,7 +82,8 @@ def check(every: int, start: int = 0) -> int:
     """Points looked at, of every so many questions; fails with the first that break a bound."""
     models = [(model, tp) for model, degrees in MODELS.items() for tp in degrees]
     cases = islice(product(calibrations(), models, DRAFTS, FORMATS), start, None, every)
-    points, wrong = 0, {}
+    points = 0
+    wrong = {}
     for (device, calibration), (model, tp), (draft, method), (weights, kv) in cases:
         query = Query(
             model,

@@ -32,7 +32,8 @@ budgets = st.integers(8, 4096)
 @st.composite
 def models(draw) -> ModelSpec:
     """A dense full-attention model of any size that somebody might build."""
-    kv_heads, group = draw(st.integers(1, 16)), draw(st.sampled_from([1, 2, 4, 5, 8, 16]))
+    kv_heads = draw(st.integers(1, 16))
+    group = draw(st.sampled_from([1, 2, 4, 5, 8, 16]))
     dim = draw(st.sampled_from([32, 64, 128, 256]))
     hidden = 64 * draw(st.integers(4, 256))
     return ModelSpec(
@@ -90,7 +91,8 @@ def test_draft_ratio_falls_with_context_and_with_batch(model, gpu, budget, batch
 @many
 @given(models(), devices, budgets, st.floats(1.001, 1e4), gammas)
 def test_verification_ratio_is_flat_then_rises_then_levels_off_with_batch(model, gpu, budget, times, gamma):
-    turn, context = ridge(gpu), budget * times + 1
+    turn = ridge(gpu)
+    context = budget * times + 1
     s = dense(model, gpu, budget)
     ratio = predict(s, Workload.of(BATCHES, context, gamma)).verify_to_target
     assert np.all(ratio[1:] >= ratio[:-1] * (1 - HAIR))

@@ -24,7 +24,8 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
 
     In 32 layers and for 64 sequences the bounds are 16.8 GB (8.2 ms), scored at far less than the peak.
     """
-    quest, window = scenario(draft_kv="quest:1024,page=16"), scenario(draft_kv="streamingllm:1024")
+    quest = scenario(draft_kv="quest:1024,page=16")
+    window = scenario(draft_kv="streamingllm:1024")
     chosen_s = 64 * 32 * 2000 * 2 * KEY / BANDWIDTH
     extra = float(quest.draft_pass_s(64.0, 32000.0)) - float(window.draft_pass_s(64.0, 32000.0))
     assert chosen_s == pytest.approx(8.229e-3, rel=1e-3)

@@ -80,7 +80,8 @@ def test_no_tree_is_better(rates: list[float], size: int, levels: int) -> None:
 @pytest.mark.parametrize("flags", [{}, {"draft": "self", "draft_kv": "snapkv:1024"}, {"draft": "eagle"}])
 def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
     s = scenario(**flags)
-    batch, context = np.array([[1.0], [32.0]]), np.array([2048.0, 32768.0])
+    batch = np.array([[1.0], [32.0]])
+    context = np.array([2048.0, 32768.0])
     for gamma in (1, 4):
         tree = Growth(TreeAcceptance.of([0.7]), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
         np.testing.assert_allclose(
@@ -91,7 +92,8 @@ def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
 
 
 def test_the_surface_prices_the_tree_that_is_recovered() -> None:
-    s, table = scenario(), Growth(TreeAcceptance.of(SEQUOIA), 48, 7)
+    s = scenario()
+    table = Growth(TreeAcceptance.of(SEQUOIA), 48, 7)
     fast, total, target = surface(s, 4.0, 8192.0, table)
     for size, levels in ((48, 7), (17, 3), (5, 7), (2, 2), (1, 4)):
         tree = table.best(size, levels)
@@ -105,7 +107,9 @@ def test_the_surface_prices_the_tree_that_is_recovered() -> None:
 
 
 def test_the_choice_beats_every_tree_and_the_rule() -> None:
-    s, acceptance, rules = scenario(), TreeAcceptance.of(SEQUOIA), set()
+    s = scenario()
+    acceptance = TreeAcceptance.of(SEQUOIA)
+    rules = set()
     for batch, context in itertools.product((1.0, 8.0, 64.0), (1024.0, 65536.0)):
         found = choose(s, acceptance, batch, context, 64, 8)
         fast, _, _ = surface(s, batch, context, Growth(acceptance, 64, 8))
@@ -131,7 +135,8 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
 
 def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
     """Of as many levels as the block has positions; the search and the definition agree."""
-    s, rates = scenario(draft="dflash:block=8"), TreeAcceptance.of(SEQUOIA)
+    s = scenario(draft="dflash:block=8")
+    rates = TreeAcceptance.of(SEQUOIA)
     found = choose(s, rates, 4.0, 4096.0, 64)
     once = s.draft_pass_s(4.0, 4096.0, s.draft.query(found.tree.levels - 1.0))
     verify = s.target_pass_s(4.0, 4096.0, float(found.tree.size))

@@ -51,7 +51,8 @@ def test_stated_coverage_is_seen_on_rows_left_out() -> None:
     recorded).
     """
     counts = [c["point"] for c in gate.read(BUNDLED / "accuracy.json")["coverage"].values()]
-    inside, rows = sum(c["inside"] for c in counts), sum(c["rows"] for c in counts)
+    inside = sum(c["inside"] for c in counts)
+    rows = sum(c["rows"] for c in counts)
     assert 0.85 <= inside / rows <= 0.97
 
 
@@ -60,9 +61,11 @@ SERVED = Query("gpt-oss-120b", "h200-sxm-141gb", 16, 8192, 3, draft="eagle:featu
 
 def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     known = replace(SERVED, alpha=None, tokens_per_iteration=2.176)
-    scenario, carried = resolve(known), resolve(SERVED)
+    scenario = resolve(known)
+    carried = resolve(SERVED)
     at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 7])
-    own, more = log_error(scenario, *at), log_error(carried, *at)
+    own = log_error(scenario, *at)
+    more = log_error(carried, *at)
     off = engines().acceptance.deviation
     np.testing.assert_allclose(
         more**2 - own**2, (off * np.log([1, 2, 4])) ** 2 - (off * np.log([2, 1, 2])) ** 2
@@ -76,7 +79,8 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     gamma 0.
     """
     carried = resolve(SERVED)
-    c, passes = carried.machine.calibration, Passes(carried, 16.0, 8192.0, np.array([3]))
+    c = carried.machine.calibration
+    passes = Passes(carried, 16.0, 8192.0, np.array([3]))
     stated = c.error("speedup", carried.target.name, carried.machine.gpu)
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
     known = math.hypot(math.sqrt(float(variance_of(carried, passes)[0])), stated.deviation, beyond)
@@ -176,7 +180,8 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
 def test_a_server_of_the_fitted_rows_errs_by_its_left_out_rows_and_as_a_source(gpu, engine, known) -> None:
     """Qwen3-32B was measured on an H100 of 94 GB, whose kernels are another board's."""
     scenario = resolve(Query("qwen3-32b", gpu, 8, 4000, engine=engine))
-    machine, errors = scenario.machine, step_errors()
+    machine = scenario.machine
+    errors = step_errors()
     seen = machine.calibration.error("target_s", "qwen3-32b", machine.gpu)
     assert seen is not None
     row = errors.engines["vllm"].alone

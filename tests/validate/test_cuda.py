@@ -34,7 +34,8 @@ def test_chance_inside_a_graph() -> None:
     """Every replay draws anew, as often as it should, and the same again from the same seed."""
     device = torch.device("cuda")
     share = torch.tensor([0.1, 0.2, 0.7], device=device).expand(1000, 3)
-    script, out = Script([0.1, 0.2, 0.7], device), torch.zeros(2, 1000, dtype=torch.int64, device=device)
+    script = Script([0.1, 0.2, 0.7], device)
+    out = torch.zeros(2, 1000, dtype=torch.int64, device=device)
     judged = AcceptedTokens(out[0], out[0])
 
     def replays(seed: int) -> list[torch.Tensor]:
@@ -45,7 +46,8 @@ def test_chance_inside_a_graph() -> None:
             out[1].copy_(script(judged, generator).count)
 
         work()
-        replay, found = graphs.captured(work, generator), []
+        replay = graphs.captured(work, generator)
+        found = []
         for _ in range(20):
             replay()
             found.append(out.clone())
@@ -64,7 +66,8 @@ def test_chance_inside_a_graph() -> None:
 )
 def test_lossless_greedy(make_model, more) -> None:
     """In float64 the tokens are those of plain decoding on the CPU."""
-    prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
+    prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
+    new = 100
     request = Request(3, 60, new, 2 if "tree" in more else 4, **more)
     plain = make_decoder(make_model(), request.plain()).generate(prompts, new)
     assert make_decoder(make_model().to("cuda"), request).generate(prompts, new).tokens == plain.tokens
@@ -76,7 +79,8 @@ def test_lossless_greedy(make_model, more) -> None:
 def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     """Token for token the eager one over the same bounds; another attention differs in near-ties at most."""
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
-    prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
+    prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
+    new = 100
     gamma = 2 if "tree" in more else 4
     request = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     found: list[Generation] = []
@@ -102,10 +106,8 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     device, source = torch.device("cuda"), RandomWeights(0, torch.device("cuda"), torch.bfloat16, 0.3)
     if not fp8.multiplies(device):
         pytest.skip("compute capability below 8.9")
-    weight, bias = (
-        torch.randn(320, 1024, device=device).bfloat16(),
-        torch.randn(320, device=device).bfloat16(),
-    )
+    weight = torch.randn(320, 1024, device=device).bfloat16()
+    bias = torch.randn(320, device=device).bfloat16()
     codes, scale = fp8.by_row(weight, weight.abs().amax(1, keepdim=True))
     for rows in (1, 5, 24, 50, 100, 200):  # every tile, and the library's product
         x = torch.randn(rows, 1024, device=device).bfloat16()
@@ -114,7 +116,8 @@ def test_fp8_weights_and_cache_through_triton() -> None:
         actual = fp8.product(x, codes, scale[:, 0], bias).double()
         torch.testing.assert_close(actual, theirs, rtol=2e-2, atol=2e-1)
     model = build(tiny_spec(hidden_size=128, head_dim=64), source, fp8=True)
-    prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
+    prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
+    new = 100
     request = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
     found = make_decoder(model, request).generate(prompts, new)
     plain = make_decoder(model, replace(request.plain(), attention="math", pointwise="torch")).generate(
@@ -126,7 +129,8 @@ def test_fp8_weights_and_cache_through_triton() -> None:
 
 def test_fp8_experts_are_those_of_the_cpu() -> None:
     """By the grouped product of Hopper or in registers: rows are rounded there, and here only weights are."""
-    device, generator = torch.device("cuda"), torch.Generator().manual_seed(0)
+    device = torch.device("cuda")
+    generator = torch.Generator().manual_seed(0)
     if not fp8.multiplies(device):
         pytest.skip("compute capability below 8.9")
     weights = torch.randn(5, 64, 128, generator=generator)

@@ -184,7 +184,8 @@ def calibration_of(
     """Default calibration of an own record: the one of its run, or else that of its device."""
     if calibration:
         return load_calibration(calibration)
-    made, where = None if hardware else record.calibration, str(record.path)
+    made = None if hardware else record.calibration
+    where = str(record.path)
     return load_calibration(made or load_gpu(hardware or record.hardware, where).calibration, where)
 
 
@@ -202,7 +203,8 @@ def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> li
     cells = []
     for i, p in enumerate(points.points):
         for quantity in LABELS:
-            measured, value = getattr(p, quantity.removesuffix("_alpha")), float(predicted[quantity][i])
+            measured = getattr(p, quantity.removesuffix("_alpha"))
+            value = float(predicted[quantity][i])
             if measured is None or np.isnan(value) or (quantity == "ar_tpot_s" and measured == p.target_s):
                 continue  # a baseline that was timed once is T_T
             lower, binding = bounds.get((i, BOUNDED.get(quantity, "")), (None, False))
@@ -237,7 +239,8 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     for group in points.groups:
         cache = group.scenario.machine.gpu.last_level_cache
         for quantity in group.passes:
-            lower, bytes_read = group.lower_s(quantity), group.bytes_read(quantity)
+            lower = group.lower_s(quantity)
+            bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
                 found[int(i), quantity] = (
                     float(lower[place]),

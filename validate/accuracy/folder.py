@@ -113,7 +113,8 @@ def served_by(record: EngineRecord) -> str:
 def _figures_of(path: Path, calibration: str | None) -> list[Figure]:
     record = read_record(path)
     used = calibration_of(record, None, calibration)
-    part, fitted = f"{record.data.machine}/{record.data.plan.name}", record.name in used.fitted_on
+    part = f"{record.data.machine}/{record.data.plan.name}"
+    fitted = record.name in used.fitted_on
     return [
         Figure(
             f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted
@@ -128,7 +129,8 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
     sources = [path.parent / source for source in record.sources]
     if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
         return []  # their rows once more
-    name, part = f"{record.machine}/{path.stem}", served_by(record)
+    name = f"{record.machine}/{path.stem}"
+    part = served_by(record)
     used = load_calibration(calibration) if calibration else pinned.get(part) or _calibration_of(path, record)
     points = [point for point in record.points if point.status == "ok"]
     if not points:

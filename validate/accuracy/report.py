@@ -60,7 +60,8 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
     for of in grouped(cells, lambda c: c.point.row_id).values():
-        p, by_quantity = of[0].point, {c.quantity: _figure(c) for c in of}
+        p = of[0].point
+        by_quantity = {c.quantity: _figure(c) for c in of}
         rows.append(
             [
                 _pair(p.target, p.draft or "", p.read),
@@ -94,7 +95,8 @@ def _figure(c: Cell) -> str:
 def _section(record: Record, hardware: str | None, calibration: Calibration) -> list[str]:
     cells = compare_record(record, calibration, hardware)
     data = record.data
-    environment, protocol = data.environment, data.protocol
+    environment = data.environment
+    protocol = data.protocol
     fitted = ", ".join(calibration.fitted_on) or "nothing"
     speedups = [c for c in cells if c.point.gamma is not None and c.quantity == "speedup"]
     return [
@@ -142,7 +144,8 @@ def below_bounds(cells: Sequence[Cell]) -> list[str]:
 
 
 def _bounds(cells: Sequence[Cell]) -> list[str]:
-    bounded, faults = [c for c in cells if c.lower is not None], below_bounds(cells)
+    bounded = [c for c in cells if c.lower is not None]
+    faults = below_bounds(cells)
     return [
         f"{len(faults)} of {len(bounded)} measured times are below their physical lower bound; it holds for "
         f"the {sum(c.binding for c in bounded)} whose working set exceeds the last-level cache.",
@@ -174,11 +177,14 @@ def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str
     found = inflections(speedups, TOLERANCE)
     if not found:
         return []
-    rows, chains = [], grouped(speedups, chain_of)
+    rows = []
+    chains = grouped(speedups, chain_of)
     for chain, on_grid in found.items():
         *pair, gamma = chain
         batches = [c.point.batch for c in chains[chain]]
-        low, high, scenario = min(batches), max(batches), scenario_of(chains[chain][0].point, calibration)
+        low = min(batches)
+        high = max(batches)
+        scenario = scenario_of(chains[chain][0].point, calibration)
         exact = inflection_context(scenario, gamma, (float(low), float(high)), TOLERANCE)
         lengths = ("none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact))
         rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *lengths])
@@ -204,7 +210,9 @@ def _failures(record: Record) -> list[str]:
 
 def _withdrawn(machine: str, results: Path) -> list[str]:
     gone = {name: reason for name, reason in withdrawn(results).items() if name.startswith(f"{machine}/")}
-    return ["## Withdrawn", "", *(f"- {name}: {reason}" for name, reason in gone.items()), ""] if gone else []
+    if gone:
+        return ["## Withdrawn", "", *(f"- {name}: {reason}" for name, reason in gone.items()), ""]
+    return []
 
 
 Key = tuple[Any, ...]

@@ -105,7 +105,9 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 
     if q.target is None:
         raise InputError("--import: needs --target")
-    cache, served, has_gamma = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
+    cache = (q.draft_kv or ("full",))[0]
+    served = q.lengths or ()
+    has_gamma = q.gamma is not None
     subject = AcceptanceSubject(
         q.target, q.draft, cache, q.context or (), q.gamma or DEFAULT_GAMMA, has_gamma, served
     )
@@ -179,7 +181,8 @@ def summary(table: AcceptanceFile) -> list[str]:
         span = " ({:g} to {:g})".format(*ends) if len(set(ends)) > 1 else ""
         place = f"{what:20} at {row.context_tokens:g}{span}: "
         if row.histogram:
-            counts, error = [float(count) for count in row.histogram], row.standard_error
+            counts = [float(count) for count in row.histogram]
+            error = row.standard_error
             omega = 1 + sum(j * count for j, count in enumerate(counts)) / sum(counts)
             alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
             by = " ".join(f"{rate:.2f}" for rate in positions_from_histogram(counts))

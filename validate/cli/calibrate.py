@@ -108,7 +108,8 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
 
     if out is not None:
         destination_of(out)
-    hardware, results = q.hardware, q.results or RESULTS
+    hardware = q.hardware
+    results = q.results or RESULTS
     record = newest(kernels, "microbench", "--from-microbench", results)
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)

@@ -70,7 +70,10 @@ def check(
         figure=figure,
         write=write,
     )
-    now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
+    now = checked.parts
+    faults = checked.faults
+    limit = checked.limit
+    before = checked.before
     if json:
         print_json(
             {
@@ -85,7 +88,8 @@ def check(
         _show(now, before)
         if write:
             click.echo(f"wrote {baseline}")
-        count, records = sum(p.errors.rows for p in now), {f.record for p in now for f in p.figures}
+        count = sum(p.errors.rows for p in now)
+        records = {f.record for p in now for f in p.figures}
         rule = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
         if before is not None:
             rule += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
@@ -106,7 +110,8 @@ def check(
 def _show(now: Sequence[module.CheckedPart], before: module.Baseline | None) -> None:
     rows = []
     for part in now:
-        e, old = part.errors, before.parts.get(part.name) if before else None
+        e = part.errors
+        old = before.parts.get(part.name) if before else None
         was = f"{old.mape:.1%}" if old else "-"
         rows.append(
             [

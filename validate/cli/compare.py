@@ -67,7 +67,8 @@ def compare(
 
 
 def _show_row(cells: list[module.Cell], held_out: bool) -> None:
-    p, used = cells[0].point, cells[0].calibration
+    p = cells[0].point
+    used = cells[0].calibration
     fitted = f"a fit of {used} without this row" if held_out else f"{used}, which was fitted to this row"
     click.echo(
         f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; batch {p.batch}, "
@@ -83,7 +84,9 @@ def _show_row(cells: list[module.Cell], held_out: bool) -> None:
 
 
 def _value(c: module.Cell, value: float) -> str:
-    return seconds(value) if c.quantity.endswith("_s") else f"{value:.2f}x"
+    if c.quantity.endswith("_s"):
+        return seconds(value)
+    return f"{value:.2f}x"
 
 
 def _show(cells: list[module.Cell]) -> None:
@@ -105,7 +108,8 @@ def _show(cells: list[module.Cell]) -> None:
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     click.echo("\nlargest errors")
-    words, counts = ("row", "device", "target", "draft"), ("batch", "context")
+    words = ("row", "device", "target", "draft")
+    counts = ("batch", "context")
     heads = (*words, *counts, "figure", "measured", "predicted", "error %")
     columns = [Column(head, left=head in (*words, "figure")) for head in heads]
     table(columns, [_row(c) for c in sorted(cells, key=lambda c: -abs(c.error))[:LARGEST]])

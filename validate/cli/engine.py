@@ -163,7 +163,8 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
         return _print_plan(question, query)
     if question.watch:
         return _watch(question, query)
-    engine, version = question.engine, question.version
+    engine = question.engine
+    version = question.version
     driven: tuple[str, ...] = ()
     if question.url is not None:
         path, engine, version = _drive(question, question.url, query)
@@ -218,7 +219,8 @@ def _drive(q: EngineQuestion, url: str, query: Query) -> tuple[Path, str, str]:
     server = Server.at(url)
     name = server.model()
     engine_name, number = server.engine()
-    engine, version = q.engine or engine_name, q.version or number or "unknown"
+    engine = q.engine or engine_name
+    version = q.version or number or "unknown"
     served = served_gamma(server)
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {server.shown} counts", q.gamma)
@@ -265,7 +267,8 @@ def _watch(q: EngineQuestion, query: Query) -> None:
         query.model, query.draft or "self", q.draft_kv, q.context or (), q.gamma or 1, q.gamma is not None
     )
     try:
-        rows, busy = import_text(where, text, None, subject).rows, running(where, text)
+        rows = import_text(where, text, None, subject).rows
+        busy = running(where, text)
     except InputError as error:
         raise without_words(error) from None
     served = [Served.of(row, q.gamma, busy) for row in rows]

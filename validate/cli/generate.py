@@ -153,7 +153,8 @@ def generate(question: GenerateQuestion) -> None:
         reader = tokenizer(target.spec, pair.folder)
         given = read_prompts(reader, list(q.prompt or ()), q.prompts, target.spec.vocab_size, q.chat)
         if given:
-            length, most = q.context, q.batch or len(given)
+            length = q.context
+            most = q.batch or len(given)
             texts = [last_tokens(one, length, reader.bos if reader else None) for one in given[:most]]
         else:
             texts = _default_prompts(request, pair, target, q.context is not None, q.seed)

@@ -20,7 +20,8 @@ def predicted(pair: Pair, run: Run, hardware: str | None) -> tuple[float, float]
 
     The acceptance is the observed one, by its tokens per iteration.
     """
-    request, gained = run.request, run.generation.tokens_per_iteration
+    request = run.request
+    gained = run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
     weights, kv = pair.formats
@@ -59,7 +60,8 @@ def table(
     baseline: Run, runs: list[Run], hardware: str | None, predicted: list[tuple[float, float] | None]
 ) -> None:
     """One line for each run, and remarks about all of them."""
-    request, prediction = runs[0].request, next((p for p in predicted if p), None)
+    request = runs[0].request
+    prediction = next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     click.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
@@ -83,7 +85,8 @@ def table(
 
 
 def _row(run: Run, baseline: Run, predicted: tuple[float, float] | None) -> list[str]:
-    ran, alpha = run.timed_iterations and baseline.timed_iterations, run.generation.alpha
+    ran = run.timed_iterations and baseline.timed_iterations
+    alpha = run.generation.alpha
     return [
         run.request.cache_name,
         f"{run.tokens_per_s:.1f}" if ran else "-",
@@ -119,7 +122,8 @@ def details(runs: list[Run]) -> None:
     """The measured gain of each tree, and the one that its rates by rank make expect."""
     for run in runs:
         if isinstance(run.counts, TreeCounts) and (parents := run.request.tree) is not None:
-            by_level, rates = "-".join(map(str, widths(parents))), run.counts.rates
+            by_level = "-".join(map(str, widths(parents)))
+            rates = run.counts.rates
             expected = expected_tokens(parents, TreeAcceptance(tuple(rates)))
             click.echo(
                 f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "

@@ -191,11 +191,13 @@ def time_points(
     """
     from perfmodel.validate.harness.measure import run_plan
 
-    folder, device = machine_folder(machine, results), hardware or plan.hardware
+    folder = machine_folder(machine, results)
+    device = hardware or plan.hardware
     check_plan(plan.model_copy(update={"hardware": device}), calibration)
     named = {"hardware": device} | ({"calibration": calibration} if calibration else {})
     if plan.device == "cuda":
-        whole, plan = len(plan.points()), fitting(plan, calibration)
+        whole = len(plan.points())
+        plan = fitting(plan, calibration)
         if len(plan.points()) < whole:
             click.echo(
                 f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True
@@ -228,7 +230,9 @@ def _recorded_name(name: str, folder: Path) -> str:
     unchanged.
     """
     path = Path(name)
-    return path.name if path.is_file() and path.resolve().parent == folder.resolve() else name
+    if path.is_file() and path.resolve().parent == folder.resolve():
+        return path.name
+    return name
 
 
 def failed(record: Record | None) -> int:
@@ -298,7 +302,8 @@ def run(
 
     On a CPU it also writes the device file. On a GPU, use --hardware if the device is not that of the plan.
     """
-    chosen, where = for_hardware(plan, hardware, threads, known=hardware is not None), results or RESULTS
+    chosen = for_hardware(plan, hardware, threads, known=hardware is not None)
+    where = results or RESULTS
     folder = machine_folder(machine, where)
     if out is not None:
         destination_of(out / "calibration.yaml")

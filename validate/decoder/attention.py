@@ -83,7 +83,8 @@ class FoldedAttention:
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
         if span.bound == span.start:
             return unfold(new[0], q)
-        old_k, old_v = span.of(k).to(q.dtype), span.of(v).to(q.dtype)
+        old_k = span.of(k).to(q.dtype)
+        old_v = span.of(v).to(q.dtype)
         return unfold(merge(self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k)), new), q)
 
     def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
@@ -153,7 +154,9 @@ def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
     """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see
     `FoldedAttention`.
     """
-    n, m, group = q.shape[2], new_k.shape[2], q.shape[1] // new_k.shape[1]
+    n = q.shape[2]
+    m = new_k.shape[2]
+    group = q.shape[1] // new_k.shape[1]
     if sees is None:
         return causal_bias(n, m, group, q.dtype, q.device)
     return additive(~sees, q.dtype).repeat(1, group, 1)[:, None]

@@ -82,8 +82,6 @@ def _check_triton(flag: str, device: torch.device, dtype: torch.dtype, fp8: bool
 def _fastest(device: torch.device, dtype: torch.dtype, fp8: bool) -> str:
     if dtype == torch.float64:
         return "math"
-    return (
-        "triton"
-        if device.type == "cuda" and runs_triton(device, dtype, fp8) and dtype.itemsize == 2
-        else "sdpa"
-    )
+    if device.type == "cuda" and runs_triton(device, dtype, fp8) and dtype.itemsize == 2:
+        return "triton"
+    return "sdpa"

@@ -27,7 +27,8 @@ class KVCache:
         layers, batch, heads, capacity, head_dim = shape
         self.capacity = -(-capacity // BLOCK) * BLOCK
         self.kv = allocate("KV cache", (2, layers, batch, heads, self.capacity, head_dim), device, dtype)
-        self.k, self.v = self.kv[0], self.kv[1]
+        self.k = self.kv[0]
+        self.v = self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
         self.bound = self.floor = 0
         self.exact = True
@@ -91,9 +92,13 @@ class Slots(NamedTuple):
 
     def write(self, k: Tensor, v: Tensor) -> None:
         """Writes k, v [batch, kv_heads, n, head_dim] there. Lengths do not change."""
-        into_k, into_v = self.k, self.v
+        into_k = self.k
+        into_v = self.v
         if into_k.dtype == FP8:
-            into_k, into_v, k, v = bits(into_k), bits(into_v), bits(to_fp8(k)), bits(to_fp8(v))
+            into_k = bits(into_k)
+            into_v = bits(into_v)
+            k = bits(to_fp8(k))
+            v = bits(to_fp8(v))
         into_k[self.rows, :, self.slots] = k.transpose(1, 2)
         into_v[self.rows, :, self.slots] = v.transpose(1, 2)
 

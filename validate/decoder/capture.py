@@ -19,7 +19,8 @@ def captured(work: Callable[[], object], generator: torch.Generator | None = Non
 
     generator: source of random numbers for `work`. Each replay draws new ones.
     """
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.current_stream()
     if generator is not None:
         graph.register_generator_state(generator)
     try:
@@ -41,7 +42,8 @@ def replayed(step: Callable[[State], object], state: State, capture: Capture) ->
     The object owns the replay, and not the reverse, so caches are freed with the last reference to the
     object.
     """
-    replay, eager = capture(partial(step, state)), WeakMethod(step)
+    replay = capture(partial(step, state))
+    eager = WeakMethod(step)
     return lambda given: replay() if given is state else eager()(given)  # type: ignore[misc]
 
 

@@ -44,7 +44,10 @@ class ViewRunner:
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
-        self.runner, self.view, self.own, self.behind = runner, view, own, int(own)
+        self.runner = runner
+        self.view = view
+        self.behind = int(own)
+        self.own = own
         layers, batch, heads, _, d = runner.cache.k.shape
         shape = (2, layers, batch, heads, slots, d)
         self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
@@ -66,7 +69,8 @@ class ViewRunner:
 
         ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
         """
-        cache, end = self.runner.cache, used + tokens.shape[1]
+        cache = self.runner.cache
+        end = used + tokens.shape[1]
         slots = cache.positions(cache.lengths + used, tokens.shape[1])
         positions = slots if ahead is None else cache.lengths[:, None] + ahead
 
@@ -105,12 +109,18 @@ class ModelDrafter:
     """gamma passes of a model, reading committed tokens through a view."""
 
     def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
-        self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
-        self.runner, self.view = passes.runner, passes.view
+        self.gamma = gamma
+        self.sampling = sampling
+        self.models = (passes,)
+        self.passes = passes
+        self.runner = passes.runner
+        self.view = passes.view
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""
-        draft_tokens, draft_probs, hidden = list[Tensor](), list[Tensor](), self.passes.first_step(state)
+        draft_tokens = list[Tensor]()
+        draft_probs = list[Tensor]()
+        hidden = self.passes.first_step(state)
         for step in range(self.gamma):
             if step:
                 hidden = self.passes.next_step(step, draft_tokens[-1])
@@ -137,13 +147,15 @@ class NGramDrafter:
     def __init__(self, gamma: int, longest: int = LONGEST) -> None:
         if longest < 1:
             raise InputError(f"--draft: ngram must match 1 or more tokens, given {longest}")
-        self.gamma, self.longest = gamma, longest
+        self.gamma = gamma
+        self.longest = longest
 
     def propose(self, state: State) -> tuple[Tensor, None]:
         """Drafts the tokens that followed the match. If the match is so near the end that too few follow,
         they repeat.
         """
-        tokens, last = state.tokens, state.length[:, None] - 1
+        tokens = state.tokens
+        last = state.length[:, None] - 1
         position = torch.arange(tokens.shape[1], device=tokens.device)
         match = position < last
         matched = torch.zeros_like(tokens)

@@ -40,7 +40,8 @@ class Features:
         """The features of the latest `tokens` of each sequence, [batch, tokens, layers x width]. Clears all
         features.
         """
-        passes, self._passes = self._passes, []
+        passes = self._passes
+        self._passes = []
         return torch.cat(passes, 1)[:, -tokens:]
 
 
@@ -63,7 +64,8 @@ class HeadModel(Model):
         self.features = Features((2, count // 2, count - 3))
         if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
             raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
-        hidden, qkv = spec.hidden_size, self.layers[0].qkv
+        hidden = spec.hidden_size
+        qkv = self.layers[0].qkv
         self.layers[0].qkv = nn.Linear(2 * hidden, qkv.out_features, bias=qkv.bias is not None)
         self.embedding_norm = nn.Parameter(torch.empty(hidden))
         self.project = nn.Linear(3 * target.hidden_size, hidden, bias=False)
@@ -71,7 +73,8 @@ class HeadModel(Model):
 
     def give(self, hidden: Tensor, first: Tensor) -> None:
         """Takes hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
-        self._given, self._first = hidden, first
+        self._given = hidden
+        self._first = first
 
     def forward(
         self,
@@ -82,7 +85,8 @@ class HeadModel(Model):
         tap: object = None,
     ) -> Tensor:
         """As `Model.forward` for pairs: tokens [batch, n] are those that follow their `positions`."""
-        layer, eps = self.layers[0], self.spec.rms_norm_eps
+        layer = self.layers[0]
+        eps = self.spec.rms_norm_eps
         index = (positions - self._first[:, None])[..., None].expand(-1, -1, self._given.shape[2])
         hidden = self._given.gather(1, index)
         embedded = norm(F.embedding(tokens, self.embedding), self.embedding_norm, eps)
@@ -112,7 +116,9 @@ class HeadRunner(ViewRunner):
 
     def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, queries: int) -> None:
         super().__init__(runner, view, queries, own=True)
-        self.target, self.head, target.tap = target, head, head.features
+        self.target = target
+        target.tap = head.features
+        self.head = head
         shape = len(runner.cache.lengths), queries, head.project.in_features
         self.features = torch.zeros(shape, dtype=head.dtype, device=head.device)
         self.pending = torch.ones_like(runner.cache.lengths)
@@ -135,7 +141,9 @@ class HeadRunner(ViewRunner):
 
     def first_step(self, state: State) -> Tensor:
         """As `ViewRunner.first_step`; also runs the pairs that wait for their features."""
-        cache, target, rows = self.runner.cache, self.target.cache, self.runner.cache.rows[:, 0]
+        target = self.target.cache
+        rows = self.runner.cache.rows[:, 0]
+        cache = self.runner.cache
         start = target.lengths - self.pending
         cache.set_lengths(start, target.bound)
         self.view.begin()

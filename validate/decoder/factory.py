@@ -27,7 +27,8 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
         if loaded is not None:
             loaded.pointwise = backends.pointwise(request.pointwise, loaded.device, loaded.dtype, request.fp8)
     target = _runner(model, request)
-    draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
+    draft = _draft(target, request, draft_model) if request.gamma else None
+    script = request.script
     if isinstance(draft, TreeDrafter):
         return TreeDecoder(
             target,
@@ -56,7 +57,8 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     rolls: room only for a chunk of the prompt or the tokens of an iteration, because a `RollingView` keeps
     the others.
     """
-    spec, ahead = model.spec, request.queries
+    spec = model.spec
+    ahead = request.queries
     tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
@@ -85,7 +87,9 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     rolls = parse_kv(request.draft_kv).needs_own_prefill
     if isinstance(draft_model, HeadModel):
         return _head(target, request, draft_model)
-    runner, own, sampling = target, draft_model is not None or rolls, request.sampling
+    runner = target
+    own = draft_model is not None or rolls
+    sampling = request.sampling
     if own:
         runner = _runner(draft_model or target.model, request, rolls)
         check_vocabulary(target.model.spec, runner.model.spec)
@@ -122,7 +126,8 @@ def start_random(
 
     lengths: of each sequence, at most `context`, if they differ.
     """
-    model, cache = decoder.target.model, decoder.target.cache
+    model = decoder.target.model
+    cache = decoder.target.cache
     generator = torch.Generator(model.device).manual_seed(seed)
     batch = len(cache.lengths)
     tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)

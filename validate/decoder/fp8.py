@@ -32,7 +32,9 @@ class Fp8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.in_features, self.bias, weight = linear.in_features, linear.bias, linear.weight.detach()
+        self.in_features = linear.in_features
+        self.bias = linear.bias
+        weight = linear.weight.detach()
         self.hold(weight, weight.abs().amax(1))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:

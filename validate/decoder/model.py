@@ -65,7 +65,8 @@ class RoutedExperts(nn.Module):
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
         super().__init__()
-        self.chosen, self.normalized = moe.experts_per_token, moe.normalized_weights
+        self.chosen = moe.experts_per_token
+        self.normalized = moe.normalized_weights
         self.router = nn.Parameter(torch.empty(moe.num_experts, hidden))
         self.gate_up = nn.Parameter(torch.empty(moe.num_experts, 2 * inner, hidden))
         self.down = nn.Parameter(torch.empty(moe.num_experts, hidden, inner))
@@ -108,15 +109,15 @@ class Layer(nn.Module):
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
         super().__init__()
         first, last = shard.kv_heads(spec.num_key_value_heads)
-        self.heads, self.kv_heads, self.head_dim = (
-            spec.num_attention_heads // shard.size,
-            last - first,
-            spec.head_dim,
-        )
+        self.heads = spec.num_attention_heads // shard.size
+        self.kv_heads = last - first
+        self.head_dim = spec.head_dim
         # where only some do, the last (Qwen)
         slides = index >= spec.num_hidden_layers - spec.num_sliding_layers
-        self.eps, self.window = spec.rms_norm_eps, spec.sliding_window if slides else None
-        width, first_rank = self.heads * self.head_dim, shard.rank == 0
+        self.eps = spec.rms_norm_eps
+        self.window = spec.sliding_window if slides else None
+        width = self.heads * self.head_dim
+        first_rank = shard.rank == 0
         self.attention_norm = nn.Parameter(torch.empty(spec.hidden_size))
         self.qkv = nn.Linear(spec.hidden_size, width + 2 * self.kv_heads * self.head_dim, bias=spec.qkv_bias)
         self.q_norm = nn.Parameter(torch.empty(spec.head_dim)) if spec.qk_norm else None
@@ -139,7 +140,8 @@ class Model(nn.Module):
     def __init__(self, spec: ModelSpec, shard: RankShard | None = None) -> None:
         super().__init__()
         check_supported(spec)
-        self.spec, self.shard = spec, shard or RankShard()
+        self.spec = spec
+        self.shard = shard or RankShard()
         self.shard.check(spec)
         rows = spec.vocab_size // self.shard.size
         self.embedding = nn.Parameter(torch.empty(rows, spec.hidden_size))
@@ -180,7 +182,9 @@ class Model(nn.Module):
         earlier ones.
         """
         turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
-        residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
+        residual = self._embed(tokens)
+        add_norm = self.pointwise.add_norm
+        eps = self.spec.rms_norm_eps
         x = norm(residual, self.layers[0].attention_norm, eps)
         norms = [*(layer.attention_norm for layer in self.layers[1:]), self.final_norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
@@ -209,7 +213,8 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe"
 
 def check_supported(spec: ModelSpec) -> None:
     """Refuse (InputError) a model with layers that this decoder does not have."""
-    scaling, moe = spec.rope_scaling, spec.moe
+    scaling = spec.rope_scaling
+    moe = spec.moe
     factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()
     reason = None
     if spec.model_type not in FAMILIES:

@@ -44,7 +44,9 @@ class Pair:
     @property
     def draft_model(self) -> str | None:
         """The draft model's name or folder; None without a second model."""
-        return None if self.draft == "self" or self.draft.partition(":")[0] == "ngram" else self.draft
+        if self.draft == "self" or self.draft.partition(":")[0] == "ngram":
+            return None
+        return self.draft
 
     def is_head(self, target: ModelSpec) -> bool:
         """Whether the draft is an EAGLE head of the target, which is not a model by itself."""
@@ -71,7 +73,8 @@ class Pair:
     @property
     def formats(self) -> tuple[str, str]:
         """Formats of weights and cache in the engine's words: on a CPU fp8 weights are weight-only."""
-        given, precision = weight_format(self.precision()), self.precision()
+        given = weight_format(self.precision())
+        precision = self.precision()
         weights = given.within(("bf16", "fp32")) if self.place().type == "cpu" else given
         activations = "bf16" if precision == "fp8" else precision
         return weights.name, activations if self.kv_dtype == "auto" else self.kv_dtype
@@ -88,7 +91,9 @@ class Pair:
 
     def models(self, shard: RankShard) -> tuple[Model, Model | None]:
         """Target and separate draft model, or this rank's part of each."""
-        device, dtype, fp8 = self.place(), DTYPES[self.precision()], self.precision() == "fp8"
+        device = self.place()
+        dtype = DTYPES[self.precision()]
+        fp8 = self.precision() == "fp8"
         target = load(
             self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8
         )

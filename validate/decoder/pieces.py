@@ -25,7 +25,9 @@ class Piece:
 
     def of(self, whole: Any) -> Tensor:
         """The piece of a tensor, or of a lazy slice of a file, which it reads."""
-        return whole[:, self.start : self.stop] if self.dim else whole[self.start : self.stop]
+        if self.dim:
+            return whole[:, self.start : self.stop]
+        return whole[self.start : self.stop]
 
 
 Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
@@ -43,7 +45,8 @@ FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
 
 def pieces(model: Model) -> Pieces:
     """The pieces of all parameters."""
-    spec, rows = model.spec, model.shard.split(model.spec.vocab_size)
+    rows = model.shard.split(model.spec.vocab_size)
+    spec = model.spec
     vocabulary = (spec.vocab_size, spec.hidden_size)
     yield "embedding", (Piece("model.embed_tokens.weight", vocabulary, 0, *rows),)
     for number, layer in enumerate(model.layers):
@@ -56,10 +59,14 @@ def pieces(model: Model) -> Pieces:
 
 def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: str) -> Pieces:
     """The pieces of a layer's parameters. theirs: the layer's name in the file."""
-    d, inner = spec.head_dim, spec.intermediate_size
+    d = spec.head_dim
+    inner = spec.intermediate_size
     first, last = shard.kv_heads(spec.num_key_value_heads)
-    q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
-    query, key, width = (q, shard.split(q)), (kv, (first * d, last * d)), (inner, shard.split(inner))
+    q = spec.num_attention_heads * d
+    kv = spec.num_key_value_heads * d
+    query = (q, shard.split(q))
+    key = (kv, (first * d, last * d))
+    width = (inner, shard.split(inner))
     rows: dict[str, Rows] = {
         "qkv": [("self_attn.q_proj", *query), ("self_attn.k_proj", *key), ("self_attn.v_proj", *key)],
         "mlp.gate_up": [("mlp.gate_proj", *width), ("mlp.up_proj", *width)],
@@ -93,8 +100,11 @@ def _held_by(whole: str, parts: Rows) -> Rows:
 def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
     """The pieces of experts, one after another: gate and up of each expert; down of each."""
     assert spec.moe is not None
-    hidden, inner, count = spec.hidden_size, spec.moe.intermediate_size, spec.moe.num_experts
-    mixtral, part = spec.model_type == "mixtral", shard.split(spec.moe.intermediate_size)
+    hidden = spec.hidden_size
+    inner = spec.moe.intermediate_size
+    count = spec.moe.num_experts
+    mixtral = spec.model_type == "mixtral"
+    part = shard.split(spec.moe.intermediate_size)
     block = f"{theirs}.block_sparse_moe" if mixtral else f"{theirs}.mlp"
     gate, down, up = ("w1", "w2", "w3") if mixtral else ("gate_proj", "down_proj", "up_proj")
     experts = [f"{block}.experts.{expert}" for expert in range(count)]

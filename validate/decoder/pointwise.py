@@ -66,18 +66,23 @@ class Pointwise:
         self, given: "Projected", out: tuple[Tensor, Tensor] | None, slots: Slots | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Projected.rotate`."""
-        layer, turns = given.layer, given.turns
+        layer = given.layer
+        turns = given.turns
         heads = given.qkv.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
         q, k, v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
-            q, k = norm(q, layer.q_norm, layer.eps), norm(k, layer.k_norm, layer.eps)
-        q, k = rotate(q, *turns), rotate(k, *turns)
+            q = norm(q, layer.q_norm, layer.eps)
+            k = norm(k, layer.k_norm, layer.eps)
+        q = rotate(q, *turns)
+        k = rotate(k, *turns)
         if self.fp8:
-            k, v = to_fp8(k).to(q.dtype), to_fp8(v).to(q.dtype)
+            k = to_fp8(k).to(q.dtype)
+            v = to_fp8(v).to(q.dtype)
         if slots is not None:
             slots.write(k, v)
         if out is not None:
-            k, v = out[0].copy_(k), out[1].copy_(v)
+            k = out[0].copy_(k)
+            v = out[1].copy_(v)
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
@@ -112,5 +117,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Rotate [batch, heads, n, head_dim]; dimension i pairs with i + rotary_dim / 2 (Hugging Face layout)."""
     half = cosine.shape[-1]
-    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    first = x[..., :half]
+    second = x[..., half : 2 * half]
+    rest = x[..., 2 * half :]
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine, rest), dim=-1)

@@ -61,7 +61,9 @@ class Request:
     @property
     def queries(self) -> int:
         """Most tokens per sequence in a verification."""
-        return self.gamma + 1 if self.tree is None else len(self.tree)
+        if self.tree is None:
+            return self.gamma + 1
+        return len(self.tree)
 
 
 def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
@@ -72,7 +74,8 @@ def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, ba
         raise InputError(
             f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}"
         )
-    longest, limit = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
+    longest = max(map(len, prompts))
+    limit = min(spec.max_position_embeddings, room) - new_tokens
     if longest > limit:
         positions = f"the {spec.max_position_embeddings} positions of {spec.name}"
         what = positions if room > limit + new_tokens else "the caches"

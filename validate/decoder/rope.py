@@ -26,7 +26,8 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> t
     `tokens`.
     """
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
-    frequencies, scaling = spec.rope_theta**-exponent, spec.rope_scaling
+    frequencies = spec.rope_theta**-exponent
+    scaling = spec.rope_scaling
     if scaling is None:
         return frequencies
     if scaling.rope_type == "linear":
@@ -49,7 +50,8 @@ def _llama3_keep(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tenso
     between for the rest (Llama 3.1 reference code).
     """
     turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    low = scaling.low_freq_factor
+    high = scaling.high_freq_factor
     return ((turns - low) / (high - low)).clamp(0, 1)
 
 
@@ -61,10 +63,13 @@ def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> t
         slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
         return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
 
-    low, high = pair_of_turns(scaling.beta_fast), pair_of_turns(scaling.beta_slow)
+    low = pair_of_turns(scaling.beta_fast)
+    high = pair_of_turns(scaling.beta_slow)
     if scaling.truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, spec.rotary_dim - 1)
+        low = math.floor(low)
+        high = math.ceil(high)
+    low = max(low, 0)
+    high = min(high, spec.rotary_dim - 1)
     pair = torch.arange(spec.rotary_dim // 2, dtype=torch.float64, device=device)
     return 1 - ((pair - low) / max(high - low, LEAST_RAMP)).clamp(0, 1)
 

@@ -43,7 +43,9 @@ class Sampling:
         limits = (f", top-k {self.top_k}" if self.top_k else "") + (
             f", top-p {self.top_p:g}" if self.top_p < 1 else ""
         )
-        return "greedy" if self.greedy else f"temperature {self.temperature:g}{limits}"
+        if self.greedy:
+            return "greedy"
+        return f"temperature {self.temperature:g}{limits}"
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution [..., vocab] from which tokens are drawn (not for greedy decoding)."""
@@ -119,7 +121,8 @@ def accept_sampled(
     # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to
     # 1. 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
-    p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
+    p = target_probs.gather(1, index)[:, 0]
+    q = F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
     over = (p - q).clamp(min=0)
     return AcceptedTokens(count, draw(torch.where(over.sum(1, keepdim=True) > 0, over, p), generator))
 

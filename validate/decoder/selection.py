@@ -46,7 +46,8 @@ class Selection:
         (low, high), rows = bounds, fold(q, k.shape[1])
         rows = rows.mT  # the small operand: bf16 products on a CPU copy a transposed large one
         score = (high @ rows.clamp(min=0) + low @ rows.clamp(max=0)).float().amax(3)
-        number, filled = torch.arange(score.shape[2], device=q.device), -(-lengths // page)
+        number = torch.arange(score.shape[2], device=q.device)
+        filled = -(-lengths // page)
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
         best = score.topk(chosen.bound // page, dim=-1).indices.sort(-1).values
@@ -69,7 +70,8 @@ class Selection:
 
         The scores serve both to choose and to attend, so each key is read once.
         """
-        rows, k = fold(q, k.shape[1]), k.to(q.dtype)
+        rows = fold(q, k.shape[1])
+        k = k.to(q.dtype)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
         scores = (rows @ k.mT).to(exact) / math.sqrt(q.shape[-1])
         outside = torch.arange(k.shape[2], device=q.device) >= lengths[:, None]

@@ -77,9 +77,9 @@ class RankShard:
 
 def local_device(kind: str) -> torch.device:
     """This process's device of a kind: the CUDA device of its local rank, or the CPU."""
-    return (
-        torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device(kind)
-    )
+    if kind == "cuda":
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device(kind)
 
 
 @contextmanager

@@ -42,7 +42,10 @@ class Decoder:
         script: Scripted | None = None,
         eos: tuple[int, ...] = (),
     ) -> None:
-        self.target, self.draft, self.sampling, self.script = target, draft, sampling, script
+        self.target = target
+        self.draft = draft
+        self.sampling = sampling
+        self.script = script
         self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
@@ -60,7 +63,9 @@ class Decoder:
         """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were
         drawn.
         """
-        return self.draft.propose(state) if self.draft else (state.tokens[:, :0], None)
+        if self.draft:
+            return self.draft.propose(state)
+        return (state.tokens[:, :0], None)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
         """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft
@@ -115,7 +120,8 @@ class Decoder:
         hidden, observed = self.target.prefill(longest, state.length, window)
         for passes in self.models:
             passes.prefill(longest, state.length, observed)
-        logits, greedy = self.target.model.logits(hidden), self.sampling.greedy
+        logits = self.target.model.logits(hidden)
+        greedy = self.sampling.greedy
         first = logits.argmax(1) if greedy else draw(self.sampling.probabilities(logits), state.generator)
         state.append(first[:, None], torch.ones_like(state.length), self.eos)
         return state

@@ -118,6 +118,7 @@ class Generation:
 
 def collect(state: State, prompts: list[list[int]]) -> Generation:
     """Copies the result to the host."""
-    rows, lengths = state.tokens.tolist(), state.length.tolist()
+    rows = state.tokens.tolist()
+    lengths = state.length.tolist()
     new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
     return Generation(new, state.histogram.tolist())

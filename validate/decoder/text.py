@@ -156,4 +156,6 @@ def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[i
     """The end of a prompt, at most `count` tokens. A leading BOS stays."""
     if count is None or len(prompt) <= count:
         return prompt
-    return [*prompt[:1], *prompt[len(prompt) - count + 1 :]] if prompt[0] == bos else prompt[-count:]
+    if prompt[0] == bos:
+        return [*prompt[:1], *prompt[len(prompt) - count + 1 :]]
+    return prompt[-count:]

@@ -35,7 +35,8 @@ class TreeDrafter(ModelDrafter):
     """
 
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
-        vocab, self.lead = passes.runner.model.spec.vocab_size, passes.behind
+        vocab = passes.runner.model.spec.vocab_size
+        self.lead = passes.behind
         if max(tree.max_children) > vocab:
             raise InputError(
                 f"--tree: a node must have at most the {vocab} tokens of the vocabulary as children"
@@ -52,8 +53,10 @@ class TreeDrafter(ModelDrafter):
         With sampling also the distributions of each node's children, [batch, all but the last level, vocab].
         """
         self.view.begin()
-        tokens, used = state.newest(1 + self.lead), 0
-        draft_tokens, draft_probs = [], []
+        tokens = state.newest(1 + self.lead)
+        used = 0
+        draft_tokens = []
+        draft_probs = []
         for level, picks in enumerate(self.tree.picks):
             end = used + tokens.shape[1]
             hidden = self.passes.run(tokens, used, self._ahead[used:end], self._sees[None, used:end, :end])
@@ -62,7 +65,8 @@ class TreeDrafter(ModelDrafter):
                 draft_probs.append(self.sampling.probabilities(scores))
                 scores = race(draft_probs[-1], state.generator)
             candidates = scores.topk(self.tree.max_children[level], dim=-1).indices
-            tokens, used = candidates.flatten(1).index_select(1, picks), end
+            tokens = candidates.flatten(1).index_select(1, picks)
+            used = end
             draft_tokens.append(tokens)
         return torch.cat(draft_tokens, 1), torch.cat(draft_probs, 1) if draft_probs else None
 
@@ -73,7 +77,9 @@ class TreeDecoder(Decoder):
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
         """rules: as in `Decoder`."""
         super().__init__(target, draft, *rules)
-        self.lead, self.tree, self.queries = draft.lead, draft.tree, draft.tree.size
+        self.lead = draft.lead
+        self.queries = draft.tree.size
+        self.tree = draft.tree
         self._sees = self.tree.sees[None]
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:

@@ -31,8 +31,10 @@ class Topology:
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
         check_parents(parents)
-        self.size, self.widths = len(parents), widths(parents)
-        rank, num_children = [0], [0] * self.size
+        self.size = len(parents)
+        self.widths = widths(parents)
+        rank = [0]
+        num_children = [0] * self.size
         children = torch.zeros(self.size, max(map(parents.count, range(self.size))), dtype=torch.int64)
         sees = torch.eye(self.size, dtype=torch.bool)
         for node, parent in enumerate(parents[1:], 1):
@@ -87,8 +89,10 @@ def accept_tree_sampled(
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])
-    path, used = [node], 0
-    rest, walking = target_probs[:, 0], torch.ones_like(node, dtype=torch.bool)
+    path = [node]
+    used = 0
+    rest = target_probs[:, 0]
+    walking = torch.ones_like(node, dtype=torch.bool)
     for children in tree.max_children:
         left = _select(draft_probs, torch.where(walking, node, 0))
         taken = node
@@ -118,13 +122,16 @@ class TreeScript:
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
         """rates: each 0 or more, with a sum of at most 1. Children beyond them are never accepted."""
         fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, tree.children.shape[1] - len(rates)))
-        self.tree, self._cumulative = tree, fitted.cumsum(0).float().to(tree.rank.device)
+        self._cumulative = fitted.cumsum(0).float().to(tree.rank.device)
+        self.tree = tree
 
     def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
         """A drawn path, with the next tokens of `accepted`."""
-        tree, batch = self.tree, len(accepted.count)
+        tree = self.tree
+        batch = len(accepted.count)
         u = torch.empty(batch, tree.levels - 1, 1, device=tree.rank.device).uniform_(generator=generator)
-        node, walking = torch.zeros_like(accepted.count), torch.ones_like(accepted.count, dtype=torch.bool)
+        node = torch.zeros_like(accepted.count)
+        walking = torch.ones_like(accepted.count, dtype=torch.bool)
         path = [node]
         for rank in (u >= self._cumulative).sum(2).unbind(1):
             walking = walking & (rank < tree.num_children[node])

@@ -100,10 +100,14 @@ def _split(  # type: ignore[no-untyped-def]
     PAGE: tokens per page of the `chosen` pages in the index, which are read one after another; 0 reads all
     tokens.
     """
-    pair, stretch = (tl.program_id(0) // blocks).to(tl.int64), tl.program_id(1)
-    b, h = pair // HEADS, pair % HEADS
-    rows, d = tl.program_id(0) % blocks * PAD + tl.arange(0, PAD), tl.arange(0, D)
-    real, query = rows < ROWS, rows % QUERIES
+    pair = (tl.program_id(0) // blocks).to(tl.int64)
+    stretch = tl.program_id(1)
+    b = pair // HEADS
+    h = pair % HEADS
+    rows = tl.program_id(0) % blocks * PAD + tl.arange(0, PAD)
+    d = tl.arange(0, D)
+    real = rows < ROWS
+    query = rows % QUERIES
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None], other=0.0)
     top = tl.full((PAD,), UNSEEN, tl.float32)
     total = tl.zeros((PAD,), tl.float32)
@@ -174,21 +178,27 @@ def _combine(  # type: ignore[no-untyped-def]
 
     Written as [batch, queries, all heads, D], which is what the next matrix product reads.
     """
-    pair, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    d, some = tl.arange(0, D), tl.arange(0, MERGED)
+    pair = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1)
+    d = tl.arange(0, D)
+    some = tl.arange(0, MERGED)
     first = pair * stretches * ROWS + row
     top = tl.full((), UNSEEN, tl.float32)
-    total, out = tl.full((), 0.0, tl.float32), tl.zeros((D,), tl.float32)
+    total = tl.full((), 0.0, tl.float32)
+    out = tl.zeros((D,), tl.float32)
     for start in range(0, stretches, MERGED):
-        at, there = first + (start + some) * ROWS, start + some < stretches
+        at = first + (start + some) * ROWS
+        there = start + some < stretches
         lse = tl.load(lse_at + at, mask=there, other=UNSEEN)
         part = tl.load(out_at + at[:, None] * D + d, mask=there[:, None], other=0.0)
         higher = tl.maximum(top, tl.max(lse, axis=0))
-        weights, fade = tl.where(there, tl.exp2(lse - higher), 0.0), tl.exp2(top - higher)
+        weights = tl.where(there, tl.exp2(lse - higher), 0.0)
+        fade = tl.exp2(top - higher)
         total = total * fade + tl.sum(weights, axis=0)
         out = out * fade + tl.sum(weights[:, None] * part, axis=0)
         top = higher
-    b, h = pair // HEADS, pair % HEADS
+    b = pair // HEADS
+    h = pair % HEADS
     group: tl.constexpr = ROWS // QUERIES
     head = h * group + row // QUERIES
     place = ((b * QUERIES + row % QUERIES) * HEADS * group + head) * D
@@ -205,14 +215,16 @@ class SplitKV(FoldedAttention):
     def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
         """tuning: for all rows; by default those of `tunings`."""
         super().__init__("triton-unsplit" if unsplit else "triton")
-        self.choices, self.unsplit = {1: tuning} if tuning else tunings(), unsplit
+        self.choices = {1: tuning} if tuning else tunings()
+        self.unsplit = unsplit
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor, most: int = MAX_ROWS) -> bool:
         """Whether the kernel handles queries [batch, heads, n, d], with at most so many rows. fp32 would
         spill its registers and is left to torch.
         """
-        count, d = q.shape[1] // new_k.shape[1] * q.shape[2], q.shape[3]
+        count = q.shape[1] // new_k.shape[1] * q.shape[2]
+        d = q.shape[3]
         fits = count * max(1, d // 128) <= most and d >= 16 and not d & (d - 1)
         return fits and (q.element_size() == 2 or q.device.type == "cpu")
 
@@ -247,10 +259,14 @@ class SplitKV(FoldedAttention):
 
         span: number of tokens in these pages, in order; without an index, in the cache.
         """
-        rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
+        rows = fold(q, new_k.shape[1]).contiguous()
+        n = q.shape[2]
+        d = q.shape[3]
         batch, heads, count, _ = rows.shape
-        tuning, pad = of_rows(self.choices, count), tile_of(count, ROW_TILE // max(1, d // 128))
-        pairs, blocks = batch * heads, triton.cdiv(count, pad)
+        tuning = of_rows(self.choices, count)
+        pad = tile_of(count, ROW_TILE // max(1, d // 128))
+        pairs = batch * heads
+        blocks = triton.cdiv(count, pad)
         splits = self.splits or self._splits(tuning, pairs * blocks, n, span.bound, q.device)
         stretches = splits + 1
         partial = torch.empty(pairs, stretches, count, d, dtype=torch.float32, device=q.device)

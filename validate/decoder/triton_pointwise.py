@@ -44,7 +44,8 @@ def _add_norm(  # type: ignore[no-untyped-def]
 @triton.jit
 def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Program (row, stretch): SiLU of the first half of a row times the second half."""
-    row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < INNER
     gate = tl.load(gate_up_at + row * 2 * INNER + at, mask=inside).to(tl.float32)
     up = tl.load(gate_up_at + row * 2 * INNER + INNER + at, mask=inside).to(tl.float32)
@@ -70,7 +71,8 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
     x_at, codes_at, scale_at, K: tl.constexpr, BLOCK: tl.constexpr, LEAST: tl.constexpr
 ):
     """Program (row): the scale that maps its largest value to 448, and its codes."""
-    row, d = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    d = tl.arange(0, BLOCK)
     peak = tl.full((BLOCK,), LEAST, tl.float32)
     for start in range(0, K, BLOCK):
         x = tl.load(x_at + row * K + start + d, mask=start + d < K, other=0.0).to(tl.float32)
@@ -120,8 +122,10 @@ def _rotate(  # type: ignore[no-untyped-def]
 
     Both numbers have 64 bits, because offsets in a cache of a million tokens exceed 32.
     """
-    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    b, j = token // queries, token % queries
+    token = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1).to(tl.int64)
+    b = token // queries
+    j = token % queries
     d = tl.arange(0, BLOCK)
     inside = d < D
     at = qkv_at + (token * (HEADS + 2 * KV_HEADS) + head) * D
@@ -129,13 +133,15 @@ def _rotate(  # type: ignore[no-untyped-def]
     if head < HEADS + KV_HEADS:
         kind = x.dtype
         partner = tl.where(d < HALF, d + HALF, tl.where(d < 2 * HALF, d - HALF, d))
-        one, other = x.to(tl.float32), tl.load(at + partner, mask=inside).to(tl.float32)
+        one = x.to(tl.float32)
+        other = tl.load(at + partner, mask=inside).to(tl.float32)
         if NORM:
             norm_at = q_norm_at if head < HEADS else k_norm_at
             scale = tl.rsqrt(tl.sum(one * one, axis=0) / D + eps)
             one *= scale * tl.load(norm_at + d, mask=inside).to(tl.float32)
             other *= scale * tl.load(norm_at + partner, mask=inside).to(tl.float32)
-            one, other = one.to(kind).to(tl.float32), other.to(kind).to(tl.float32)
+            one = one.to(kind).to(tl.float32)
+            other = other.to(kind).to(tl.float32)
         turns = d < 2 * HALF
         cosine = tl.load(cosine_at + token * HALF + d % HALF, mask=turns, other=1.0).to(tl.float32)
         sine = tl.load(sine_at + token * HALF + d % HALF, mask=turns, other=0.0).to(tl.float32)
@@ -147,7 +153,10 @@ def _rotate(  # type: ignore[no-untyped-def]
             x = _e4m3(x.to(tl.float32)).to(x.dtype)
         is_key = head < HEADS + KV_HEADS
         h = head - HEADS if is_key else head - HEADS - KV_HEADS
-        place = b * k_b + h * k_h + j * k_s if is_key else b * v_b + h * v_h + j * v_s
+        if is_key:
+            place = b * k_b + h * k_h + j * k_s
+        else:
+            place = b * v_b + h * v_h + j * v_s
         tl.store((k_at if is_key else v_at) + place + d, x, mask=inside)
         if CACHED:
             slot = tl.load(slots_at + token)
@@ -180,9 +189,15 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
 ):
     """Program (layer and sequence, token, KV head): one key or value from its place to its slot."""
-    row, j, h = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    layer, b, d = row // BATCH, row % BATCH, tl.arange(0, BLOCK)
-    place, slot, inside = tl.load(places_at + b * tokens + j), tl.load(slots_at + b * tokens + j), d < D
+    row = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1)
+    h = tl.program_id(2).to(tl.int64)
+    layer = row // BATCH
+    b = row % BATCH
+    d = tl.arange(0, BLOCK)
+    place = tl.load(places_at + b * tokens + j)
+    slot = tl.load(slots_at + b * tokens + j)
+    inside = d < D
     x = tl.load(from_at + layer * from_l + b * from_b + h * from_h + place * from_s + d, mask=inside)
     tl.store(into_at + layer * into_l + b * into_b + h * into_h + slot * into_s + d, x, mask=inside)
 
@@ -199,9 +214,11 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     BLOCK_M: tl.constexpr,
 ):
     """Program (row, stretch of outputs): a row times the matrix [M, K] of its expert."""
-    row, m = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = tl.program_id(0).to(tl.int64)
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     weights = weight_at + tl.load(expert_at + row) * M * K + m[:, None].to(tl.int64) * K
-    total, there = tl.zeros((BLOCK_M,), tl.float32), m < M
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    there = m < M
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         inside = k < K
@@ -232,8 +249,11 @@ class Fused(Pointwise):
     name = "triton"
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        x, residual = x.contiguous(), residual.contiguous()
-        hidden, total, out = x.shape[-1], torch.empty_like(x), torch.empty_like(x)
+        x = x.contiguous()
+        residual = residual.contiguous()
+        hidden = x.shape[-1]
+        total = torch.empty_like(x)
+        out = torch.empty_like(x)
         block = triton.next_power_of_2(hidden)
         _add_norm[(x.numel() // hidden,)](
             x,
@@ -249,7 +269,8 @@ class Fused(Pointwise):
         return total, out
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
-        gate_up, inner = gate_up.contiguous(), gate_up.shape[-1] // 2
+        inner = gate_up.shape[-1] // 2
+        gate_up = gate_up.contiguous()
         out = gate_up.new_empty(*gate_up.shape[:-1], inner)
         _silu_mul[(out.numel() // inner, triton.cdiv(inner, BLOCK))](
             gate_up, out, INNER=inner, BLOCK=BLOCK, num_warps=WARPS
@@ -344,4 +365,6 @@ class Fused(Pointwise):
             BLOCK_K=EXPERT_BLOCK[1],
             num_warps=WARPS,
         )
-        return out if scale is None else (out * scale[experts]).to(rows.dtype)
+        if scale is None:
+            return out
+        return (out * scale[experts]).to(rows.dtype)

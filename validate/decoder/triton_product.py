@@ -43,10 +43,15 @@ def _few_rows(  # type: ignore[no-untyped-def]
 
     The sum over tiles is kept outside the matrix instruction, which has fewer bits than float32 for it.
     """
-    part, first = tl.program_id(1), tl.program_id(0).to(tl.int64) * TILE
-    n, m, k = tl.arange(0, TILE), tl.arange(0, PAD), tl.arange(0, INPUTS)
-    there, given = first + n < N, m < rows
-    matrix, x = codes_at + first * K + n[:, None] * K + k[None, :], x_at + m[None, :] * K + k[:, None]
+    part = tl.program_id(1)
+    first = tl.program_id(0).to(tl.int64) * TILE
+    n = tl.arange(0, TILE)
+    m = tl.arange(0, PAD)
+    k = tl.arange(0, INPUTS)
+    there = first + n < N
+    given = m < rows
+    matrix = codes_at + first * K + n[:, None] * K + k[None, :]
+    x = x_at + m[None, :] * K + k[:, None]
     total = tl.zeros((TILE, PAD), tl.float32)
     for start in range(part * PART, tl.minimum(part * PART + PART, K), INPUTS):
         inside = start + k < K
@@ -64,7 +69,8 @@ def _few_rows(  # type: ignore[no-untyped-def]
 @triton.jit
 def _add_parts(parts_at, out_at, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Program (stretch): the sum of all parts."""
-    at, total = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
     inside = at < count
     for part in tl.static_range(PARTS):
         total += tl.load(parts_at + part * count + at, mask=inside)

@@ -43,9 +43,13 @@ def _page_scores(  # type: ignore[no-untyped-def]
     for the newest page.
     """
     pair = tl.program_id(0).to(tl.int64)
-    b, h = pair // HEADS, pair % HEADS
-    rows, d, page = tl.arange(0, PAD), tl.arange(0, D), tl.program_id(1) * TILE + tl.arange(0, TILE)
-    real, filled = rows < ROWS, tl.cdiv(tl.load(lengths_at + b).to(tl.int32), PAGE)
+    b = pair // HEADS
+    h = pair % HEADS
+    rows = tl.arange(0, PAD)
+    d = tl.arange(0, D)
+    page = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    real = rows < ROWS
+    filled = tl.cdiv(tl.load(lengths_at + b).to(tl.int32), PAGE)
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None])
     at = b * page_b + h * page_h + page[:, None] * page_s + d
     low = tl.load(low_at + at, mask=(page < filled)[:, None])
@@ -82,10 +86,15 @@ def _token_scores(  # type: ignore[no-untyped-def]
     """Program (sequence x KV head, tile of tokens): scores [ROWS, tokens], and each row's log-sum-exp over
     the tile.
     """
-    pair, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    b, h = pair // HEADS, pair % HEADS
-    rows, d, t = tl.arange(0, PAD), tl.arange(0, D), tile * TILE + tl.arange(0, TILE)
-    real, seen = rows < ROWS, t < tl.load(lengths_at + b).to(tl.int32)
+    pair = tl.program_id(0).to(tl.int64)
+    tile = tl.program_id(1)
+    b = pair // HEADS
+    h = pair % HEADS
+    rows = tl.arange(0, PAD)
+    d = tl.arange(0, D)
+    t = tile * TILE + tl.arange(0, TILE)
+    real = rows < ROWS
+    seen = t < tl.load(lengths_at + b).to(tl.int32)
     q = tl.load(q_at + (pair * ROWS + rows[:, None]) * D + d, mask=real[:, None])
     k = tl.load(k_at + b * k_b + h * k_h + t[:, None] * k_s + d, mask=seen[:, None]).to(q.dtype)
     score = tl.where(seen[None, :], tl.dot(q, tl.trans(k), input_precision="ieee") * scale, UNSEEN)
@@ -130,8 +139,10 @@ def _best(  # type: ignore[no-untyped-def]
     """
     pair = tl.program_id(0).to(tl.int64)
     if VOTES:
-        rows, length = tl.arange(0, PAD), tl.load(lengths_at + pair // HEADS).to(tl.int32)
-        top, total = tl.full((PAD,), UNSEEN, tl.float32), tl.zeros((PAD,), tl.float32)
+        rows = tl.arange(0, PAD)
+        length = tl.load(lengths_at + pair // HEADS).to(tl.int32)
+        top = tl.full((PAD,), UNSEEN, tl.float32)
+        total = tl.zeros((PAD,), tl.float32)
         for tile in range(tiles):
             lse = tl.load(lse_at + (pair * tiles + tile) * ROWS + rows, mask=rows < ROWS, other=UNSEEN)
             higher = tl.maximum(top, lse)
@@ -147,21 +158,27 @@ def _best(  # type: ignore[no-untyped-def]
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
         tl.debug_barrier()
-    low, vote_at = tl.full((), LEAST, tl.int64), vote_at + pair * units
+    low = tl.full((), LEAST, tl.int64)
+    vote_at = vote_at + pair * units
     for done in range(0, 32, 2):  # the largest threshold that COUNT units reach, two of its bits at a time
         # three counts are added in one sum, 21 bits each
-        step, reach = tl.full((), 1, tl.int64) << (30 - done), tl.zeros((), tl.int64)
+        step = tl.full((), 1, tl.int64) << (30 - done)
+        reach = tl.zeros((), tl.int64)
         for start in range(0, units, TILE):
-            key, counts = _ordered(vote_at, start + tl.arange(0, TILE), units), tl.zeros((TILE,), tl.int64)
+            key = _ordered(vote_at, start + tl.arange(0, TILE), units)
+            counts = tl.zeros((TILE,), tl.int64)
             for nth in tl.static_range(1, 4):
                 counts += (key >= (low + nth * step).to(tl.int32)).to(tl.int64) << 21 * (nth - 1)
             reach += tl.sum(counts, axis=0)
         for nth in tl.static_range(3):
             low += tl.where(((reach >> 21 * nth) & 0x1FFFFF) >= COUNT, step, 0)
-    low, above, index_at = low.to(tl.int32), tl.zeros((), tl.int32), index_at + pair * COUNT
+    low = low.to(tl.int32)
+    above = tl.zeros((), tl.int32)
+    index_at = index_at + pair * COUNT
     for start in range(0, units, TILE):
         above += tl.sum((_ordered(vote_at, start + tl.arange(0, TILE), units) > low).to(tl.int32), axis=0)
-    taken, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
+    taken = tl.zeros((), tl.int32)
+    equal = tl.zeros((), tl.int32)
     for start in range(0, units, TILE):
         t = start + tl.arange(0, TILE)
         key = _ordered(vote_at, t, units)
@@ -229,7 +246,8 @@ class FusedSelection(Selection):
     ) -> Tensor:
         if not self.fused.takes(q, new_k, SELECTED_ROWS):
             return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
-        rows, tokens = fold(q, k.shape[1]).contiguous(), k.shape[2]
+        rows = fold(q, k.shape[1]).contiguous()
+        tokens = k.shape[2]
         (batch, heads, count, d), tiles = rows.shape, triton.cdiv(tokens, TILE)
         score = torch.empty(batch * heads, count, tokens, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, tiles, count, dtype=torch.float32, device=q.device)

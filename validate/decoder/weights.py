@@ -26,7 +26,9 @@ class Checkpoint:
     """A local Hugging Face folder: ``config.json`` and one or more ``.safetensors`` files."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
-        self.folder, self.device, self.dtype = folder, device, dtype
+        self.folder = folder
+        self.device = device
+        self.dtype = dtype
         _check_readable(folder)
         files = [self._open(folder / name) for name in _files(folder)]
         self._file_of = {tensor: file for file in files for tensor in file.keys()}  # noqa: SIM118
@@ -43,7 +45,8 @@ class Checkpoint:
         """Refuse (InputError) a separate head with tie_word_embeddings; a copy of the embedding is
         allowed.
         """
-        head, embedding = self.whole("lm_head.weight"), self.whole("model.embed_tokens.weight")
+        head = self.whole("lm_head.weight")
+        embedding = self.whole("model.embed_tokens.weight")
         if head is not None and embedding is not None and not torch.equal(head, embedding):
             raise InputError(
                 f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says"
@@ -128,7 +131,10 @@ class RandomWeights:
     """Normal weights made on the device. The same seed gives every rank its slice of the same model."""
 
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype, deviation: float = 0.02) -> None:
-        self.seed, self.device, self.dtype, self.deviation = seed, device, dtype, deviation
+        self.seed = seed
+        self.device = device
+        self.dtype = dtype
+        self.deviation = deviation
 
     def read(self, piece: Piece) -> torch.Tensor:
         """One piece of the random model that the seed gives; its norms are 1."""
@@ -171,7 +177,8 @@ def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> No
     for name, parts in parameters:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
-        value, module = tensors[0] if len(tensors) == 1 else torch.cat(tensors), owners[owner]
+        value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        module = owners[owner]
         held = getattr(module, leaf)
         if held.dtype == FP8:
             peaks = torch.cat(
@@ -257,10 +264,12 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
     newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
     fill(head, head_pieces(head, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding
-    vocab, most = draft.model.vocab_size, target.spec.vocab_size
+    vocab = draft.model.vocab_size
+    most = target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
     if isinstance(source, Checkpoint):
-        own, offsets = torch.arange(vocab), source.whole("d2t")
+        own = torch.arange(vocab)
+        offsets = source.whole("d2t")
         if offsets is not None:
             own = own + offsets.cpu().long() if offsets.shape == own.shape else own[:0]
         if len({*own.tolist()} & {*range(most)}) < vocab:

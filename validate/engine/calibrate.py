@@ -108,7 +108,8 @@ def distinct(timings: Sequence[Timing]) -> list[Timing]:
 def _shipped(
     fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, seen: tuple[str, ...]
 ) -> Calibration:
-    served, device = f"{subject.engine} {subject.engine_version}", load_gpu(subject.hardware).name
+    served = f"{subject.engine} {subject.engine_version}"
+    device = load_gpu(subject.hardware).name
     source = f"fitted to {len(rows.timings)} timed steps of {served}"
     constants = {
         n: Constant(
@@ -265,6 +266,10 @@ def _against(seconds: float, t: Timing) -> str:
 
 def _errors_in_words(made: EngineCalibration, seconds: Array) -> str:
     """Errors of predicted steps, and of speedups if there is a baseline for them."""
-    speed, steps = speedup_logs(made.rows, seconds), log_rms(seconds, made.rows.measured)
-    of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
+    speed = speedup_logs(made.rows, seconds)
+    steps = log_rms(seconds, made.rows.measured)
+    if speed:
+        of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}"
+    else:
+        of_speed = ""
     return f"steps {steps:.1%} over {len(made.rows.timings)}{of_speed}"

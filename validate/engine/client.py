@@ -91,7 +91,8 @@ class StreamedAnswer:
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
             raise InputError(f"--url: {COMPLETIONS}: says {quoted(str(event['error']))}")
-        choices, usage = event.get("choices") or [], event.get("usage") or {}
+        choices = event.get("choices") or []
+        usage = event.get("usage") or {}
         held = choices if isinstance(choices, list) else [choices]
         if not all(isinstance(part, dict) for part in (usage, *held)):
             raise refuse(
@@ -100,7 +101,8 @@ class StreamedAnswer:
                 "events of choices and usage",
                 quoted(json.dumps(event)),
             )
-        count, before = usage.get("completion_tokens"), self.total or 0
+        count = usage.get("completion_tokens")
+        before = self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
             raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, quoted(str(count)))
@@ -278,9 +280,11 @@ async def _events(response: "httpx.Response", most: int) -> AsyncGenerator[tuple
     """Arrival time and JSON value of the events of a stream, up to its ``[DONE]`` or its end. Raises
     InputError.
     """
-    held, total = b"", 0
+    held = b""
+    total = 0
     async for piece in response.aiter_raw():
-        now, total = time.perf_counter(), total + len(piece)
+        now = time.perf_counter()
+        total = total + len(piece)
         *lines, held = (held + piece).split(b"\n")
         if total > most or len(held) > LINE_BYTES:
             raise InputError(

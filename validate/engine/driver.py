@@ -127,7 +127,9 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     """The part of a round in which all answers decode. Raises InputError if it is empty."""
     start, end = common(answers)
     gaps: list[float] = []
-    chunks, tokens, grown = 0, 0.0, 0.0
+    chunks = 0
+    tokens = 0.0
+    grown = 0.0
     for answer in answers:
         count = len(answer.chunks)
         each: list[float] = [chunk.tokens for chunk in answer.chunks if chunk.tokens is not None]
@@ -152,24 +154,30 @@ def _timing(
 ) -> Timing:
     means = [statistics.fmean(s.gaps) for s in stretches]
     calm = [s for s, mean in zip(stretches, means, strict=True) if mean <= CALM * min(means)]
-    disturbed, stretches = len(stretches) - len(calm), calm
+    disturbed = len(stretches) - len(calm)
+    stretches = calm
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)
     tpot = sum(s.seconds for s in stretches) * load.batch / tokens
     gained = chunk_tokens if gamma else 1.0
-    seconds, how = statistics.median(gaps), "median time between chunks, one an iteration"
+    seconds = statistics.median(gaps)
+    how = "median time between chunks, one an iteration"
     counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None
     if gamma and counted_gain is None and chunk_tokens > gamma + 1 + ONE_CHUNK:
         raise InputError(
             f"--url: {load.key}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters"
         )
     if not gamma and chunk_tokens > 1 + ONE_CHUNK:
-        seconds, how = tpot, "stretch over tokens (chunks of several tokens)"
+        seconds = tpot
+        how = "stretch over tokens (chunks of several tokens)"
     elif bunched(gaps):
-        seconds, how = chunk_tokens * tpot, "stretch over its chunks (read late, several at once)"
+        seconds = chunk_tokens * tpot
+        how = "stretch over its chunks (read late, several at once)"
     if counted_gain is not None and abs(chunk_tokens / counted_gain - 1) > 2 * ONE_CHUNK:
-        gained, seconds, how = counted_gain, counted_gain * tpot, "Omega of the counters x time of a token"
+        gained = counted_gain
+        seconds = counted_gain * tpot
+        how = "Omega of the counters x time of a token"
     return Timing.checked(
         where=f"{url}: {load.key}",
         seconds=seconds,

@@ -115,10 +115,8 @@ def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> Non
     held = ", ".join(names[:SHOWN_FILES]) + (
         f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
     )
-    where, plan = (
-        f"--from: {held or 'no file'}",
-        "`perfmodel validate engine --plan` prints the runs worth making",
-    )
+    where = f"--from: {held or 'no file'}"
+    plan = "`perfmodel validate engine --plan` prints the runs worth making"
     plan = f"{len(aside)} steps are set aside for the prefill in them; {plan}" if aside else plan
     if len(lengths) < 2:
         given = ", ".join(map(str, lengths)) or "none"
@@ -139,7 +137,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     """Finds the constants that the rows determine, fits them, and judges the fit on held-out rows."""
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
-    count, free = len(rows.timings), dict(candidates)
+    count = len(rows.timings)
+    free = dict(candidates)
     while pinned := _least_determined(
         free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count
     ):
@@ -190,12 +189,14 @@ def _solve(
     """Fits the free constants to the kept rows. The search begins at `start`, or at each prior."""
     if not free:
         return _Solution({}, np.eye(0), ())
-    logs, noise = np.log(rows.measured)[kept], rows.noise[kept]
+    logs = np.log(rows.measured)[kept]
+    noise = rows.noise[kept]
     prior, spread, lowest, highest = (
         np.array([getattr(place, name) for place in free.values()])
         for name in ("start", "spread", "low", "high")
     )
-    low, high = (lowest - prior) / spread, (highest - prior) / spread
+    low = (lowest - prior) / spread
+    high = (highest - prior) / spread
     first = (np.array([start.get(name, place.start) for name, place in free.items()]) - prior) / spread
 
     def values(x: Array) -> dict[str, float]:
@@ -219,7 +220,9 @@ def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: 
         return solved.at_bound[0]
     share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
     worst = max(share, key=lambda name: share[name], default=None)
-    return worst if worst and (share[worst] > DETERMINED or len(free) >= rows) else None
+    if worst and (share[worst] > DETERMINED or len(free) >= rows):
+        return worst
+    return None
 
 
 def scatter(samples: Sequence[float]) -> float:

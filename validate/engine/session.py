@@ -38,7 +38,8 @@ def run(
         )
     try:
         done = {key for key, (row, _) in _latest(journal).items() if row.get("status") != "failed"}
-        progress, known = RowProgress(len(loads), len(done)), (server.engine(), counters(server) is not None)
+        progress = RowProgress(len(loads), len(done))
+        known = (server.engine(), counters(server) is not None)
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:

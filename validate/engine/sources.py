@@ -91,7 +91,8 @@ def served(
         text = read_text(source.path)
         if source.path.suffix == ".json" and all(map(RECORD.has, parse_objects(str(source.path), text))):
             subject = read_engine_record(source.path).subject
-            engine, version = engine or subject.engine, version or subject.engine_version
+            engine = engine or subject.engine
+            version = version or subject.engine_version
             other = draft is not None and Path(draft).name != Path(subject.draft).name
             if other and any(t.gamma for t in timings):
                 raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
@@ -174,7 +175,9 @@ def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path
     Paths in the record are relative to its folder, so both can be moved together.
     """
     destination_of(path)
-    seen, subject, record = made.calibration.fitted_on, made.subject, path.with_suffix(".json")
+    seen = made.calibration.fitted_on
+    subject = made.subject
+    record = path.with_suffix(".json")
     places = {
         name: os.path.relpath(value, path.parent)
         for name in ("model", "hardware", "draft")

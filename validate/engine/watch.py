@@ -132,7 +132,8 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
     here = speedups(scenario, batch, served.context, lengths)
-    best, gained = int(np.argmax(here)), float(served.acceptance.tokens_per_iteration(served.gamma))
+    best = int(np.argmax(here))
+    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
     holds = bool(here[served.gamma] * (1 + TOLERANCE) >= here[best])
     words = [
         f"{gained:.2f} tokens per iteration",
@@ -164,7 +165,8 @@ def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
     longest = expected.max_gamma
     if longest is not None and gamma > longest:
         return f"expected: not known at K = {gamma}"
-    mean, spread = float(expected.tokens_per_iteration(gamma)), float(expected.log_spread(gamma))
+    mean = float(expected.tokens_per_iteration(gamma))
+    spread = float(expected.log_spread(gamma))
     low, high = interval_of(mean, spread)
     inside = "" if not spread else ", within it" if low <= gained <= high else ", outside of it"
     return f"expected {mean:.2f}" + (f" ({low:.2f} to {high:.2f}{inside})" if spread else "")

@@ -39,7 +39,8 @@ class Report:
 
 def report(recipe: Recipe) -> Report:
     """Fit a recipe to all its rows and judge it."""
-    points, whole = points_of(recipe), whole_fit(recipe)
+    points = points_of(recipe)
+    whole = whole_fit(recipe)
     judged = {
         by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)
     }
@@ -70,7 +71,8 @@ def as_dict(made: Report) -> dict[str, Any]:
 
 def correlated(fitted: StatedFit) -> list[tuple[str, str, float]]:
     """Pairs of strongly correlated constants, which the rows barely separate."""
-    names, rows = fitted.parameters, enumerate(fitted.correlation)
+    names = fitted.parameters
+    rows = enumerate(fitted.correlation)
     return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
 
 
@@ -145,7 +147,8 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
     """The content of a fitted calibration's file: rounded, with its errors on other rows than the fitted
     ones.
     """
-    recipe, fitted = made.recipe, made.fit
+    recipe = made.recipe
+    fitted = made.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
     constants = {
         name: Constant(
@@ -183,7 +186,8 @@ def path_of(name: str) -> Path:
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
     """The required content of a recipe's file. Its date is `today` only if anything in it has changed."""
-    made, path = report(recipe), path_of(recipe.name)
+    made = report(recipe)
+    path = path_of(recipe.name)
     before = load_calibration(str(path)) if path.is_file() else None
     if before is not None and as_shipped(made, before.date) == before:
         today = before.date

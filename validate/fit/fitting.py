@@ -80,7 +80,8 @@ def fit(
     """Fits the `free` constants to the points of `train`; the others stay as in `start`."""
     searched = [SEARCHED[name] for name in free]
     scale = np.array([s.scale for s in searched])
-    low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale
+    low = np.array([s.low for s in searched]) / scale
+    high = np.array([s.high for s in searched]) / scale
     first = (
         np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale
     )

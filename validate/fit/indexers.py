@@ -46,7 +46,8 @@ def with_indexer(
         & (table["model"] == model.hf_id)
     )
     table = where(table, kept & (table["step"] >= SHORTEST_TOKENS))
-    rows, ops = [], list[list[Op]]()
+    rows = []
+    ops = list[list[Op]]()
     for degree in DEGREES:
         rows.append(where(table, table["num_heads"] * degree == model.num_attention_heads))
         part = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
@@ -79,4 +80,6 @@ def with_indexer(
     ].tolist()
     values = 1.0 / (1.0 + slower), layer, token
     fitted = TableFit(values, error(*values), len(seconds), f"{engine} {version}")
-    return replace(found, index=fitted) if fitted.median_error < HELPS * error(0.0, 0.0, 0.0) else found
+    if fitted.median_error < HELPS * error(0.0, 0.0, 0.0):
+        return replace(found, index=fitted)
+    return found

@@ -76,7 +76,8 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
             f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given "
             f"{version}"
         )
-    gemm, experts = _gemms(tables, gpu, engine, version), _experts(tables, gpu, engine, version)
+    gemm = _gemms(tables, gpu, engine, version)
+    experts = _experts(tables, gpu, engine, version)
     for other in (e for e in ("sglang", *ENGINES) if e != engine):
         for found, family, name, fits in (
             (gemm, "gemm", "gemm_perf", _gemms),
@@ -112,9 +113,11 @@ def _peak(gpu: GPUSpec, form: str) -> float | None:
 
 def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format: time of the smallest GEMM, fitted t0, and the efficiency at each knot."""
-    table, found = tables.read("gemm", engine, version, "gemm_perf"), {}
+    table = tables.read("gemm", engine, version, "gemm_perf")
+    found = {}
     for word, name in GEMM_FORMS.items():
-        part, peak = where(table, table["gemm_dtype"] == word), _peak(gpu, name)
+        part = where(table, table["gemm_dtype"] == word)
+        peak = _peak(gpu, name)
         if peak is None or len(part["m"]) < 500:
             continue
         part = _fastest(part, ("m", "n", "k"))
@@ -135,7 +138,8 @@ def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str,
 
 def _gemm_fit(m: Array, roof: Array, seconds: Array, knots: list[float], source: str) -> TableFit:
     """The fitted t0, and the efficiency at each knot."""
-    at, places = np.log(m), np.log(knots)
+    at = np.log(m)
+    places = np.log(knots)
 
     def predict(x: Array) -> Array:
         return x[0] + roof / np.exp(np.interp(at, places, np.log(x[1:])))
@@ -157,7 +161,8 @@ def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[st
     )
     table = where(table, usual & gated)
     for word, name in EXPERT_FORMS.items():
-        part, peak = where(table, table["moe_dtype"] == word), _peak(gpu, name)
+        part = where(table, table["moe_dtype"] == word)
+        peak = _peak(gpu, name)
         if peak is None or len(part["topk"]) < 60:
             continue
         fitted = _expert_fit(_main_source(part), gpu, name, peak, f"{engine} {version}")
@@ -230,7 +235,9 @@ def _line(moved_s: Array, seconds: Array, source: str) -> TableFit:
 def _uncached(gpu: GPUSpec) -> float:
     """Bytes above which repeated calls do not find the cache in a large last-level cache."""
     cached = gpu.last_level_cache
-    return cached.si if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S else LARGE_CACHE
+    if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S:
+        return cached.si
+    return LARGE_CACHE
 
 
 def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
@@ -241,15 +248,18 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
     if (name := next(names, None)) is None:
         return {}
     version, table = tables.read_version("mla", name, version, "generation_mla_perf")
-    table, found = where(table, table["batch_size"] <= 256), {}
+    table = where(table, table["batch_size"] <= 256)
+    found = {}
     for word, size in KV_BYTES.items():
         part = where(table, table["kv_cache_dtype"] == word)
         if not len(part["step"]):
             continue
         part = _fastest(part, ("num_heads", "batch_size", "isl", "step"))
-        batch, heads = part["batch_size"].astype(float), part["num_heads"].astype(float)
+        batch = part["batch_size"].astype(float)
+        heads = part["num_heads"].astype(float)
         tokens = batch * (part["isl"] + part["step"])
-        cache, pairs = tokens * 576 * size, tokens * heads
+        cache = tokens * 576 * size
+        pairs = tokens * heads
         moved = (cache + 2 * batch * heads * (576 + 512)) / gpu.memory_bandwidth_bytes_per_s
         computed = 2 * pairs * (576 + 512) / gpu.peak_flops("bf16")
         keep = cache > LARGE_CACHE
@@ -283,7 +293,8 @@ def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
                 sizes[2.0 * values] = min(seconds, sizes.get(2.0 * values, seconds))
     knots = {}
     for devices, sizes in sorted(best.items()):
-        at, times = np.log(sorted(sizes)), np.maximum.accumulate(np.log([sizes[s] for s in sorted(sizes)]))
+        at = np.log(sorted(sizes))
+        times = np.maximum.accumulate(np.log([sizes[s] for s in sorted(sizes)]))
         inside = [m for m in MESSAGES if min(sizes) <= m <= max(sizes)]
         knots[devices] = [(float(m), float(np.exp(np.interp(np.log(m), at, times)))) for m in inside]
     return knots

@@ -14,7 +14,8 @@ INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
     """The calibration of these kernels, dated today by default."""
     curve, (start_s, fixed_s) = dict(_pairs(k.gemm["bf16"])), k.gemm["bf16"].values[:2]
-    wide, narrow = k.attention["bfloat16"], k.attention.get("fp8")
+    wide = k.attention["bfloat16"]
+    narrow = k.attention.get("fp8")
     latent, latent_fp8 = k.latent.get("bfloat16"), k.latent.get("fp8")
     shortest = f"shortest GEMM in a CUDA graph, {k.source}"
     values: dict[str, tuple[float, str]] = {

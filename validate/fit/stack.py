@@ -103,10 +103,8 @@ def with_stack(
     `fit_stack`.
     """
     made = fit_stack(measured, kernels, where)
-    seen, words = (
-        measured[0].set_name,
-        ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items()),
-    )
+    seen = measured[0].set_name
+    words = ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
     return made.calibration.model_copy(
         update={
             "name": name,

@@ -66,7 +66,8 @@ class Tables:
         """Finds the tables in a folder. Raises InputError if there are none, or none for this
         device.
         """
-        paths, device = sorted(Path(path).rglob("*")), device_of(gpu)
+        paths = sorted(Path(path).rglob("*"))
+        device = device_of(gpu)
         # what follows the folder of all devices
         places = {each.as_posix().partition("systems/data/")[2]: each for each in paths}
         found = {place: each for place, each in places.items() if place.endswith(".parquet")}

@@ -71,7 +71,8 @@ def measure(
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, without the bonus
     token. Raises InputError, before anything is decoded, if there are too few documents or positions.
     """
-    spec, methods = load_model(setting.pair.target), _methods(setting)
+    spec = load_model(setting.pair.target)
+    methods = _methods(setting)
     prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
     work = [
         (context, spelled, method)
@@ -87,7 +88,9 @@ def measure(
             f"of a budget below the context, {max(setting.contexts)}",
             ", ".join(methods),
         )
-    source, entries, progress = _source(setting), list[dict[str, Any]](), RowProgress(len(work), 0)
+    source = _source(setting)
+    entries = list[dict[str, Any]]()
+    progress = RowProgress(len(work), 0)
     with joined(setting.pair.tp, setting.pair.place()) as shard:
         target, draft = setting.pair.models(shard)
         for context, spelled, method in work:
@@ -225,7 +228,9 @@ def code() -> str:
     """The version of the code, for a source; an installed package has its version number."""
     known = commit()
     dirty = " (dirty)" if known["dirty"] else ""
-    return known["commit_from"] if known["commit"] == UNKNOWN else f"commit {known['commit'][:8]}{dirty}"
+    if known["commit"] == UNKNOWN:
+        return known["commit_from"]
+    return f"commit {known['commit'][:8]}{dirty}"
 
 
 def _source(setting: AcceptanceSetting) -> str:
@@ -263,7 +268,8 @@ def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> f
     The linearised ratio estimator: Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
     population.
     """
-    count, total = len(numerators), sum(denominators)
+    count = len(numerators)
+    total = sum(denominators)
     if not total:
         return None
     ratio = sum(numerators) / total

@@ -29,7 +29,8 @@ class Clock:
 
     def laps(self) -> list[float]:
         """Waits for the device, then returns the seconds between consecutive marks."""
-        marks, self._marks = self._marks, []
+        marks = self._marks
+        self._marks = []
         return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
 
 
@@ -44,7 +45,8 @@ class DeviceClock(Clock):
         self._marks.append(event)
 
     def laps(self) -> list[float]:
-        marks, self._marks = self._marks, []
+        marks = self._marks
+        self._marks = []
         marks[-1].synchronize()
         return [a.elapsed_time(b) * 1e-3 for a, b in itertools.pairwise(marks)]
 

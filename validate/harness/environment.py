@@ -50,7 +50,9 @@ def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
     before = _jiffies(stat)
     time.sleep(seconds)
     (idle, total), (idle_before, total_before) = _jiffies(stat), before
-    return 1.0 - (idle - idle_before) / (total - total_before) if total > total_before else 0.0
+    if total > total_before:
+        return 1.0 - (idle - idle_before) / (total - total_before)
+    return 0.0
 
 
 def _jiffies(stat: Path) -> tuple[int, int]:
@@ -158,8 +160,8 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
     """
     found: dict[str, Any] = {}
     try:
-        look = (
-            subprocess.Popen(
+        if device.type == "cuda":
+            look = subprocess.Popen(
                 [
                     "nvidia-smi",
                     "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
@@ -172,9 +174,8 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
-            if device.type == "cuda"
-            else None
-        )
+        else:
+            look = None
     except OSError:
         look = None
     try:

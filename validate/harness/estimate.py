@@ -41,7 +41,8 @@ def check(plan: Plan, calibration: str | None = None) -> None:
     """
     for point in {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}.values():
         scenario = scenario_of(plan, point, calibration)
-        own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
+        own = scenario.target.vocab_size
+        drafted = scenario.draft.model.vocab_size
         if own != drafted:
             raise InputError(
                 f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
@@ -85,8 +86,11 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
 
 
 def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
-    batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
-    drafted, tree = point.queries[-1] - 1, None
+    batch = float(point.batch)
+    context = float(point.context)
+    fraction = capacity.DEFAULT_MEMORY_FRACTION
+    drafted = point.queries[-1] - 1
+    tree = None
     held = scenario
     if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
         held = scenario_of(plan, point.model_copy(update={"draft_kv": "full"}))  # the decoder keeps its cache

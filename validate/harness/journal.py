@@ -36,7 +36,8 @@ class Journal(AbstractContextManager["Journal"]):
 
     def __init__(self, path: Path) -> None:
         """Locks a file, new or not. Raises InputError."""
-        self.path, self._texts = path, list[str]()
+        self.path = path
+        self._texts = list[str]()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():

@@ -63,7 +63,9 @@ class PointMeasurer:
     """Measures rows one after another. The modes of a point share its runner."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard) -> None:
-        self.plan, self.device, self.shard = plan, device, shard
+        self.plan = plan
+        self.device = device
+        self.shard = shard
         self.models = LoadedModels(plan, device, shard)
         self.clock = clock_for(device)
         self._runner: tuple[str, PointRunner | Row] | None = None
@@ -153,7 +155,9 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
 
 def _in_turn(names: Iterable[str], sample: int) -> list[str]:
     """One runs first in even samples, the other in odd ones."""
-    return list(names) if sample % 2 == 0 else [*names][::-1]
+    if sample % 2 == 0:
+        return list(names)
+    return [*names][::-1]
 
 
 def _phases_once(parts: PhaseRunner, clock: Clock, device: torch.device) -> list[float]:

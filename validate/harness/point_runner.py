@@ -31,7 +31,9 @@ class LoadedModels:
     """The models of a plan. The last pair stays loaded, because neighbouring points share it."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard | None = None) -> None:
-        self.device, self.dtype, self.shard = device, DTYPES[plan.precision.activations], shard
+        self.device = device
+        self.dtype = DTYPES[plan.precision.activations]
+        self.shard = shard
         self.fp8 = plan.precision.weights == "fp8"
         self._key: tuple[str, ...] = ()
         self._pair: tuple[Model, Model | None] | None = None
@@ -43,7 +45,8 @@ class LoadedModels:
             self._pair = None  # let go before the next ones are made
             target = self._load(point.target, point.weights)
             draft = None if point.draft == "self" else self._load(point.draft, point.draft_weights)
-            self._key, self._pair = key, (target, draft)
+            self._key = key
+            self._pair = (target, draft)
         return self._pair
 
     def _load(self, name: str, weights: str) -> Model:
@@ -69,8 +72,12 @@ class PhaseRunner:
     """The four parts of an iteration one by one; if `graphs`, each part is a graph."""
 
     def __init__(self, run: DecoderRun, graphs: bool) -> None:
-        decoder, state, results = run.decoder, run.state, dict[str, Any]()
-        self.decoder, self.generator, self._results = decoder, state.generator, results
+        decoder = run.decoder
+        state = run.state
+        results = dict[str, Any]()
+        self.decoder = decoder
+        self.generator = state.generator
+        self._results = results
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
             "verify": lambda: decoder.verify(state, results["draft"][0]),
@@ -152,7 +159,8 @@ class PointRunner:
         alone = replace(
             state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
         )
-        self.batch, self.attention = point.batch, decoder.target.attention.name
+        self.batch = point.batch
+        self.attention = decoder.target.attention.name
         self.runs = {
             "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), alone),
             "sd": DecoderRun(decoder, state),

@@ -13,7 +13,9 @@ class RowProgress:
     def __init__(self, total: int, done: int) -> None:
         """Starts with the number of all rows, and of those that an earlier sitting finished."""
         self.terminal = sys.stderr.isatty()
-        self._total, self._done, self._before = total, done, done
+        self._total = total
+        self._done = done
+        self._before = done
         self._began = self._printed_s = time.monotonic()
 
     def show(self, what: str) -> None:
@@ -43,4 +45,6 @@ class RowProgress:
         if not here:
             return ""
         seconds = (time.monotonic() - self._began) / here * (self._total - self._done)
-        return f" · {seconds:.0f} s left" if seconds < 90 else f" · {seconds / 60:.0f} min left"
+        if seconds < 90:
+            return f" · {seconds:.0f} s left"
+        return f" · {seconds / 60:.0f} min left"

@@ -117,7 +117,8 @@ def _measure(
 ) -> None:
     done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
-    progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
+    progress = RowProgress(len(rows), len(rows) - len(missing))
+    longest = 0.0
     for number, (key, measure) in enumerate(missing):
         began = time.monotonic()
         if number and not all(shard.of_all(began + longest < deadline)):

@@ -92,25 +92,28 @@ def run(
     replayed as CUDA graphs. Iterations before the capture are not timed.
     """
     free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
-    decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
+    decoder = make_decoder(model, request, draft)
+    clock = clock_for(model.device)
     counter = watched(decoder)
     clock.mark()
-    state = (
-        decoder.start(prompts, request.new_tokens, seed)
-        if request.script is None
-        else start_random(decoder, len(prompts[0]), request.new_tokens, seed)
-    )
+    if request.script is None:
+        state = decoder.start(prompts, request.new_tokens, seed)
+    else:
+        state = start_random(decoder, len(prompts[0]), request.new_tokens, seed)
     clock.mark()
     (prefill_s,) = clock.laps()
     if graphs:
         capture(decoder, state)
     propose_s, verify_s = phases(decoder, state, clock, graphs)
     draft_s = propose_s / max(1, request.gamma)
-    had, before = int(state.length.sum()), int(state.histogram.sum(1).max())
+    had = int(state.length.sum())
+    before = int(state.histogram.sum(1).max())
     clock.mark()
     decoder.finish(state, clock.mark)
-    laps, generation = clock.laps(), collect(state, prompts)
-    iterations, gained = generation.iterations - before, int(state.length.sum()) - had
+    laps = clock.laps()
+    generation = collect(state, prompts)
+    iterations = generation.iterations - before
+    gained = int(state.length.sum()) - had
     return Run(
         request,
         generation,
@@ -183,10 +186,8 @@ def difference(
             differences.append(Difference(row, min(len(plain_tokens), len(other_tokens)), math.inf))
             continue
         # the length that rope was made for
-        context, room = (
-            prompt + plain_tokens[:at],
-            request.context + request.new_tokens,
-        )
+        room = request.context + request.new_tokens
+        context = prompt + plain_tokens[:at]
         alone = make_decoder(
             model,
             Request(

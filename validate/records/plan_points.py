@@ -68,7 +68,8 @@ class GridBlock(Drafting, forbid_unknown_fields=True):
         sequoias = {text.startswith("sequoia") for text in self.tree or ()}
         if len(sequoias) > 1:
             raise ValueError("tree: must be trees as drawn or sequoia trees, not both in one block")
-        kind, needs = "chains", set(CHAIN)
+        kind = "chains"
+        needs = set(CHAIN)
         if self.tree is not None:
             kind, needs = (
                 ("sequoia trees", {*TREE, "gamma"}) if True in sequoias else ("trees as drawn", set(TREE))
@@ -108,7 +109,8 @@ class GridBlock(Drafting, forbid_unknown_fields=True):
 @cache
 def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[int, ...]:
     """Parents of a tree as given (gamma None), or of the best tree with gamma levels below the root."""
-    nodes, accepted = sequoia_nodes(text, "tree"), TreeAcceptance.of(rates)
+    nodes = sequoia_nodes(text, "tree")
+    accepted = TreeAcceptance.of(rates)
     if nodes is None or gamma is None:
         return branching(text, "tree", "sequoia:NODES or ")
     return sequoia(nodes, gamma + 1, accepted, "tree")

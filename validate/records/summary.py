@@ -39,7 +39,8 @@ def points(record: Record) -> tuple[MeasuredPoint, ...]:
 def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | None) -> MeasuredPoint:
     row = whole or parts
     assert row is not None
-    plan, data = record.data.plan, record.data
+    plan = record.data.plan
+    data = record.data
     return MeasuredPoint(
         set_name=record.name,
         row_id=key,

@@ -66,10 +66,8 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Errors over rows, and the mean over groups, in which each group counts once."""
-    found, groups = (
-        errors_of(np.exp(errors.off), np.ones(len(errors.off))),
-        of_groups(errors.off, errors.groups),
-    )
+    found = errors_of(np.exp(errors.off), np.ones(len(errors.off)))
+    groups = of_groups(errors.off, errors.groups)
     assert found is not None
     return {
         "rows": found.rows,
@@ -102,7 +100,8 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
             if chosen:
                 measured = np.array([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
                 predicted = measured * np.exp(-errors.ratios[by].off[chosen])
-                right, sure = same_side(predicted, measured), np.abs(np.log(predicted)) > width[chosen]
+                right = same_side(predicted, measured)
+                sure = np.abs(np.log(predicted)) > width[chosen]
                 counts[by][engine] = {
                     "rows": len(chosen),
                     "right": int(right.sum()),

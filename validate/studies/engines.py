@@ -161,7 +161,8 @@ class HeldOutReplay:
         """Errors of the rows `above`, for each e-fold beyond the largest of those up to `most`."""
         largest = max(value for value in values if value <= most)
         judged = [i for i, value in enumerate(values) if value > above]
-        errors, folds = self.ratios[by].part(judged), np.log([values[i] / largest for i in judged])
+        errors = self.ratios[by].part(judged)
+        folds = np.log([values[i] / largest for i in judged])
         return HeldOutErrors(errors.off / folds, errors.engines, errors.groups).scatter(
             "", source, borrowed=1.0
         )
@@ -170,11 +171,10 @@ class HeldOutReplay:
         """Half-widths of `covered` for questions with wider verifications than the other rows of an
         engine.
         """
-        keys, each = [RATIO_FOLDS[by].key(row) for row in self.rows], Z * self.unseen_width().deviation
-        tokens, engines = (
-            np.array([row.tokens for row in self.rows]),
-            np.array([row.engine for row in self.rows]),
-        )
+        keys = [RATIO_FOLDS[by].key(row) for row in self.rows]
+        each = Z * self.unseen_width().deviation
+        tokens = np.array([row.tokens for row in self.rows])
+        engines = np.array([row.engine for row in self.rows])
         widest = [
             max(tokens[(engines == engine) & (np.array(keys) != key)], default=np.inf)
             for engine, key in zip(engines, keys, strict=True)
@@ -196,7 +196,9 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
     quantile.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
-    return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) <= FEW else scatter
+    if len(set(errors.groups)) <= FEW:
+        return scatter.model_copy(update={"log_within": None})
+    return scatter
 
 
 def _at_least(less: Scatter | None, more: Scatter) -> Scatter:
@@ -215,9 +217,12 @@ def step_errors(
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
     """Errors of every row with constants fitted without its fold. constants: in the form of `recorded`."""
-    whole, steps, ratios = constants["steps"], {}, {}
+    whole = constants["steps"]
+    steps = {}
+    ratios = {}
     for relation, fold in STEP_FOLDS.items():
-        rows, folds = rows_of(relation), constants["step_folds"].get(relation, constants["step_folds"]["gpu"])
+        rows = rows_of(relation)
+        folds = constants["step_folds"].get(relation, constants["step_folds"]["gpu"])
         of_devices = dict.fromkeys((r.hardware for r in rows.rows), whole)
         errors = step_errors(rows, fold.key, of_devices | folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
@@ -268,7 +273,8 @@ def texts_of(
     """The texts of `texts` from given fits, which `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
-    steps, rows = rows_of("seen").rows, errors.rows
+    steps = rows_of("seen").rows
+    rows = errors.rows
     fitted = {
         engine: _fitted([r for r in steps if r.engine == engine], [r for r in rows if r.engine == engine])
         for engine in ENGINES

@@ -39,7 +39,9 @@ STAND_INS = {
 
 def name_of(key: Hashable) -> str:
     """A fold's key as text."""
-    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    if isinstance(key, tuple):
+        return " ".join(map(str, key))
+    return str(key)
 
 
 def is_own(row: DecodeRow) -> bool:
@@ -65,7 +67,8 @@ def refits(
     """Constants fitted without the rows of each key, by the key's name. Each fit starts from the constants of
     all rows and their slopes.
     """
-    keys, fits = [name_of(key(row)) for row in rows.rows], {}
+    keys = [name_of(key(row)) for row in rows.rows]
+    fits = {}
     for name in dict.fromkeys(keys):
         fits[name] = rows.fit(whole, ROUNDS, np.array([k != name for k in keys]), slopes)[0].values
     return fits
@@ -131,7 +134,8 @@ class HeldOutErrors:
 
         The factors are Student's t and the square root of 1 + 1/n.
         """
-        weights, size = self.weights(engine, borrowed), np.abs(self.off)
+        weights = self.weights(engine, borrowed)
+        size = np.abs(self.off)
         rms = float(np.sqrt(np.average(size**2, weights=weights)))
         rows = sum(e == engine for e in self.engines) or len(self.off)
         count = float(np.sum(weights))
@@ -143,7 +147,8 @@ class HeldOutErrors:
 
 def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
     """The mean absolute error of each group."""
-    sizes, members = np.abs(np.expm1(off)), grouped(range(len(off)), lambda i: groups[i])
+    sizes = np.abs(np.expm1(off))
+    members = grouped(range(len(off)), lambda i: groups[i])
     return np.array([sizes[index].mean() for index in members.values()])
 
 
@@ -160,7 +165,8 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, A
 
     least: smallest half-width of an engine's intervals.
     """
-    inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
+    inside = np.empty(len(errors.off))
+    width = np.empty(len(errors.off))
     for group, mine in grouped(range(len(errors.off)), lambda i: errors.groups[i]).items():
         engine = errors.engines[mine[0]]
         others = errors.part(i for i, other in enumerate(errors.groups) if other != group)

@@ -101,12 +101,10 @@ class IterationGroup(StepGroup):
 
     def predict(self, calibration: Calibration) -> Array:
         """Predicted ratio of an iteration to a baseline step."""
-        s, batch, context, row = (
-            with_calibration(self.scenario, calibration),
-            self.batch,
-            self.context,
-            self.first,
-        )
+        s = with_calibration(self.scenario, calibration)
+        batch = self.batch
+        context = self.context
+        row = self.first
         drafting = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
         if row.width > 1:
             wider_s = s.draft_pass_s(batch, context, float(row.width)) - s.draft_pass_s(batch, context)
@@ -130,7 +128,8 @@ class Iterations(FittedRows[Iteration]):
         rows: Sequence[Iteration] | None = None,
     ) -> None:
         self.rows = tuple(iterations() if rows is None else rows)
-        self.parameters, self._decoding = parameters, decoding
+        self.parameters = parameters
+        self._decoding = decoding
         self.logs = np.log([row.ratio for row in self.rows])
         self.groups = [
             self._group(i) for i in grouped(range(len(self.rows)), lambda i: self.rows[i].alike).values()

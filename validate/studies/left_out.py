@@ -43,7 +43,8 @@ class Variances:
 
     def covariance(self, steps: Sequence["Step"]) -> Array:
         """``[steps, steps]``, the covariance of their errors."""
-        names, rows = ([s.source for s in steps], [s.server for s in steps]), len(steps)
+        names = ([s.source for s in steps], [s.server for s in steps])
+        rows = len(steps)
         same = [np.reshape([a == b for a in of for b in of], (rows, rows)) for of in names]
         return np.asarray(self.source * same[0] + self.server * same[1] + self.row * np.eye(rows))
 
@@ -165,9 +166,11 @@ def alike(one: str, other: str) -> bool:
 
 def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
     """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
-    expected, at = np.array([neutral(FREE[place]) for place in places]), np.zeros(len(places))
+    expected = np.array([neutral(FREE[place]) for place in places])
+    at = np.zeros(len(places))
     spread = np.array([_spread(FREE[place]) for place in places])
-    off, covariance = np.array([s.off for s in steps]), VARIANCES.covariance(steps)
+    off = np.array([s.off for s in steps])
+    covariance = VARIANCES.covariance(steps)
     for done in range(ROUNDS if places else 0):
         by = dict(zip(places, at.tolist(), strict=True))
         moved = np.array([s.moved(by) for s in steps])

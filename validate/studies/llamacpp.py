@@ -202,7 +202,8 @@ class PassGroup(StepGroup):
         """Seconds of each row."""
         if self.first.figure == "step":
             return super().predict(calibration)
-        s, place = with_calibration(self.scenario, calibration), (self.batch, self.context)
+        s = with_calibration(self.scenario, calibration)
+        place = (self.batch, self.context)
         gamma = self.first.run.gamma or 0
         verified = s.target_pass_s(*place, gamma + 1.0)
         if self.first.figure == "pass":
@@ -264,7 +265,8 @@ class Passes(FittedRows[Pass]):
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
         """The values from the rows of `train` alone: `ROUNDS` steps from the expectations."""
-        parts, values = self.parts(train), {p.place: p.expected for p in self.parameters}
+        parts = self.parts(train)
+        values = {p.place: p.expected for p in self.parameters}
 
         def misfit(values: Values) -> float:
             strayed = [np.log(values[p.place] / p.expected) / p.spread for p in self.parameters]
@@ -347,7 +349,8 @@ class LeftOut:
 def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
     """The error to state; its interval contains nine in ten rows."""
     size = np.abs([*off])
-    rms, within = float(np.sqrt(np.mean(size**2))), quantile(size, np.ones(len(size)))
+    rms = float(np.sqrt(np.mean(size**2)))
+    within = quantile(size, np.ones(len(size)))
     return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
 
 

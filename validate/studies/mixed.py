@@ -51,7 +51,8 @@ class MixedEffects:
             [[self._places[term, level] for level in of] for term, of in self.levels.items()]
         ).T
         classes, self._class = np.unique(self.classes, return_inverse=True)
-        rows, logs = np.ones(len(self.off)), np.full(len(self.levels) + len(classes), np.log(EXPECTED))
+        rows = np.ones(len(self.off))
+        logs = np.full(len(self.levels) + len(classes), np.log(EXPECTED))
         for _ in range(ROUNDS):
             self._weights = rows
             logs = minimize(self._loss, logs, jac=True, method="L-BFGS-B", bounds=[BOUNDS] * len(logs)).x
@@ -59,7 +60,8 @@ class MixedEffects:
             noise = np.exp(2.0 * logs[len(self.levels) :])[self._class]
             squares = (self.off - self._sums(fitted)) ** 2 / noise
             rows = (FREEDOM + 1.0) / (FREEDOM + squares)
-        self._logs, found = logs, np.exp(logs).tolist()
+        self._logs = logs
+        found = np.exp(logs).tolist()
         self.deviations = dict(zip(self.levels, found, strict=False))
         self.residuals = dict(zip(classes.tolist(), found[len(self.levels) :], strict=True))
 
@@ -75,7 +77,9 @@ class MixedEffects:
     def _solve(self, logs: Array, keep: Array) -> tuple[Array, Array]:
         """Levels, and their covariance. keep: 1 or 0 for each row."""
         of_levels, of_rows = self._precisions(logs)
-        precision, counts, right = np.diag(of_levels), of_rows * keep, np.zeros(len(of_levels))
+        precision = np.diag(of_levels)
+        counts = of_rows * keep
+        right = np.zeros(len(of_levels))
         np.add.at(precision, (self._own[:, :, None], self._own[:, None, :]), counts[:, None, None])
         np.add.at(right, self._own, (counts * self.off)[:, None])
         covariance = cho_solve(cho_factor(precision), np.eye(len(right)))
@@ -89,7 +93,8 @@ class MixedEffects:
         """Negative logarithm of the marginal likelihood with the priors of the deviations, and its slopes."""
         of_levels, of_rows = self._precisions(logs)
         fitted, covariance = self._solve(logs, np.ones(len(self.off)))
-        left, unexpected = self.off - self._sums(fitted), (logs - np.log(EXPECTED)) / SPREAD**2
+        left = self.off - self._sums(fitted)
+        unexpected = (logs - np.log(EXPECTED)) / SPREAD**2
         squares = of_rows @ left**2 + of_levels @ fitted**2
         volume = -np.linalg.slogdet(covariance)[1] - np.log(of_levels).sum() - np.log(of_rows).sum()
         loss = 0.5 * (squares + volume + unexpected @ (logs - np.log(EXPECTED)))
@@ -102,8 +107,10 @@ class MixedEffects:
         """The unexplained part of each row and its standard deviation, with levels estimated without its
         fold.
         """
-        left, deviation = np.empty(len(self.off)), np.empty(len(self.off))
-        names, noise = np.array([str(fold) for fold in folds]), np.exp(2.0 * self._logs[len(self.levels) :])
+        left = np.empty(len(self.off))
+        deviation = np.empty(len(self.off))
+        names = np.array([str(fold) for fold in folds])
+        noise = np.exp(2.0 * self._logs[len(self.levels) :])
         for name in np.unique(names):
             mine = names == name
             fitted, covariance = self._solve(self._logs, np.where(mine, 0.0, 1.0))

@@ -78,7 +78,8 @@ OF_STEPS = ("device", "model", "new", "data")
 def _decide(found: Record) -> Rows:
     """The errors behind decisions."""
     yield ["decision", "held out"]
-    public, gamma = found["sources"]["side"], found["gamma_optimal"]["held-out"]
+    public = found["sources"]["side"]
+    gamma = found["gamma_optimal"]["held-out"]
     wrong = f"certain but wrong: {public['sure_and_wrong']} of {public['sure']}"
     yield [f"public runs: {VERDICT}", f"{_right_of_all(public)}; {wrong}"]
     for engine, of in found["engines"]["sides"]["seen"].items():
@@ -118,12 +119,17 @@ def _figures(e: Record | None, *names: str, digits: int = 1) -> list[str]:
 def _figure(name: str, value: float | None, digits: int) -> str:
     if value is None or isinstance(value, int):
         return "-" if value is None else str(value)
-    return _percent(value, sign="+") if name in ("bias", "worst") else _percent(value, digits)
+    if name in ("bias", "worst"):
+        return _percent(value, sign="+")
+    return _percent(value, digits)
 
 
 def _summary(found: Record) -> Rows:
-    replay, bounds = found["replays"]["held-out"], found["bounds"]
-    overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
+    replay = found["replays"]["held-out"]
+    bounds = found["bounds"]
+    overall = replay["overall"]
+    side = replay["side_of_one"]
+    gamma = found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
     constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())

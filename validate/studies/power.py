@@ -37,7 +37,8 @@ def power_table(hardware: str) -> Array:
     lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
     limit_w, gamma, rate, share, joules = np.array([[float(r[c] or 0) for c in COLUMNS] for _, r in lines]).T
     tokens = 1.0 + gamma * share
-    scenario, seconds = resolve(Query(**AT, hardware=hardware, alpha=0.0)), tokens / rate
+    scenario = resolve(Query(**AT, hardware=hardware, alpha=0.0))
+    seconds = tokens / rate
     highest = limit_w == limit_w.max()
     full_s = np.array([seconds[highest & (gamma == length)].item() for length in gamma])
     at = float(AT["batch"]), float(AT["context"])

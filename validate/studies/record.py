@@ -94,7 +94,8 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
 
 
 def _summary(rows: Sequence[Cell]) -> dict[str, Any]:
-    found, extreme = error(rows), max(rows, key=lambda row: abs(row.error))
+    found = error(rows)
+    extreme = max(rows, key=lambda row: abs(row.error))
     return {
         "rows": found.rows,
         "mape": found.mape,
@@ -116,7 +117,8 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
 
 def calibration_figures(recipe: Recipe) -> dict[str, Any]:
     """The constants as refitted now and as shipped, and the errors on held-out rows by kind of fold."""
-    made, shipped = report(recipe), load_calibration(recipe.name)
+    made = report(recipe)
+    shipped = load_calibration(recipe.name)
     return {
         "rows": len(points_of(recipe).points),
         "fitted": made.fit.values,
@@ -193,7 +195,10 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
     predicted best speedup over the predicted one at the measured gamma, minus 1. constant_regret: the same
     with each of `CONSTANT_GAMMAS` in place of the measured gamma.
     """
-    off, regrets, constant, choices = [], [], [], {}
+    off = []
+    regrets = []
+    constant = []
+    choices = {}
     for p in published_points("gamma_optimal"):
         assert p.gamma is not None
         assert p.speedup is not None
@@ -225,7 +230,8 @@ def _gamma_calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
     shipped = calibration_for(p)
     if mode == "shipped" or shipped.name not in RECIPES:
         return shipped
-    out, place = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
+    out = held_out(RECIPES[shipped.name])
+    place = (p.target, p.batch, p.context)
     folds = zip(out.points.points, out.fold, strict=True)
     return next(
         (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == place),

@@ -72,9 +72,11 @@ def parts_of(
     lines: list[Array] = []
     soft: list[float] = []
     for within in grouped(np.flatnonzero(train).tolist(), lambda i: kinds[i]).values():
-        means, deviations = [], []
+        means = []
+        deviations = []
         for index in grouped(within, lambda i: groups[i]).values():
-            spread, mean = spreads[index[0]], np.zeros(len(train))
+            spread = spreads[index[0]]
+            mean = np.zeros(len(train))
             mean[index] = 1.0 / len(index)
             means.append(mean)
             deviations.append(np.hypot(spread.group, spread.row / min(len(index), MOST_ROWS) ** 0.5))
@@ -168,9 +170,11 @@ def solve(
 
     Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
     """
-    expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
+    expected = np.log([p.expected for p in parameters])
+    spread = np.array([p.spread for p in parameters])
     at = np.log([near[p.place] for p in parameters])
-    start, steep = parts.matrix @ off, parts.matrix @ slopes
+    start = parts.matrix @ off
+    steep = parts.matrix @ slopes
 
     def residuals(x: Array) -> Array:
         return np.concatenate([parts.residuals(start + steep @ (x - at)), (x - expected) / spread])

@@ -98,7 +98,8 @@ def texts(date: datetime.date) -> dict[Path, str]:
     llama.cpp's are in the files of its constants (`llamacpp.texts`).
     """
     rows = [a for a in of_figure("step") if a.run.engine in ENGINES]
-    found, sources = mixed(rows), [a.run.source_id for a in rows]
+    found = mixed(rows)
+    sources = [a.run.source_id for a in rows]
     left = left_out(rows)
     whole = {
         crowd: float(np.sqrt(np.mean([s**2 for name, s in found.residuals.items() if crowd in name])))
@@ -191,7 +192,8 @@ def judged(figure: str) -> list[Judged]:
     Ratios of public runs have one constant that saw its source, SGLang's time outside passes. The error of a
     llama.cpp speedup is the opposite of its ratio's.
     """
-    rows, left = [], _errors_left_out()[figure]
+    rows = []
+    left = _errors_left_out()[figure]
     for a in of_figure(figure):
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
         draft = a.run.draft.partition(":")[0]
@@ -203,13 +205,15 @@ def judged(figure: str) -> list[Judged]:
 
 def _of_tables(figure: str) -> list[Judged]:
     """Ratios of the tables by fits without their study, or the resulting speedups of chains."""
-    ratios, rows = replayed(recorded()), []
+    ratios = replayed(recorded())
+    rows = []
     for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
         place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name, row.kind
         if figure == "ratio":
             rows.append(Judged(*place, off, off))
         elif row.gained and row.width == 1:
-            a, measured = whatif(_question_of(row, row.gained)), row.gained / row.ratio
+            a = whatif(_question_of(row, row.gained))
+            measured = row.gained / row.ratio
             assert a.speedup
             assert a.speedup_interval
             low, high = a.speedup_interval
@@ -272,7 +276,8 @@ def _best_length(rows: Sequence[Answered]) -> dict[str, Any]:
     A sweep has the draft lengths of one server, load and draft; runs of one length belong to different
     sweeps, in their order. No draft, with a speedup of 1, is one of the lengths.
     """
-    left, seen = _errors_left_out()["speedup"], Counter[Any]()
+    left = _errors_left_out()["speedup"]
+    seen = Counter[Any]()
     sweeps: dict[Any, list[Answered]] = {}
     for a in rows:
         settings = a.run.server, a.run.batch, a.run.draft

@@ -48,7 +48,9 @@ def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
     """
     if row.engine_version == "gpt-oss-dev":
         return "1.2.0rc0"
-    return dated(row.engine, row.date) if row.engine_version == "not stated" else row.engine_version
+    if row.engine_version == "not stated":
+        return dated(row.engine, row.date)
+    return row.engine_version
 
 
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
@@ -94,7 +96,8 @@ class FittedConstants:
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
-        of, board = architecture_of(kernels.gpu or hardware), load_gpu(hardware)
+        of = architecture_of(kernels.gpu or hardware)
+        board = load_gpu(hardware)
         own = architecture_of(board)
         borrowed = (*borrowed_scopes(board, kernels.gpu or hardware), hardware)
         scopes: tuple[str, ...] = ("all", of, engine, f"{engine}.{of}")
@@ -186,24 +189,24 @@ class DecodeRows(FittedRows[DecodeRow]):
         kernels_of: Mapping[str, str] | None = None,
     ) -> None:
         """kernels_of: device -> another one whose kernels replace its own."""
-        self.rows, self.parameters = tuple(rows), tuple(parameters)
+        self.rows = tuple(rows)
+        self.parameters = tuple(parameters)
         self.logs = np.log([row.step_s for row in rows])
         alike = grouped(range(len(rows)), lambda i: (*served_as(rows[i]), rows[i].weights, rows[i].kv_dtype))
         self.groups = [self._group(index, kernels_of or {}) for index in alike.values()]
 
     def _group(self, index: list[int], kernels_of: Mapping[str, str]) -> StepGroup:
         rows = [self.rows[i] for i in index]
-        hardware, first = rows[0].hardware, rows[0]
+        hardware = rows[0].hardware
+        first = rows[0]
         constants = FittedConstants.of(
             hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
         )
         scenario = replace(
             decoding(first, constants.kernels), context_std=np.array([r.context_std_tokens for r in rows])
         )
-        batch, context = (
-            np.array([batch_of(r) for r in rows]),
-            np.array([r.context_tokens for r in rows], float),
-        )
+        batch = np.array([batch_of(r) for r in rows])
+        context = np.array([r.context_tokens for r in rows], float)
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:

@@ -115,7 +115,9 @@ class ServedRun:
     def measured(self, name: str) -> Any:
         """A published figure; None without one. For a latency without a published mean it is the median."""
         value = self.cells[self.ttft if name == "ttft_mean_ms" else name]
-        return self.cells.get(name.replace("mean", "p50")) if value is None else value
+        if value is None:
+            return self.cells.get(name.replace("mean", "p50"))
+        return value
 
     @property
     def batch(self) -> float:
@@ -194,7 +196,8 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     by "study": without its model's steps and its study's ratios. by "length": without those of its device, or
     of that length.
     """
-    found, model = recorded(), f"{run.engine} {run.target}"
+    found = recorded()
+    model = f"{run.engine} {run.target}"
     if by == "study":
         step = found["step_folds"]["model"].get(model)
         ratio = found["ratio_folds"]["model"].get(source_of(str(run.source)))
@@ -209,7 +212,8 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     values = (step or found["steps"]) | (ratio or found["iteration"])
     if run.study == COOKBOOK:
         of_vllm = next(p.expected for p in DEFAULT_FLAGS if p.place == "vllm.hopper.expert_layer_s")
-        parameters, values = (*parameters, *DEFAULT_FLAGS), values | dict.fromkeys(PLAIN, of_vllm)
+        parameters = (*parameters, *DEFAULT_FLAGS)
+        values = values | dict.fromkeys(PLAIN, of_vllm)
     return with_calibration(
         shipped(run),
         FittedConstants.of(run.hardware, run.engine, run.version, parameters).calibration(values),
@@ -241,7 +245,8 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
 
     measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
     """
-    lengths, scenario = run.lengths, scenario_of(run, by)
+    lengths = run.lengths
+    scenario = scenario_of(run, by)
     groups = scenario.target_shard.groups
     limits = Limits(groups * Limits().max_num_seqs, groups * Limits().max_num_batched_tokens, FRACTION)
     steps = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))[0]
@@ -307,7 +312,10 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
     if not pairs or FAR * pairs[-1][0] < run.batch:
         return None
     known, seconds = map(np.array, zip(*pairs, strict=True))
-    slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2]) if len(pairs) > 1 else 0.0
+    if len(pairs) > 1:
+        slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2])
+    else:
+        slope = 0.0
     beyond = np.maximum(batches - known[-1], 0.0) * max(slope, 0.0)
     return np.asarray(np.interp(batches, known, seconds) + beyond)
 

@@ -58,7 +58,9 @@ class Scale:
 
     def moved(self, value: float, by: float) -> float:
         """The constant changed by this much on its scale, within its limits."""
-        return value * math.exp(by) if self.log else min(max(value + by, 0.0), self.most)
+        if self.log:
+            return value * math.exp(by)
+        return min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
         """The constant after one step on its scale; at its upper limit, after one step down."""
@@ -66,7 +68,9 @@ class Scale:
 
     def ends(self, value: float) -> tuple[float, float]:
         """The smallest and the largest value of the constant in a fit."""
-        return (-math.inf, math.inf) if self.log else (-value, self.most - value)
+        if self.log:
+            return (-math.inf, math.inf)
+        return (-value, self.most - value)
 
     def between(self, before: float, after: float) -> float:
         """Distance between two values on the scale."""
@@ -115,7 +119,8 @@ def straight_lines_of(run: ServedRun) -> StraightLines:
             [math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()]
         )
 
-    base, slopes = off(known), []
+    base = off(known)
+    slopes = []
     for name, scale in SCALES.items():
         before = getattr(known, name)
         after = scale.trial(before)
@@ -165,7 +170,8 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
     found = {"common": _moved(before.common, shared)}
     for name in sorted({place for line in lines for place in (line.run.engine, line.run.place)}):
-        of, parent = before.engines[name], found.get(name.partition(".")[0])
+        of = before.engines[name]
+        parent = found.get(name.partition(".")[0])
         start = shared if parent is None else _between(of, parent)
         own = [line.around(of) for line in lines if name in (line.run.engine, line.run.place)]
         found[name] = _moved(of, solved(own, engine, start, of))
@@ -210,7 +216,8 @@ def main(engines: Sequence[str] = ()) -> None:
         if run.study == LONG_PROMPTS
         or not (run.study == COOKBOOK or run.output_tokens >= LONG_OUTPUT or run.data_parallel_attention)
     ]
-    lines, known = [straight_lines_of(run) for run in used], request_constants()
+    lines = [straight_lines_of(run) for run in used]
+    known = request_constants()
     whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
     left_out = {
         name: kept({place: EngineRequests(**costs) for place, costs in folds()[name].items()}, of, engines)

@@ -128,9 +128,10 @@ def advise(question: AdviseQuery) -> Advice:
     allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
     best_baseline = next((p for p in allowed if p.gamma == 0), None)
     chosen = allowed[0] if allowed else None
-    would_pay = (
-        break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in allowed) else ()
-    )
+    if chosen is not None and all(p.gamma == 0 for p in allowed):
+        would_pay = break_evens(question, chosen)
+    else:
+        would_pay = ()
     better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
     searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
     robustness = None if chosen is None else robustness_of(question, chosen, allowed, best_baseline, searched)
@@ -179,16 +180,16 @@ def _verdict(
     if not allowed[0].gamma:
         return "too_close_to_call" if at_its_batch == "too_close_to_call" else "do_not_speculate"
     interval = robustness.gain_over_baseline_interval
-    return (
-        "speculate"
-        if at_its_batch == "pays" and (interval is None or interval[0] > 1)
-        else "too_close_to_call"
-    )
+    if at_its_batch == "pays" and (interval is None or interval[0] > 1):
+        return "speculate"
+    return "too_close_to_call"
 
 
 def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
     """The verdict of `whatif` for the point, against the baseline at the same batch."""
-    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
+    s = point.candidate.scenario
+    batch = float(point.batch)
+    context = float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
     return verdict(
         speedup,
@@ -203,19 +204,18 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
         return None
-    context, most = query.context, s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
+    context = query.context
+    most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(chosen.batch, context, chosen.gamma, by_length)
     return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
 
 
 def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
-    s, batch, gamma, context = (
-        chosen.candidate.scenario,
-        float(chosen.batch),
-        chosen.gamma,
-        float(query.context),
-    )
+    s = chosen.candidate.scenario
+    batch = float(chosen.batch)
+    gamma = chosen.gamma
+    context = float(query.context)
     room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
     notes = [*warnings(query, s, batch, context, gamma, room.single()), *of_power(s, batch)]
     for name in query.draft or ():  # chosen or not
@@ -228,7 +228,8 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
 def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
     if point is None:
         return None
-    s, tp = point.candidate.scenario, point.candidate.tp
+    s = point.candidate.scenario
+    tp = point.candidate.tp
     baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
     throughput = point.batch / point.tpot_s
     energy = Passes(s, float(point.batch), float(query.context), np.array([point.gamma])).energy(s)
@@ -293,7 +294,9 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
     """The time that an iteration saves and the time that it adds."""
-    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
+    s = point.candidate.scenario
+    batch = float(point.batch)
+    context = float(query.context)
     prediction = predict(s, Workload.of(batch, context, point.gamma), query.max_gamma)
     return reason(prediction, str(s.target_step(batch, context).limiter))
 

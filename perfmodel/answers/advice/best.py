@@ -28,7 +28,8 @@ def throughputs(
     """Tokens per second, ``[batch, gamma]``, for batches 1 to `most` and gamma from 0; 0 where memory is too
     small.
     """
-    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
+    batches = np.arange(1.0, most + 1)[:, None]
+    gammas = np.arange(scenario.longest(max_gamma) + 1)
     p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
     fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
     return np.where(fits, p.throughput_tokens_per_s, 0.0), p

@@ -211,7 +211,9 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
-    baseline, candidates, skips = [], [], list[Skip]()
+    baseline = []
+    candidates = []
+    skips = list[Skip]()
     for tp in query.tp:
         try:
             alone = resolve(
@@ -270,7 +272,8 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
     for name, _ in pairs:
         check_head(name, named.target)
-    known, unknown = list[Known](), list[Unknown]()
+    known = list[Known]()
+    unknown = list[Unknown]()
     lookup = float(query.context), rows, query.task, "acceptance"
     for (name, kv), draft in zip(pairs, drafts, strict=True):
         try:
@@ -310,7 +313,10 @@ def _split(key: str) -> tuple[str, KVMethod]:
 def _method(row: AcceptanceRow) -> KVMethod:
     """The KV method of a row at the row's budget; other options are those of the method's example."""
     budget = "" if row.kv_budget_tokens is None else f":{row.kv_budget_tokens}"
-    options = "".join(method(row.draft_kv).example.partition(",")[1:]) if row.draft_kv in names() else ""
+    if row.draft_kv in names():
+        options = "".join(method(row.draft_kv).example.partition(",")[1:])
+    else:
+        options = ""
     return parse_kv(row.draft_kv + budget + options, "--acceptance")
 
 

@@ -73,7 +73,8 @@ class LengthTable:
     @classmethod
     def at(cls, batch: int, context: int, tokens: int, by_constant: tuple[float, ...]) -> "LengthTable":
         """The table for one batch size, one context and one length. by_constant: see `LengthTable`."""
-        single, speedup = Range.of(batch, batch, tokens, by_constant), by_constant[tokens]
+        single = Range.of(batch, batch, tokens, by_constant)
+        speedup = by_constant[tokens]
         return cls((single,), context, context, speedup, tokens, speedup, by_constant)
 
     @property

@@ -108,12 +108,14 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     if engine_of(machine.calibration) != "llamacpp":
         return None
     given = next((p for p in (model_id or "", question.model) if is_gguf(p)), None)
-    path, mix = given or "", in_gguf(question.weights or scenario.target.weights)
+    path = given or ""
+    mix = in_gguf(question.weights or scenario.target.weights)
     if given is None or (repository(given) and "/" not in given):
         path = gguf_name(model_id or scenario.target.name, mix)
     elif question.weights is not None and repository(given):
         path = f"{given.partition(':')[0]}:{mix.upper()}"
-    kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe, question.gpu_layers)
+    kv = scenario.precision.kv.name
+    shared = (question.layer_split, question.cpu_moe, question.gpu_layers)
     stop = None
     if scenario.acceptance.bins:
         from perfmodel.speculation.confidence import best_stop
@@ -239,14 +241,20 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         notes.append(
             f"{where} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
         )
-    devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
+    devices = served.tensor_parallel
+    ep = served.expert_parallel
+    dp = served.data_parallel
     if engine == "vLLM":
         devices //= dp
         groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
-        tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
+        tp = "--tensor-parallel-size"
+        memory = "--gpu-memory-utilization"
+        most = "--max-num-seqs"
     else:
         groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
-        tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
+        tp = "--tp"
+        memory = "--mem-fraction-static"
+        most = "--max-running-requests"
     usual = engine == "vLLM" and served.memory_fraction == DEFAULT_MEMORY_FRACTION  # SGLang estimates one
     values = {
         tp: devices if devices > 1 else None,
@@ -265,7 +273,8 @@ def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
     """The table by the sequences of one data-parallel attention group; vLLM counts these."""
     ranges: list[Range] = []
     for r in table.ranges:
-        low, high = 1 + (ranges[-1].high if ranges else 0), -(-r.high // groups)
+        low = 1 + (ranges[-1].high if ranges else 0)
+        high = -(-r.high // groups)
         if low <= high:
             ranges.append(replace(r, low=low, high=high))
     return replace(table, ranges=tuple(ranges))
@@ -294,7 +303,8 @@ def _vllm(
             f"vLLM runs this draft on {given} devices, not on {draft.tensor_parallel}: no line for it"
         )
         return None
-    layers, longest = (served.mtp_layers if method == "mtp" else None) or 1, table.max_tokens
+    layers = (served.mtp_layers if method == "mtp" else None) or 1
+    longest = table.max_tokens
     if max(longest, layers) % layers:
         notes.append(
             f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "

@@ -21,9 +21,11 @@ def why_infeasible(
         return f"the model runs at none of the requested tensor-parallel degrees ({skips[0].reason})"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
-        context, fraction = float(query.context), query.memory_fraction
+        context = float(query.context)
+        fraction = query.memory_fraction
         room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
-        least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
+        least = int(query.batches[0])
+        most = max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.weight_bytes) for x in baseline) / 1e9
@@ -60,4 +62,6 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
     device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
     ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
     ways += [device] if device else []
-    return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}" if ways else ""
+    if ways:
+        return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}"
+    return ""

@@ -73,14 +73,16 @@ def _gain_interval(
     The batch is chosen anew at both ends, because a bound on the time per token holds there too. No
     verification is faster than a baseline step. None if the calibration has no error.
     """
-    s, context = chosen.candidate.scenario, float(query.context)
+    s = chosen.candidate.scenario
+    context = float(query.context)
     error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))
     if error is None:
         return None
     factor = interval_of(1.0, float(error[..., 0]))[1]
     column = int(np.flatnonzero(priced.drafted == chosen.gamma)[0])
     least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
-    usual_s, gains = priced.tpot_s[:, column], []
+    usual_s = priced.tpot_s[:, column]
+    gains = []
     for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):
         changed = replace(
             priced,
@@ -155,7 +157,8 @@ def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> Br
     gammas = priced.drafted[reachable]
     alphas = np.atleast_1d(alpha_from_tokens_per_iteration(fewest[reachable], gammas))
     at = int(np.argmin(alphas))
-    draft, column = priced.candidate.scenario.draft, int(np.flatnonzero(reachable)[at])
+    draft = priced.candidate.scenario.draft
+    column = int(np.flatnonzero(reachable)[at])
     return BreakEven(
         draft=draft.name,
         draft_kv=draft.kv.label(),

@@ -81,12 +81,14 @@ def price(
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Mask:
     """Whether memory suffices, broadcast over batches and drafted tokens."""
-    context, fraction = np.asarray(float(query.context)), query.memory_fraction
+    context = np.asarray(float(query.context))
+    fraction = query.memory_fraction
     return capacity.memory_of(scenario, batch, context, drafted, fraction).fits
 
 
 def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
-    batches, queries = query.batches, np.arange(1.0, deepest + 2)
+    batches = query.batches
+    queries = np.arange(1.0, deepest + 2)
     times = scenario.target_pass_s(batches[:, None], float(query.context), queries)
     return np.broadcast_to(times, (batches.size, queries.size))
 
@@ -101,8 +103,10 @@ def _limited(candidate: Candidate, query: AdviseQuery, longest: int) -> Priced:
 
 
 def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
-    s, gammas = candidate.scenario, np.arange(1, candidate.scenario.longest(query.max_gamma) + 1)
-    b, context = query.batches[:, None], np.asarray(float(query.context))
+    s = candidate.scenario
+    gammas = np.arange(1, candidate.scenario.longest(query.max_gamma) + 1)
+    b = query.batches[:, None]
+    context = np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
     gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
     return _priced(candidate, gammas, gained, iteration / gained, query)
@@ -183,7 +187,8 @@ def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
         which = int(np.searchsorted(starts, at, "right")) - 1
         i, j = divmod(int(at - starts[which]), shapes[which][1])
         winner = priced[which]
-        gamma, draft = int(winner.drafted[j]), winner.candidate.scenario.draft
+        gamma = int(winner.drafted[j])
+        draft = winner.candidate.scenario.draft
         points.append(
             FrontPoint(
                 tpot_s=float(speed[at]),

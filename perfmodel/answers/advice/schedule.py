@@ -215,7 +215,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
     """The command lines. The question's engine gets none if a known defect slows its drafts."""
-    engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
+    engine = engine_of(scenario.machine.calibration)
+    defect = slowing(scenario, float(table.context_high))
     withheld = {} if defect is None else {str(engine): defect_warning(defect)}
     return export(table, scenario.draft, served, draft_path, withheld)
 
@@ -225,7 +226,8 @@ def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
 
     Its scheduler cuts a draft where one more token costs more than its confidence promises.
     """
-    gamma, batches = table.max_tokens, _doublings(table)
+    gamma = table.max_tokens
+    batches = _doublings(table)
     if not gamma:
         return None
     seconds = predict(scenario, Workload.of(batches, float(table.context_high), gamma), gamma).iteration_s
@@ -249,7 +251,8 @@ def _doublings(table: LengthTable) -> NDArray[np.int64]:
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:
     """Warnings about the largest batch at the longest context."""
     longest = tables[-1]
-    batch, context = longest.ranges[-1].high, float(longest.context_high)
+    batch = longest.ranges[-1].high
+    context = float(longest.context_high)
     gamma = max(t.max_tokens for t in tables)
     room = memory_of(scenario, float(batch), context, float(gamma), query.memory_fraction)
     return warnings(query, scenario, batch, context, gamma, room.single())

@@ -132,7 +132,8 @@ class Grid(Options):
         A looked-up acceptance belongs to one context, so each context then becomes its own case. Raises
         InputError for too many cases, or for an impossible one.
         """
-        every, gammas = self.axis("context"), self.axis("gamma")
+        every = self.axis("context")
+        gammas = self.axis("gamma")
         Workload.of(self.axis("batch"), 1)
         Workload.of(1, every)
         Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
@@ -162,13 +163,15 @@ def blocks(grid: Grid) -> Iterator[Block]:
     """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
     for query, contexts, scenario in grid.resolved():
         labels = _labels(query, scenario)
-        batches, lengths = np.asarray(grid.axis("batch"), float), np.asarray(contexts, float)
+        batches = np.asarray(grid.axis("batch"), float)
+        lengths = np.asarray(contexts, float)
         gammas = grid.axis("gamma")
         pairs = len(batches) * len(contexts)
         step = max(BLOCK_ROWS // len(gammas), 1)
         for start in range(0, pairs, step):
             index = np.arange(start, min(start + step, pairs))
-            batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
+            batch = batches[index // len(contexts)]
+            context = lengths[index % len(contexts)]
             columns = _columns(scenario, query, batch[:, None], context[:, None], gammas)
             yield Block(labels, columns, scenario)
 
@@ -176,7 +179,8 @@ def blocks(grid: Grid) -> Iterator[Block]:
 def _columns(
     scenario: Scenario, query: Query, batch: Column, context: Column, gammas: tuple[int | None, ...]
 ) -> dict[str, Column]:
-    gamma, max_gamma = np.array([[0 if g is None else g for g in gammas]]), query.max_gamma
+    gamma = np.array([[0 if g is None else g for g in gammas]])
+    max_gamma = query.max_gamma
     if None in gammas:
         best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
         gamma = np.where([[g is None for g in gammas]], best, gamma)
@@ -190,7 +194,8 @@ def _columns(
 
 
 def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
-    alpha, draft = scenario.acceptance.alpha, scenario.draft
+    alpha = scenario.acceptance.alpha
+    draft = scenario.draft
     return {
         "model": scenario.target.name,
         "hardware": scenario.machine.gpu.label,
@@ -294,7 +299,8 @@ def _verdicts(block: Block) -> dict[str, Any]:
     """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
     error.
     """
-    c, error = block.columns, np.full(block.rows, np.nan)
+    c = block.columns
+    error = np.full(block.rows, np.nan)
     for gamma in np.unique(c["gamma"]):
         rows = c["gamma"] == gamma
         found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))

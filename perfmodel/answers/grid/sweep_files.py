@@ -88,7 +88,8 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
     ahead = max(len(str(left.max())) - decimals, 1)
     fours = np.empty((values.size, -(-(ahead + decimals) // 4)), np.uint32)
     for place in reversed(range(fours.shape[1])):
-        left, before = left // 10**4, left
+        before = left
+        left = left // 10**4
         fours[:, place] = _four_digits()[before - 10**4 * left]
     digits = fours.view(np.uint8)[:, -ahead - decimals :]
     text = digits

@@ -30,12 +30,15 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
     at = acceptance_by_context(
         question.model, scenario.target, scenario.draft, read_acceptance(question.acceptance), question.task
     )
-    knots, gains = list[float](), list[float]()
+    knots = list[float]()
+    gains = list[float]()
     for context in np.geomspace(contexts.min(), contexts.max(), KNOTS).tolist():
         with suppress(UnknownAcceptance):
             gains.append(float(at(context).tokens_per_iteration(gamma)))
             knots.append(math.log(context))
-    return np.asarray(np.interp(np.log(contexts), knots, gains)) if knots else None
+    if knots:
+        return np.asarray(np.interp(np.log(contexts), knots, gains))
+    return None
 
 
 def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) -> StepTimes:
@@ -44,8 +47,6 @@ def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) ->
     """
     kinds = question.reusing.kinds
     gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.first.output_mean / 2.0)
-    return (
-        steps
-        if gains is None
-        else replace(steps, tokens_per_iteration=1.0 / float(kinds.weight @ (1.0 / gains)))
-    )
+    if gains is None:
+        return steps
+    return replace(steps, tokens_per_iteration=1.0 / float(kinds.weight @ (1.0 / gains)))

@@ -19,7 +19,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row
-    ttft, seconds = None, list[float]()
+    ttft = None
+    seconds = list[float]()
     slowed = [end / row.tpot_s.mean for end in (row.tpot_interval[1], row.tpot_s.mean, row.tpot_interval[0])]
     if row.ttft_s is not None and row.e2e_s is not None:
         late = math.exp(Z * request_constants().ttft_error(engine_of(scenario.machine.calibration)).log_rms)

@@ -66,7 +66,8 @@ def class_rows(
     """A row for each load, draft length and class; None without a mix. Raises InputError."""
     if question.mix is None:
         return None
-    classes, rows = read_mix(question.mix), list[ClassRow]()
+    classes = read_mix(question.mix)
+    rows = list[ClassRow]()
     most = replica.scenario.target.max_position_embeddings
     for name, one in classes.items():
         if (tokens := one.input_len + one.output_len) > most:
@@ -95,14 +96,16 @@ def _drawn(
     question: TrafficQuery, classes: Mapping[str, RequestClass], rate: float | None
 ) -> tuple[NDArray[np.int64], Arrivals]:
     """The class of each request, and the requests."""
-    count, seed = question.num_prompts, question.seed
+    count = question.num_prompts
+    seed = question.seed
     base = arrivals(question.lengths, count, rate, question.burstiness, seed)
     weight = np.array([c.share for c in classes.values()])
     of = np.random.default_rng([seed, 3]).choice(len(classes), count, p=weight / weight.sum())
     for at, name in enumerate(classes):
         if at not in of:
             raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
-    inputs, outputs = base.input_tokens.copy(), base.output_tokens.copy()
+    inputs = base.input_tokens.copy()
+    outputs = base.output_tokens.copy()
     for at, one in enumerate(classes.values()):
         own = replace(
             question.lengths,

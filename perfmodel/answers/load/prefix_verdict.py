@@ -80,9 +80,11 @@ class _Others:
     """The alternatives that the replica could run; each is priced once for all loads."""
 
     def __init__(self, question: TrafficQuery, replica: Replica) -> None:
-        self.question, self.replica = question, replica
+        self.question = question
+        self.replica = replica
         self.lengths = [k for k, steps in replica.passes.items() if 0 < k <= LONGEST_TRIED and steps.seats]
-        self.rows, self.passes = dict[int, list[TrafficRow]](), dict[int, list[StepTimes]]()
+        self.rows = dict[int, list[TrafficRow]]()
+        self.passes = dict[int, list[StepTimes]]()
 
     def row(self, steps: StepTimes, at: int) -> TrafficRow:
         """The row of these passes at one load."""
@@ -94,7 +96,8 @@ class _Others:
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
         """The passes with cache blocks of this size, where no draft drops a block."""
         if gamma not in self.passes:
-            r, reuse = self.replica, self.question.reusing
+            r = self.replica
+            reuse = self.question.reusing
             engines = [replace(reuse.engine, block=block, keeps=True) for block in blocks]
             found = step_times(
                 r.scenario, r.lengths, r.limits, [gamma] * len(blocks), reuse=reuse, engines=engines
@@ -111,7 +114,9 @@ def _verdict(
     best: TrafficRow,
     steps: StepTimes,
 ) -> PrefixVerdict:
-    none, own, replica = others.replica.passes[0].cached, steps.cached, others.replica
+    none = others.replica.passes[0].cached
+    own = steps.cached
+    replica = others.replica
     assert none is not None
     assert own is not None
     by_length = {row.gamma: row for row in drafted}
@@ -142,7 +147,9 @@ def _verdict(
 
 def _rank(row: TrafficRow) -> tuple[bool, float]:
     """The time when requests end; on a saturated server, minus the rate that it serves. Less is better."""
-    return (True, -row.requests_per_s) if row.e2e_s is None else (False, row.e2e_s.mean)
+    if row.e2e_s is None:
+        return (True, -row.requests_per_s)
+    return (False, row.e2e_s.mean)
 
 
 def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:

@@ -32,13 +32,16 @@ def _read(path: str, stamp: int) -> Arrivals:
 
 def lengths_of(trace: Arrivals) -> Lengths:
     """Means and standard deviations of the lengths of a trace's requests, in tokens."""
-    prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
+    prompts = trace.input_tokens.astype(float)
+    outputs = trace.output_tokens.astype(float)
     return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
 
 
 def rate_of(trace: Arrivals) -> float | None:
     """Requests per second; None if all arrive at the same time."""
-    return (trace.at_s.size - 1) / float(trace.at_s[-1]) if trace.at_s[-1] > 0 else None
+    if trace.at_s[-1] > 0:
+        return (trace.at_s.size - 1) / float(trace.at_s[-1])
+    return None
 
 
 def with_trace(question: TrafficQuery) -> TrafficQuery:
@@ -46,7 +49,8 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
     if question.trace is None:
         return question
     trace = trace_of(question.trace)
-    of, from_trace = lengths_of(trace), dict[str, Any]()
+    of = lengths_of(trace)
+    from_trace = dict[str, Any]()
     means = {"input": round(of.input_mean), "output": max(round(of.output_mean), 2)}
     for name, mean in means.items():
         if getattr(question, f"{name}_len") is None:

@@ -131,7 +131,8 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
-    question, given = with_rollout(with_trace(with_mix(question))), question.draft
+    given = question.draft
+    question = with_rollout(with_trace(with_mix(question)))
     if question.draft is None:
         named = Named.of(question)
         question = replace(
@@ -244,7 +245,8 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
         return notes
     if question.reuse:
         notes += prefix_warnings(scenario)
-    alpha, spread = scenario.acceptance.effective_alpha(gamma), question.acceptance_std
+    alpha = scenario.acceptance.effective_alpha(gamma)
+    spread = question.acceptance_std
     possible = possible_spread(alpha, spread) if spread and 0 < alpha < 1 else spread
     if possible and spread and not math.isclose(possible, spread):
         around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
@@ -257,14 +259,16 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
 
     Raises InputError for a length that the draft cannot make.
     """
-    longest, lengths = scenario.longest(question.max_gamma), {0}
+    longest = scenario.longest(question.max_gamma)
+    lengths = {0}
     for policy in question.gamma:
         lengths |= set(policy.lengths(longest)) if known else set()
     check_draft_length(scenario.draft, max(lengths))
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
-    load, passes = question.load(question.loads), {t.gamma: t for t in priced}
+    load = question.load(question.loads)
+    passes = {t.gamma: t for t in priced}
     return Replica(scenario, question.limits, load, passes, question.spread)
 
 
@@ -305,7 +309,9 @@ def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
     """At each load, the lowest mean TPOT of a single length (or the baseline), over that of these passes."""
     single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
     tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
-    return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist()) if tpot[:-1] else ()
+    if tpot[:-1]:
+        return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist())
+    return ()
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
@@ -326,7 +332,9 @@ def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
     pays = np.flatnonzero(slower[1] < slower[0])
     if not pays.size:
         return float(loads[0])
-    return None if pays[-1] == loads.size - 1 else float(loads[pays[-1] + 1])
+    if pays[-1] == loads.size - 1:
+        return None
+    return float(loads[pays[-1] + 1])
 
 
 def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
@@ -340,9 +348,13 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
         return share * row.requests_per_s, served, -slow.mean
 
     best = max([row for row in rows if row.ttft_s is not None] or rows, key=worth)
-    replicas, groups, tokens, dollars = best.replicas, 1, best.output_tokens_per_s, None
+    replicas = best.replicas
+    groups = 1
+    tokens = best.output_tokens_per_s
+    dollars = None
     if best.request_rate is not None:
-        groups, tokens = replicas or 0, best.request_rate * question.lengths.output_mean
+        groups = replicas or 0
+        tokens = best.request_rate * question.lengths.output_mean
     if question.price is not None and groups and tokens:
         dollars = question.price * question.tp * groups / 3600.0 * 1e6 / tokens
     speedup = baseline.tpot_s.mean / best.tpot_s.mean

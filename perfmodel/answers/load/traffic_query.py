@@ -41,7 +41,10 @@ LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
     """Reads ``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
-    pairs = given.items() if isinstance(given, dict) else [p.split(":") for p in str(given).split(",")]
+    if isinstance(given, dict):
+        pairs = [list(pair) for pair in given.items()]
+    else:
+        pairs = [p.split(":") for p in str(given).split(",")]
     try:
         limits = {str(name).strip(): float(milliseconds) for name, milliseconds in pairs}
     except (TypeError, ValueError):
@@ -293,7 +296,9 @@ class TrafficQuery(CommonOptions):
         word, _, version = parse_engine(self.engine or DEFAULT_ENGINE).partition(DRIFT)
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
-        return seats.of(version, load_gpu(self.hardware)) if seats else Limits().max_num_seqs
+        if seats:
+            return seats.of(version, load_gpu(self.hardware))
+        return Limits().max_num_seqs
 
     @property
     def opens(self) -> bool:
@@ -328,7 +333,8 @@ class TrafficQuery(CommonOptions):
     @property
     def longest(self) -> int:
         """Tokens of the last context of a session."""
-        turns, first = self.turns, self.first
+        turns = self.turns
+        first = self.first
         return int(first.input_mean + turns * first.output_mean + (turns - 1) * self.reusing.turn_tokens)
 
     @property

@@ -42,10 +42,12 @@ def replayed(
 
     log_off: draft length -> standard deviation of the logarithm of its mean TPOT. Raises InputError.
     """
-    lengths, reuse = question.lengths, question.reuse
+    lengths = question.lengths
+    reuse = question.reuse
     if question.trace is not None:
         trace = trace_of(question.trace).first(LONGEST)
-        lengths, rate = lengths_of(trace), rate_of(trace)
+        lengths = lengths_of(trace)
+        rate = rate_of(trace)
         drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
         held = None if trace.shared is None else Reuse(lengths, engine=question.reusing.engine)
         priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted), reuse=held)
@@ -77,9 +79,12 @@ class Run:
 
     def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
         """The times of the requests, or of the first `count` of them, in a replay."""
-        question, clients, cap = self.question, self.where["concurrency"], None
+        question = self.question
+        clients = self.where["concurrency"]
+        cap = None
         if self.where["request_rate"] is not None:
-            clients, cap = None, clients
+            cap = clients
+            clients = None
         requests = self.requests if count is None else self.requests.first(count)
         contexts = requests.input_tokens + requests.output_tokens / 2.0
         if (gains := gains_along(question, self.scenario, steps.gamma, contexts)) is not None:
@@ -89,7 +94,8 @@ class Run:
 
     def around(self, steps: StepTimes) -> int | None:
         """Approximate number of running requests; None if all requests come at the start."""
-        rate, clients = self.where["request_rate"], self.where["concurrency"]
+        rate = self.where["request_rate"]
+        clients = self.where["concurrency"]
         if (rate or clients) is None:
             return None
         load = Load(self.lengths, rate=rate, clients=None if rate else float(clients))
@@ -99,8 +105,11 @@ class Run:
         """The row of a choice that serves them. log_off: standard deviation of the logarithm of its mean
         TPOT.
         """
-        question, steps, met = self.question, choice.steps, self.served(choice.steps)
-        most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
+        question = self.question
+        met = self.served(choice.steps)
+        steps = choice.steps
+        most = capacity(steps, self.lengths, question.limits)[0]
+        rate = self.where["request_rate"]
         notes = [f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}"] if met.preemptions else []
         whole = trace_of(question.trace).at_s.size if question.trace is not None else 0
         if whole > LONGEST:

@@ -131,8 +131,12 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     """The rows of a choice at its loads. log_off: standard deviation of the logarithm of its mean TPOT."""
     if question.capped:
         return _capped(question, choice, log_off)
-    gamma, steps, loads = choice.gamma, choice.steps, question.loads[choice.at]
-    spread, limits, load = question.spread, question.limits, question.load(loads)
+    gamma = choice.gamma
+    steps = choice.steps
+    loads = question.loads[choice.at]
+    spread = question.spread
+    limits = question.limits
+    load = question.load(loads)
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
     prompts = SHORT[load.lengths.input_mean > limits.max_num_batched_tokens]
@@ -142,13 +146,15 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
     splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
     shares = _falling_share(question, steps, loads) if question.limits_s else None
-    between, swings = _between_lengths(steps, served), _dispersion(served)
+    between = _between_lengths(steps, served)
+    swings = _dispersion(served)
     few = steps.gamma > 0 and steps.iterations(load.lengths) < FEW_ITERATIONS
     tight = steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
     hit_rate = None if steps.cached is None else steps.cached.found(served.share)
-    gained, rows = served.gained(steps), []
+    gained = served.gained(steps)
+    rows = []
     for i, value in enumerate(loads.tolist()):
         over = bool(served.saturated[i])
         rows.append(
@@ -239,7 +245,9 @@ def log_errors(
 
     None if the calibration states no error.
     """
-    context, running, most = question.lengths.context, question.loads, float(max(times[0].seats, 1))
+    context = question.lengths.context
+    running = question.loads
+    most = float(max(times[0].seats, 1))
     if question.opens and times[0].seats:
         alone = mean_tpot_s(times[0], question.load(running), question.limits)
         running = running * alone * question.lengths.decoded  # Little's law
@@ -290,7 +298,9 @@ def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
     for name, limit in slo.items():
         if name != "e2e":
             share = share * getattr(served, name).below(limit)
-    return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
+    if "e2e" in slo:
+        return np.minimum(share, served.e2e.below(slo["e2e"]))
+    return share
 
 
 def _falling_share(question: TrafficQuery, steps: StepTimes, loads: Array) -> Array:

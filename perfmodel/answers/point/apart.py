@@ -80,7 +80,8 @@ def drafter_apart(
     more = far.draft.tensor_parallel
     replicas = 1.0 + more / near.machine.tensor_parallel
     rates, p = throughputs(near, most, context, max_gamma, fraction)
-    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(float(rates.shape[1]))
+    batches = np.arange(1.0, most + 1)[:, None]
+    gammas = np.arange(float(rates.shape[1]))
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
     verify_s = p.verify_s + p.overhead_s

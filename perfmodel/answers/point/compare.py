@@ -146,7 +146,8 @@ def compare(question: CompareQuery) -> Comparison:
     The answer also has the throughput of both together, within the memory of the device. Raises InputError.
     """
     query = question.query(batch=1)
-    gamma, context = question.gamma, float(query.context)
+    gamma = question.gamma
+    context = float(query.context)
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
     many = memory_of(scenario, gamma + 1.0, context, 0, query.memory_fraction).single()

@@ -83,11 +83,10 @@ def inflection(question: InflectionQuery) -> Inflection:
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
     )
-    scenario, ideal = (
-        resolve(query),
-        resolve(replace(query, engine=None, attention_backend=None, calibration="ideal")),
-    )
-    batch, gamma = float(query.batch), length_of(query, scenario, 1)
+    scenario = resolve(query)
+    ideal = resolve(replace(query, engine=None, attention_backend=None, calibration="ideal"))
+    batch = float(query.batch)
+    gamma = length_of(query, scenario, 1)
     here, at_best = (context_lengths(s, batch, gamma, query.batch_range) for s in (scenario, ideal))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
     longest = math.ceil(max(length or 1.0 for length in lengths))

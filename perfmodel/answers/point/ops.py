@@ -79,7 +79,8 @@ class Ops(Answer):
 def ops(query: OpsQuery) -> Ops:
     """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and limit."""
     workload = Workload.of(query.batch, query.context)
-    batch, context = float(workload.batch), float(workload.context)
+    batch = float(workload.batch)
+    context = float(workload.context)
     sought = query.stage == "verify" and query.gamma is None
     # the cost of a pass does not depend on the acceptance, which is looked up only for the best gamma
     scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
@@ -88,9 +89,11 @@ def ops(query: OpsQuery) -> Ops:
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":
         tokens = float(scenario.draft.query(max(gamma, 1.0)))
-        machine, listed = scenario.draft_machine, scenario.draft_ops(batch, context, tokens)
+        machine = scenario.draft_machine
+        listed = scenario.draft_ops(batch, context, tokens)
     else:
-        machine, listed = scenario.machine, scenario.target_ops(batch, context, tokens)
+        machine = scenario.machine
+        listed = scenario.target_ops(batch, context, tokens)
     return Ops(
         stage=query.stage,
         query_tokens=tokens,
@@ -106,7 +109,8 @@ def ops(query: OpsQuery) -> Ops:
 
 
 def _row(machine: Machine, op: Op) -> OpRow:
-    c, moved = op.cost, float(op.cost.bytes)
+    c = op.cost
+    moved = float(op.cost.bytes)
     return OpRow(
         name=op.name,
         kind=op.kind,

@@ -10,7 +10,8 @@ def measured_speedups(scenario: Scenario) -> list[tuple[int, int, int, float]]:
 
     Empty without measurements, and for a calibration of another stack.
     """
-    kv, machine = scenario.draft.kv, scenario.machine
+    kv = scenario.draft.kv
+    machine = scenario.machine
     spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
     pair = (scenario.target.name, scenario.draft.name)
     same = (machine.calibration.stack, machine.gpu.name, machine.tensor_parallel, *pair, spelt)

@@ -33,7 +33,8 @@ def sensitivity(query: Query) -> Rows[Move]:
 
     moves = []
     for name, low, high, below, above in _moves(scenario, gamma):
-        one, two = speedup(below), speedup(above)
+        one = speedup(below)
+        two = speedup(above)
         moves.append(Move(name, low, high, one, two, swing=abs(two - one), flips=(one > 1.0) != (two > 1.0)))
     return Rows(tuple(sorted(moves, key=lambda move: -move.swing)))
 
@@ -59,7 +60,8 @@ def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Sce
     this gamma.
     """
     alpha = float(scenario.acceptance.effective_alpha(gamma))
-    low, high = max(alpha - ALPHA_STEP, 0.0), min(alpha + ALPHA_STEP, 1.0)
+    low = max(alpha - ALPHA_STEP, 0.0)
+    high = min(alpha + ALPHA_STEP, 1.0)
     below, above = (
         replace(scenario, acceptance=Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high)
     )

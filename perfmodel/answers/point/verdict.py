@@ -81,7 +81,8 @@ class Calibrated:
         """The calibration of a scenario. `kind` is ``transferred`` if it was made for another device, else
         the kind in its file.
         """
-        c, gpu = scenario.machine.calibration, scenario.machine.gpu
+        c = scenario.machine.calibration
+        gpu = scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
         kind = "transferred" if is_transferred(scenario) else c.kind
         return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
@@ -134,7 +135,8 @@ def reason(p: Prediction, limiter: str) -> str:
         "verifying more than one token": float(p.verify_s - p.target_s),
         "overhead outside the passes": float(p.overhead_s),
     }
-    added, gained = sum(terms.values()), (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
+    added = sum(terms.values())
+    gained = (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
     worst = max(terms, key=lambda name: terms[name])
     relation = "more" if gained > added else "no more"
     return (
@@ -184,11 +186,10 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
     """Warnings about a CUDA graph much larger than its batch, and about a pass that takes much longer than
     with one sequence or token less.
     """
-    runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
-    batches, queries = (
-        np.array([[batch], [max(batch - 1.0, 1.0)]]),
-        np.array([gamma + 1.0, max(gamma, 1.0), 1.0]),
-    )
+    runs = float(scenario.target_shard.rows(batch))
+    tokens = batch * (gamma + 1)
+    batches = np.array([[batch], [max(batch - 1.0, 1.0)]])
+    queries = np.array([gamma + 1.0, max(gamma, 1.0), 1.0])
     target_s = np.broadcast_to(scenario.target_pass_s(batches, context, queries), (2, 3))
     padded = runs > batch
     climb = decoding = _climb(target_s[0, 2], (target_s[1, 2], batch))
@@ -225,7 +226,9 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
     """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured step
     confirms this.
     """
-    weights, c, gpu = scenario.precision.weights, scenario.machine.calibration, scenario.machine.gpu
+    weights = scenario.precision.weights
+    c = scenario.machine.calibration
+    gpu = scenario.machine.gpu
     if weights.base.input_bytes is None or batch > FEW:
         return  # nothing is quantised on the way, or loading decides
     wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
@@ -246,7 +249,8 @@ def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int
     """The parts of a question that are outside the measured rows behind an engine's calibration."""
     if (held := scenario.machine.calibration.measured) is None:
         return
-    draft, kv = scenario.draft.name, scenario.draft.kv.label()
+    kv = scenario.draft.kv.label()
+    draft = scenario.draft.name
     wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]
     timed = f"{scenario.machine.calibration.name} was timed"
     so = f"intervals are {wider:.1f} times as wide"

@@ -217,7 +217,9 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """The answer without a known acceptance: everything that does not depend on it, and the break-even
     acceptance.
     """
-    drafted_query, batch, context = with_draft(query), float(query.batch), float(query.context)
+    drafted_query = with_draft(query)
+    batch = float(query.batch)
+    context = float(query.context)
     gamma, alpha = _least_break_even(resolve(drafted_query, UNUSED), query)
     # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
     scenario = resolve(
@@ -226,11 +228,10 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
     a = _assemble(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
-    pays = (
-        f"does not pay at {lengths}, whatever is accepted"
-        if alpha is None
-        else f"pays from alpha {alpha:.2f} (gamma {gamma})"
-    )
+    if alpha is None:
+        pays = f"does not pay at {lengths}, whatever is accepted"
+    else:
+        pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
     return replace(
@@ -267,7 +268,8 @@ def _longest(query: Query, scenario: Scenario) -> int:
     most = query.max_gamma
     if scenario.target_shard.states is None:
         return most
-    batch, context = float(query.batch), float(query.context)
+    batch = float(query.batch)
+    context = float(query.context)
     fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), query.memory_fraction).fits
     return int(np.sum(fits)) or most
 
@@ -281,15 +283,21 @@ def _break_even(p: Prediction, gamma: int) -> float | None:
 
 
 def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
-    batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
+    batch = float(p.batch)
+    context = float(query.context)
+    gamma = int(p.gamma)
     passes = Passes(scenario, batch, context, np.array([gamma]))
     target, draft = passes.steps(scenario)
-    target_step, verify_step, draft_step = target.at(0), target.at(-1), draft.at()
+    target_step = target.at(0)
+    verify_step = target.at(-1)
+    draft_step = draft.at()
     if query.power_limit is not None:
         slower = float(p.verify_s) / verify_step.predicted_s
-        draft_step, verify_step = draft_step.slowed(slower), verify_step.slowed(slower)
+        draft_step = draft_step.slowed(slower)
+        verify_step = verify_step.slowed(slower)
         target_step = target_step.slowed(float(p.target_s) / target_step.predicted_s)
-    ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
+    ratio = ratio_log_error(scenario, passes)
+    step_off = step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
     ar_tpot = iteration = None
     if step_off is not None:
@@ -339,7 +347,8 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
-    gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
+    gained = float(p.tokens_per_iteration)
+    off = float(acceptance_log_error(scenario, gamma))
     low, high = interval_of(gained, off)
     return Accepted(
         scenario.acceptance.alpha,

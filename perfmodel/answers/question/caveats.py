@@ -94,7 +94,10 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The given options that change nothing here."""
-    q, target, part, draft = question, scenario.target.name, scenario.target_shard, scenario.draft
+    q = question
+    target = scenario.target.name
+    part = scenario.target_shard
+    draft = scenario.draft
     c = scenario.machine.calibration
     for flag, vain, why in (
         ("context-std", q.context_std and not c.multiprocessor_bandwidth.value, f"{c.name} has no such cost"),
@@ -111,7 +114,8 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """Warnings about the assumed llama.cpp mix of formats, where the question names none, and about weights
     on the host.
     """
-    given, repo = question.weights, repository(question.model)
+    given = question.weights
+    repo = repository(question.model)
     if given is None and (not repo[1] if repo else not is_gguf(question.model)):
         yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
     if given is not None and (mix := in_gguf(given)) != given:
@@ -157,7 +161,8 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
     """Warnings about a budget that drops nothing or nearly all, fewer devices than the target's, another
     vocabulary, and a draft as large as its target.
     """
-    draft, target = scenario.draft, scenario.target
+    draft = scenario.draft
+    target = scenario.target
     if (budget := draft.kv.budget) is not None and budget >= context:
         yield f"KV budget {budget} is not below the context: the draft reads the full cache"
     elif budget is not None and budget < TINY_BUDGET:
@@ -196,7 +201,8 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
         known = [value for c in bundled if name not in c.absent for value in getattr(c, name).numbers()]
         if not known or name in calibration.absent:
             continue
-        low, high = min(known) / FAR, max(known) * FAR
+        low = min(known) / FAR
+        high = max(known) * FAR
         for value in getattr(calibration, name).numbers():
             if (constant.unit != "power" and value > high) or (constant.unit == "fraction" and value < low):
                 yield (
@@ -209,8 +215,11 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     """Warnings about formats without a peak, links between devices, and a calibration of another device or
     another vendor's.
     """
-    c, gpu, tp = scenario.machine.calibration, scenario.machine.gpu, scenario.machine.tensor_parallel
-    own, run = weight_format(scenario.target.weights), scenario.precision.weights
+    c = scenario.machine.calibration
+    gpu = scenario.machine.gpu
+    tp = scenario.machine.tensor_parallel
+    own = weight_format(scenario.target.weights)
+    run = scenario.precision.weights
     if run != own and run == own.within(gpu.peak):
         yield f"{gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
     if scenario.machine.over_host and gpu.link:
@@ -231,10 +240,12 @@ def of_device(scenario: Scenario) -> Iterator[str]:
 
 def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
     """The known defects of the engine's version that affect this draft on this device at a context."""
-    c, target = scenario.machine.calibration, scenario.target
+    c = scenario.machine.calibration
+    target = scenario.target
     if (engine := serving_engines().get(engine_of(c) or "")) is None:
         return ()
-    word, architecture = draft_word(scenario.draft), scenario.machine.gpu.architecture
+    word = draft_word(scenario.draft)
+    architecture = scenario.machine.gpu.architecture
     backend = scenario.machine.backend(target.mla is not None)
     return tuple(
         d

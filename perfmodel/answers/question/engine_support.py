@@ -48,7 +48,9 @@ def draft_word(draft: Draft) -> str:
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
     """The draft in an engine; None if it has no such draft, or none for this architecture."""
     found = engine.drafts.get(draft_word(draft))
-    return None if found is None or draft.model.model_type in found.without else found
+    if found is None or draft.model.model_type in found.without:
+        return None
+    return found
 
 
 def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:

@@ -76,7 +76,8 @@ def check_engine(
         raise refuse(
             "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
         )
-    attends, heads = tp // dp, model.num_key_value_heads
+    attends = tp // dp
+    heads = model.num_key_value_heads
     if not model.mla and max(heads, attends) % min(heads, attends):
         fits = [n for n in range(1, model.num_attention_heads + 1) if max(heads, n) % min(heads, n) == 0]
         fits = [n for n in fits if model.num_attention_heads % n == 0]
@@ -85,7 +86,8 @@ def check_engine(
             f"{', '.join(map(str, fits))}), given {attends}"
         )
     if model.moe and precision.weights.of("experts").name == WEIGHT_FORMATS["fp8-block"].name:
-        width, cut = model.moe.intermediate_size, tp // ep
+        width = model.moe.intermediate_size
+        cut = tp // ep
         if width % cut or (width // cut) % BLOCK:
             raise InputError(
                 f"--tp: experts of {model.name} are {width} wide in blocks of {BLOCK}, and {cut} "

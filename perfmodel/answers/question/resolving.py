@@ -56,7 +56,9 @@ class Named:
     @classmethod
     def of(cls, question: CommonOptions) -> "Named":
         """Looks up the names. Raises InputError for an unknown name, or a file that cannot be read."""
-        gpu, target, file = load_gpu(question.hardware), load_model(question.model), is_gguf(question.model)
+        gpu = load_gpu(question.hardware)
+        target = load_model(question.model)
+        file = is_gguf(question.model)
         mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
         calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
         if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
@@ -67,7 +69,8 @@ class Named:
 
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
-        weights, own = question.weights, self.target.weights
+        own = self.target.weights
+        weights = question.weights
         if self.calibration.stack == LLAMACPP:
             mix = in_gguf(weights or own, bool(self.target.moe))
             weights = mix if weights or mix != own else None
@@ -80,7 +83,8 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
 
     One of the devices computes at a time, and the memory is that of all.
     """
-    devices, host = question.layer_split, "--cpu-moe" if question.cpu_moe else "--gpu-layers"
+    devices = question.layer_split
+    host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
     if engine in SERVING:
         raise refuse(
             "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
@@ -100,12 +104,15 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     looked up.
     """
     found = named or Named.of(query)
-    target, gpu, tp = found.target, found.gpu, query.tp
+    target = found.target
+    gpu = found.gpu
+    tp = query.tp
     precision = found.precision(query)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
-    ep, dp = query.ep, query.dp
+    ep = query.ep
+    dp = query.dp
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
     check_backend(query.attention_backend, found.calibration, target)

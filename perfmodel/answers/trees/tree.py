@@ -25,7 +25,9 @@ from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, as_giv
 
 def given_tree(given: object, flag: str) -> tuple[int, ...]:
     """Reads ``STEPSxTOPKxTOKENS``, or these three numbers. Raises InputError."""
-    text = "x".join(map(str, given)) if isinstance(given, Sequence) and not isinstance(given, str) else given
+    text = given
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        text = "x".join(map(str, given))
     allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
     found = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
     steps, candidates, tokens = map(int, found.groups()) if found else (MAX_LEVELS,) * 3
@@ -127,13 +129,13 @@ def tree(question: TreeQuery) -> TreeAnswer:
     """
     acceptance = parse_tree_rates(question.rates, "--rates")
     query = question.query(gamma=0)
-    batch, context = query.batch, query.context
+    batch = query.batch
+    context = query.context
     scenario = resolve(query, UNUSED)
-    found = (
-        choose(scenario, acceptance, batch, context, question.size, question.levels)
-        if question.given is None
-        else as_given(scenario, acceptance, batch, context, question.given)
-    )
+    if question.given is None:
+        found = choose(scenario, acceptance, batch, context, question.size, question.levels)
+    else:
+        found = as_given(scenario, acceptance, batch, context, question.given)
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     return TreeAnswer(

@@ -26,7 +26,8 @@ class Auto(LengthPolicy):
         A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
         highest capacity is taken.
         """
-        loads, lengths = replica.loads, replica.lengths
+        loads = replica.loads
+        lengths = replica.lengths
         if replica.load.rate is None:  # about as many think at every length
             loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
         tpot = []

@@ -50,7 +50,9 @@ class Replica:
         seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
-        return rate if self.load.rate is None else min(rate, float(self.loads.max()))
+        if self.load.rate is None:
+            return rate
+        return min(rate, float(self.loads.max()))
 
     def switching(self, policy: "LengthPolicy", table: Sequence[int], rate: float) -> "Choice":
         """The choice of a policy that drafts `table[n - 1]` tokens while n requests run, for n up to the
@@ -114,7 +116,9 @@ class LengthPolicy(ABC):
 
     def lengths(self, longest: int) -> Collection[int]:
         """Draft lengths whose passes `choices` needs. longest: the longest one that a search may try."""
-        return range(longest + 1) if self.tokens is None else (self.tokens,)
+        if self.tokens is None:
+            return range(longest + 1)
+        return (self.tokens,)
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:

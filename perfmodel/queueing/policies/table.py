@@ -77,8 +77,10 @@ def by_batch(
     rate: the rate of the server, below all saturation rates.
     """
     seats = min(t.seats for t in times)
-    n, at = np.arange(1.0, seats + 1), np.arange(seats)
-    decode, leave = decode_times(times, seats), leaving(times, lengths, rate, seats)
+    n = np.arange(1.0, seats + 1)
+    at = np.arange(seats)
+    decode = decode_times(times, seats)
+    leave = leaving(times, lengths, rate, seats)
     chosen = np.argmax(leave, 1)
     for _ in range(ROUNDS):
         share, worth = values(leave[at, chosen], rate)

@@ -21,11 +21,15 @@ class Tail(LengthPolicy):
         """One table for every load."""
         seats = min(t.seats for t in replica.passes.values())
         alone = replica.passes[0].decode_s[:seats]
-        best, saved, until = 0, 0.0, 0
+        best = 0
+        saved = 0.0
+        until = 0
         for gamma, t in replica.passes.items():
             gain = np.log(alone * t.tokens_per_iteration / t.decode_s[:seats])
             pays = int(np.argmin(np.append(gain > 0, False)))
             if gain[:pays].sum() > saved:
-                best, saved, until = gamma, float(gain[:pays].sum()), pays
+                best = gamma
+                saved = float(gain[:pays].sum())
+                until = pays
         table = [best] * until + [0] * (seats - until)
         return [replica.switching(self, table, replica.sustained({0, best}))]

@@ -89,7 +89,8 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
         bins = tuple((each.share, each.positions) for each in row.confidence or ())
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
         positions = positions_of_bins(bins) if bins else positions
-        error, source = row.standard_error, parsed.source
+        error = row.standard_error
+        source = parsed.source
         if error:
             source += (
                 f", tokens per iteration +/- {error.tokens_per_iteration:.2g} by {error.documents} documents"

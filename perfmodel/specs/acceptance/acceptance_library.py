@@ -123,7 +123,8 @@ class LibraryEntry:
         own = self.printed
         if self.longer is None:
             return own
-        known, other = max(own), self.longer.tokens
+        known = max(own)
+        other = self.longer.tokens
         scale = (own[known] - 1.0) / (other[known] - 1.0) if known in other else 1.0
         return own | {k: 1.0 + scale * (tokens - 1.0) for k, tokens in other.items() if k > known}
 
@@ -141,11 +142,12 @@ class LibraryEntry:
         head = f"{self.head}, " if self.head else ""
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
         other = self.longer
-        beyond = (
-            f"; beyond {max(self.printed)} drafted as {other.target}, {other.task} text: {other.source}"
-            if other
-            else ""
-        )
+        if other:
+            beyond = (
+                f"; beyond {max(self.printed)} drafted as {other.target}, {other.task} text: {other.source}"
+            )
+        else:
+            beyond = ""
         return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}{beyond}"
 
 
@@ -190,7 +192,8 @@ def _longer(entry: LibraryEntry) -> LibraryEntry:
 
     It is the nearest row of the same kind of draft on the same target, or on a target of its architecture.
     """
-    known, own = max(entry.printed), entry.rows[0]
+    known = max(entry.printed)
+    own = entry.rows[0]
     if known >= LEAST_KNOWN:
         return entry
     near = [
@@ -233,7 +236,8 @@ def typical_decay(draft: str = "") -> float:
     """
     ratios = []
     for row in (row for row in library() if row.draft == draft or not draft):
-        survival, tokens = (1.0, *row.survival[:3]), row.tokens
+        survival = (1.0, *row.survival[:3])
+        tokens = row.tokens
         if {1, 2, 3} <= set(tokens):
             survival = (
                 1.0,
@@ -241,7 +245,9 @@ def typical_decay(draft: str = "") -> float:
             )
         rates = [after / before for before, after in pairwise(survival)]
         ratios += [after / before for before, after in pairwise(rates)] if row.draft != "ngram" else []
-    return median(ratios) if len(ratios) >= _ENOUGH or not draft else typical_decay()
+    if len(ratios) >= _ENOUGH or not draft:
+        return median(ratios)
+    return typical_decay()
 
 
 def first_rates(draft: str) -> list[float]:

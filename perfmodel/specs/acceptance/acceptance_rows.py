@@ -90,7 +90,10 @@ class UnknownAcceptance(InputError):
 
     def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
         super().__init__(f"{flag}: {why}; {remedy}" + (f"; {known}" if known else ""))
-        self.flag, self.why, self.remedy, self.known = flag, why, remedy, known
+        self.flag = flag
+        self.why = why
+        self.remedy = remedy
+        self.known = known
 
 
 def find_acceptance(
@@ -126,7 +129,8 @@ def find_acceptance(
     for row in measured:
         if row.context_tokens == context:
             return row
-    first, last = measured[0], measured[-1]
+    first = measured[0]
+    last = measured[-1]
     below = [row for row in measured if row.context_tokens < context]
     if 0 < len(below) < len(measured):
         return _between(below[-1], measured[len(below)], context, f"{flag}: {what}")

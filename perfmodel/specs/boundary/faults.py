@@ -51,7 +51,9 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
         return (*place, missing[0]), "must be given, and it is missing"
     if (error := _refusal(type_, value)) and error.__cause__:
         own = re.fullmatch(r"(\w+(?:\.\w+)*): (.*)", str(error), re.DOTALL)  # of a `__post_init__`
-        return ((*place, own[1]), own[2]) if own else (place, str(error))
+        if own:
+            return ((*place, own[1]), own[2])
+        return (place, str(error))
     return place, f"{_allowed(inside, str(error))}, given {_shown(value)}"
 
 
@@ -74,7 +76,9 @@ def _parts(type_: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 def _whole(key: Any) -> Any:
     """A key of a JSON mapping as the whole number that it spells."""
-    return int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key) else key
+    if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key):
+        return int(key)
+    return key
 
 
 def _without_limits(type_: Any) -> Any:
@@ -99,7 +103,9 @@ def _allowed(type_: Any, message: str) -> str:
     """The allowed values in plain words."""
     if get_origin(type_) is Literal:
         words = [str(word) for word in get_args(type_)]
-        return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
+        if len(words) > 3:
+            return f"must be one of {', '.join(words)}"
+        return f"must be {' or '.join(words)}"
     if not (expected := re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)):
         return f"must be a valid {getattr(type_, '__name__', 'value')}"
     types = [_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null"]

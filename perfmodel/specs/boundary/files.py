@@ -106,7 +106,9 @@ def newest(path: Path, pattern: str) -> Path:
     """The newest file of a folder that matches a pattern (names begin with the time); any other path
     unchanged.
     """
-    return max(path.glob(pattern), default=path) if os.path.isdir(path) else path
+    if os.path.isdir(path):
+        return max(path.glob(pattern), default=path)
+    return path
 
 
 def looks_like_path(name: str) -> bool:
@@ -127,7 +129,8 @@ def alias_table(
     keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
     longer than an answer.
     """
-    where, table = data_directory(folder), dict[str, str]()
+    where = data_directory(folder)
+    table = dict[str, str]()
     naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
         lines = naming.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
@@ -143,7 +146,8 @@ def bundled_name(
 
     Raises InputError with the nearest names.
     """
-    known, key = bundled_names(folder), spelling(name)
+    known = bundled_names(folder)
+    key = spelling(name)
     if key in known:
         return key
     if key not in aliases():

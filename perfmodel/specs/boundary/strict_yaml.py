@@ -43,7 +43,8 @@ def _document(events: Iterable[Any]) -> Any:
     """The value of the only document, in a loop without recursion, because a call for each event takes
     longer.
     """
-    values, lines = list[Any](), list[int]()
+    values = list[Any]()
+    lines = list[int]()
     """Values of the innermost open collection (keys and values in turn for a mapping), and the line of
     each.
     """
@@ -65,7 +66,8 @@ def _document(events: Iterable[Any]) -> Any:
             if len(outer) == MAX_DEPTH:
                 raise ValueError(f"line {lines[-1]}: nested deeper than {MAX_DEPTH}")
             outer.append((values, lines))
-            values, lines = [], []
+            values = []
+            lines = []
         elif event.implicit[0] and event.value in _WORDS:
             values.append(_WORDS[event.value])
         else:

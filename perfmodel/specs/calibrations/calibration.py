@@ -227,7 +227,9 @@ class Calibration(EngineConstants):
             known = rows[gpu.name]
         if model not in known:
             return "model" if known else "gpu"
-        return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
+        if release(self.version)[:2] in {release(v)[:2] for v in self.versions}:
+            return "seen"
+        return "version"
 
     def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
         """Additional error of the ratio of an iteration to a step, for a draft kind, a context or a number of
@@ -238,7 +240,8 @@ class Calibration(EngineConstants):
         if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
         kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
-        longer, wider = beyond(context, self.longest_tokens), beyond(tokens, self.widest_tokens)
+        longer = beyond(context, self.longest_tokens)
+        wider = beyond(tokens, self.widest_tokens)
         along = np.hypot(kind, longer * self.unseen_context.deviation)
         return np.hypot(along, wider * self.unseen_width.deviation)
 
@@ -250,7 +253,9 @@ class Calibration(EngineConstants):
         if self.errors:
             figure: Quantity = "ratio" if quantity == "speedup" else quantity
             return self.errors[self.relation(figure, model, gpu)].get(figure)
-        return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
+        if self.gpu not in (None, gpu.name):
+            return self.transfer_error
+        return self.observed_error.get(quantity)
 
     def __post_init__(self) -> None:
         for name, constant in CONSTANTS.items():
@@ -287,7 +292,8 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     source = engines()
     if (engine := source.engines.get(kernels.stack)) is None:
         return kernels
-    places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
+    places = source.places()
+    chosen = source.chosen(kernels.stack, architecture_of(kernels.gpu))
     update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
     version = version or engine.versions[-1]
     own = source.drifted(kernels.stack, version, architecture_of(kernels.gpu))

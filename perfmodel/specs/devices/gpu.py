@@ -225,12 +225,15 @@ class GPUSpec(Frozen):
     def label(self) -> str:
         """The name, followed by the memory if the question states it (`load_gpu`)."""
         from_question = self.memory is not None and self.memory.source.startswith(STATED)
-        return f"{self.name}:{self.stated_memory.value:g}gb" if from_question else self.name
+        if from_question:
+            return f"{self.name}:{self.stated_memory.value:g}gb"
+        return self.name
 
     @property
     def memory_bytes(self) -> float:
         """The part of `stated_memory` that the GPU may use, in bytes."""
-        size, limit = self.stated_memory.si, self.working_set
+        size = self.stated_memory.si
+        limit = self.working_set
         if limit is None:
             return size
         return size * (limit.small if size < limit.from_gib * units.FACTORS["GiB"] else limit.large)
@@ -309,9 +312,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
         beside = str(path.parent / gpu.calibration)
-        return (
-            gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
-        )
+        if files.looks_like_path(gpu.calibration):
+            return gpu.model_copy(update={"calibration": beside})
+        return gpu
     found = _bundled_name(name, flag)
     return load_gpu(found, flag) if ":" in found else load_bundled(found)
 

@@ -42,7 +42,8 @@ def pasted_name(
             f"one device: {find(counted[2], flag)} with --tp {count} (llama.cpp: or --layer-split {count})",
             name,
         )
-    words, size = _words(counted[2] if counted else name), MEMORY.search(name.lower())
+    words = _words(counted[2] if counted else name)
+    size = MEMORY.search(name.lower())
     known = [(device, _words(each)) for each, device in spellings]
     same = {
         device

@@ -162,7 +162,9 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
     """
     own = architecture_of(gpu)
     scopes = () if own == architecture_of(kernels_gpu) else (own,)
-    return (*scopes, GDDR) if gpu.memory_type.startswith("GDDR") and gpu.name != kernels_gpu else scopes
+    if gpu.memory_type.startswith("GDDR") and gpu.name != kernels_gpu:
+        return (*scopes, GDDR)
+    return scopes
 
 
 def release(version: str) -> tuple[int, ...]:

@@ -80,7 +80,9 @@ class Seats(Frozen):
     def of(self, version: str, gpu: GPUSpec) -> int:
         """The number on one device. version: empty for the newest."""
         large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes and self.but not in gpu.name
-        return self.large if large and release(version or self.since) >= release(self.since) else self.usual
+        if large and release(version or self.since) >= release(self.since):
+            return self.large
+        return self.usual
 
 
 class PrefixBlocks(Frozen):

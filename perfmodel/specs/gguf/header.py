@@ -82,7 +82,8 @@ class _Cursor:
             raise self.bad("the header does not end")
 
     def text(self) -> str:
-        start, size = self.at + 8, self.count(MOST_TEXT, "bytes of a text")
+        start = self.at + 8
+        size = self.count(MOST_TEXT, "bytes of a text")
         self.skip(size)
         return one_line(self.data[start : start + size].decode("utf-8", "replace"))
 
@@ -96,7 +97,8 @@ class _Cursor:
         return self.number(_CODES[type_number])
 
     def array(self) -> list[Any] | None:
-        type_number, count = self.number("I"), self.count(MOST_ITEMS, "items of a list")
+        type_number = self.number("I")
+        count = self.count(MOST_ITEMS, "items of a list")
         if type_number == _ARRAY:
             raise self.bad("no list of lists")
         if count <= MOST_KEPT:
@@ -109,7 +111,8 @@ class _Cursor:
 
     def skip_texts(self, count: int) -> None:
         """Skips the tokens of a vocabulary."""
-        at, size_at = self.at, struct.Struct("<Q").unpack_from
+        at = self.at
+        size_at = struct.Struct("<Q").unpack_from
         try:
             for _ in range(count):
                 at += 8 + size_at(self.data, at)[0]
@@ -153,7 +156,8 @@ def _read(path: Path) -> Header:
     tensors, keys = (cursor.count(MOST_ENTRIES, what) for what in ("tensors", "keys"))
     header = Header({}, {})
     for _ in range(keys):
-        name, type_number = cursor.text(), cursor.number("I")
+        name = cursor.text()
+        type_number = cursor.number("I")
         _unique(cursor, header.keys, name)[name] = cursor.value(type_number)
     for _ in range(tensors):
         name = cursor.text()

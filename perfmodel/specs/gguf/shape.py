@@ -70,7 +70,8 @@ class _Reader:
     """Keys and tensors of one header, by layer."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        self.path, self.keys = path, header.keys
+        self.path = path
+        self.keys = header.keys
         self.architecture = str(header.keys.get("general.architecture", ""))
         self.predicting = self.number("nextn_predict_layers", 0, MAX_LAYERS)
         self.depth = self.number("block_count", high=MAX_LAYERS) - self.predicting

@@ -48,7 +48,8 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     """The keys of the language model: the file's own, or those under a key of `INNER` in a file with
     vision.
     """
-    outer, model_type = Keys(data, where), data.get("model_type")
+    outer = Keys(data, where)
+    model_type = data.get("model_type")
     place = next((key for key in INNER if data.get(key) is not None), "text_config")
     inner = outer.mapping(place)
     if inner and place == "thinker_config":  # Qwen's Omni: the language model is a part of the thinker
@@ -82,7 +83,8 @@ def _families(given: Any) -> str:
 def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     """ModelSpec's fields: those of all families, then those of the family's own readers."""
     layers = recurrent.depth(keys)
-    heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
+    heads = keys.integer("num_attention_heads")
+    hidden = keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
     positions = keys.integer(longest, high=MAX_TOKENS)
     own: dict[str, Any] = {}
@@ -152,7 +154,9 @@ def _predicting(keys: Keys) -> int | None:
     """Number of multi-token prediction layers, if the file states it."""
     key = "num_nextn_predict_layers"
     keys.ignore(*USUAL[key])
-    return keys.integer(key, low=0, high=MAX_LAYERS) if keys.data.get(key) is not None else None
+    if keys.data.get(key) is not None:
+        return keys.integer(key, low=0, high=MAX_LAYERS)
+    return None
 
 
 _SCALING = {
@@ -197,7 +201,8 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
 
 def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
     """GEMM -> the layers that have it. ``mtp`` stands for the layers after the model's own."""
-    depth, moe = shape["num_hidden_layers"], shape.get("moe")
+    depth = shape["num_hidden_layers"]
+    moe = shape.get("moe")
     every = list(range(depth))
     if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
         kinds = recurrent.blocks(keys)

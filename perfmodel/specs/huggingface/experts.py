@@ -32,7 +32,8 @@ def routed(
     layer. ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more:
     other fields of `MoE`.
     """
-    count, routed = _shared_number(keys, experts), _shared_number(keys, width)
+    count = _shared_number(keys, experts)
+    routed = _shared_number(keys, width)
     sizes = {
         "num_experts": count,
         "experts_per_token": _shared_number(keys, per_token),
@@ -83,10 +84,8 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
-    step, without_experts = (
-        keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS),
-        set(keys.integers("mlp_only_layers")),
-    )
+    step = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS)
+    without_experts = set(keys.integers("mlp_only_layers"))
     dense = [i for i in range(layers) if i in without_experts or (i + 1) % step]
     shared = keys.count("shared_expert_intermediate_size")
     return routed(
@@ -117,10 +116,8 @@ def deepseek(keys: Keys, layers: int) -> Fields:
         if isinstance(kinds, list) and "first_k_dense_replace" not in keys.data
         else NEEDED
     )
-    first, step = (
-        keys.integer("first_k_dense_replace", named, low=0, high=layers),
-        keys.integer("moe_layer_freq", 1),
-    )
+    first = keys.integer("first_k_dense_replace", named, low=0, high=layers)
+    step = keys.integer("moe_layer_freq", 1)
     dense = [i for i in range(layers) if i < first or i % step]
     if "n_shared_experts" not in keys.data:
         raise keys.bad("n_shared_experts", "a whole number, or null for none")
@@ -139,7 +136,8 @@ def deepseek(keys: Keys, layers: int) -> Fields:
 
 
 def minimax(keys: Keys, layers: int) -> Fields:
-    shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
+    shared = keys.count("shared_intermediate_size")
+    bias = keys.flag("use_routing_bias", True)
     return routed(
         keys,
         layers,
@@ -154,10 +152,8 @@ def llama4(keys: Keys, layers: int) -> Fields:
     """Experts in every `interleave_moe_layer_step`-th layer, each with a shared one. The other layers are
     wider.
     """
-    step, width = (
-        keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS),
-        keys.integer("intermediate_size"),
-    )
+    step = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS)
+    width = keys.integer("intermediate_size")
     dense = layers - (len(keys.integers("moe_layers")) or len(range(step - 1, layers, step)))
     found = routed(
         keys,
@@ -202,10 +198,8 @@ def ernie(keys: Keys, layers: int) -> Fields:
     """ERNIE-4.5: experts in a range of layers."""
     kinds = keys.data.get("mlp_layer_types")
     first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
-    start, end = (
-        keys.integer("moe_layer_start_index", first, low=0),
-        keys.integer("moe_layer_end_index", -1, low=-1),
-    )
+    start = keys.integer("moe_layer_start_index", first, low=0)
+    end = keys.integer("moe_layer_end_index", -1, low=-1)
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
     dense = start + (0 if end < 0 else layers - 1 - end)
@@ -256,7 +250,8 @@ def longcat(keys: Keys, layers: int) -> Fields:
 
     The two MLPs count as a shared expert. A token is counted with the share of its experts that do something.
     """
-    idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
+    idle = keys.count("zero_expert_num")
+    own = keys.integer("num_experts")
     taken = round(keys.integer("num_experts_per_tok") * own / (own + idle))
     moe = {
         "num_experts": own,

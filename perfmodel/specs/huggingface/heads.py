@@ -88,7 +88,9 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
         return None
     data = files.read_mapping(path, infinity=True)
     kind = _kind(data)
-    return _read(kind, Keys(data, str(path)), target) if kind else None
+    if kind:
+        return _read(kind, Keys(data, str(path)), target)
+    return None
 
 
 def _kind(data: dict[str, Any]) -> str | None:
@@ -185,7 +187,8 @@ def _features(kind: str, keys: Keys) -> int:
     """Number of the target's hidden states that the head takes: the number of named layers, else EAGLE-3's
     three.
     """
-    eagle, flash = keys.mapping("eagle_config"), keys.mapping("dflash_config")
+    eagle = keys.mapping("eagle_config")
+    flash = keys.mapping("dflash_config")
     if eagle and not eagle.flag("use_aux_hidden_state", True):
         return 1
     for place, key in (

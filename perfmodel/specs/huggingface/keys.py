@@ -91,7 +91,10 @@ class Keys:
     def __init__(
         self, data: Mapping[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None
     ):
-        self.data, self.where, self.prefix, self.defaults = _Read(data), where, prefix, defaults or {}
+        self.data = _Read(data)
+        self.where = where
+        self.prefix = prefix
+        self.defaults = defaults or {}
         self.defaulted: list[str] = []
         self._file_names: dict[str, str] = {}
 
@@ -122,7 +125,8 @@ class Keys:
     def bad(self, key: str, allowed: str) -> InputError:
         if key not in self.data:
             return InputError(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing")
-        value, key = self.data[key], self._file_names.get(key, key)
+        value = self.data[key]
+        key = self._file_names.get(key, key)
         plain = isinstance(value, (bool, int, float, type(None)))
         shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
         return refuse(self.where, self.prefix + key, allowed, shown)
@@ -140,7 +144,9 @@ class Keys:
 
     def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
         """A size that the file must state; null means none."""
-        return None if key in self.data and self.data[key] is None else self.integer(key, high=high)
+        if key in self.data and self.data[key] is None:
+            return None
+        return self.integer(key, high=high)
 
     def flag(self, key: str, default: bool) -> bool:
         if (value := self.data.get(key)) is None:
@@ -164,12 +170,16 @@ class Keys:
     def mapping(self, key: str) -> "Keys | None":
         if (value := self.data.get(key)) is not None and not isinstance(value, dict):
             raise self.bad(key, "a mapping or null")
-        return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
+        if value:
+            return Keys(value, self.where, f"{self.prefix}{key}.")
+        return None
 
     def parts(self, key: str) -> "dict[str, Keys]":
         """The mappings in a mapping of mappings by name, without empty ones; an absent key has none."""
         outer = self.mapping(key)
-        return {name: part for name in outer.data if (part := outer.mapping(name))} if outer else {}
+        if outer:
+            return {name: part for name in outer.data if (part := outer.mapping(name))}
+        return {}
 
     def integers(self, key: str) -> list[int]:
         return self._list(key, int, "a list of layer numbers")

@@ -39,7 +39,9 @@ def all_slide(keys: Keys, layers: int) -> Fields:
 
 
 def all_slide_if_given(keys: Keys, layers: int) -> Fields:
-    return all_slide(keys, layers) if keys.data.get("sliding_window") is not None else {}
+    if keys.data.get("sliding_window") is not None:
+        return all_slide(keys, layers)
+    return {}
 
 
 def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -> Fields:
@@ -120,7 +122,9 @@ def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
         or not all(isinstance(block, dict) for block in given)
     ):
         raise keys.bad("block_configs", f"a list of {layers} mappings of attention and ffn")
-    groups, widths, hidden = set[int](), list[int](), keys.integer("hidden_size")
+    groups = set[int]()
+    widths = list[int]()
+    hidden = keys.integer("hidden_size")
     attentions = 0
     for block in given:
         attention, mlp = (
@@ -158,7 +162,8 @@ def step(keys: Keys, layers: int) -> Fields:
     counted.
     """
     other = keys.mapping("attention_other_setting")
-    heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim")
+    heads = keys.integer("num_attention_heads")
+    dim = keys.integer("head_dim")
     kv = keys.integer("num_key_value_heads", keys.integer("num_attention_groups", heads))
     keys.ignore("per_layer_config", "num_key_value_heads", "num_attention_groups", "mtp_layer_types")
     own = (
@@ -273,7 +278,8 @@ def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
 
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
-    heads, found = keys.integer("num_attention_heads"), named_windows(keys, layers)
+    heads = keys.integer("num_attention_heads")
+    found = named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
     types = layer_types(keys, layers, _KINDS, [_KINDS[0]] * layers)
     full, sliding = (
@@ -281,7 +287,8 @@ def head_gates(keys: Keys, layers: int) -> Fields:
     )
     if len(listed) != layers or full - {heads} or len(sliding) > 1:
         raise keys.bad("num_attention_heads_per_layer", f"{heads} in full layers, one number in sliding ones")
-    own, slide = next(iter(sliding), heads), types.count(_KINDS[1])
+    own = next(iter(sliding), heads)
+    slide = types.count(_KINDS[1])
     if own != heads:
         found["sliding_heads"] = {
             "num_attention_heads": own,
@@ -296,8 +303,10 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
     """Gemma-3n and Gemma-4 E: each layer has its own embedding, and the last layers read the caches of
     others.
     """
-    width, hidden = keys.count("hidden_size_per_layer_input"), keys.integer("hidden_size")
-    late, wide = keys.count("num_kv_shared_layers", high=layers), keys.flag("use_double_wide_mlp", False)
+    width = keys.count("hidden_size_per_layer_input")
+    hidden = keys.integer("hidden_size")
+    late = keys.count("num_kv_shared_layers", high=layers)
+    wide = keys.flag("use_double_wide_mlp", False)
     rule = [_KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else _KINDS[0] for i in range(layers)]
     shared = layer_types(keys, layers, _KINDS, rule)[layers - late :]
     fields = {"shared_kv_layers": shared.count(_KINDS[0]), "shared_kv_sliding": shared.count(_KINDS[1])}
@@ -326,8 +335,10 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
 
 def gemma3n(keys: Keys, layers: int) -> Fields:
     """Gemma-3n: four hidden states, of which a layer runs one, and a low-rank branch next to attention."""
-    found, hidden = inputs_of_layers(keys, layers), keys.integer("hidden_size")
-    count, rank = keys.integer("altup_num_inputs"), keys.integer("laurel_rank")
+    found = inputs_of_layers(keys, layers)
+    hidden = keys.integer("hidden_size")
+    count = keys.integer("altup_num_inputs")
+    rank = keys.integer("laurel_rank")
     return found | {
         "residual_streams": count,
         "projections": [

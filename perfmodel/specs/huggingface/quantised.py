@@ -27,11 +27,13 @@ def formats_of(
     """
     found = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
-        scheme, settings = modelopt(inner), inner
+        scheme = modelopt(inner)
+        settings = inner
         if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
             scheme = replace(scheme, default=fp8(found), kept=None)  # the other tensors stay in fp8
     elif found:
-        scheme, settings = scheme_of(found), found
+        scheme = scheme_of(found)
+        settings = found
     else:
         return {}
     modules = other_spellings("module") | (
@@ -55,11 +57,9 @@ def formats_of(
 
 
 def _mixed(layers: Counter[str]) -> str:
-    return (
-        next(iter(layers))
-        if len(layers) == 1
-        else "+".join(f"{form}*{count}" for form, count in layers.items())
-    )
+    if len(layers) == 1:
+        return next(iter(layers))
+    return "+".join(f"{form}*{count}" for form, count in layers.items())
 
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
@@ -75,7 +75,8 @@ def spelled(formats: Mapping[str, str], first: str) -> str:
     bases = dict.fromkeys(name for gemm, name in formats.items() if gemm not in (*KEPT, "mtp"))
     ways = []
     for base in sorted(bases, key=lambda name: name != first):
-        plain, own = weight_format(base), []
+        plain = weight_format(base)
+        own = []
         for part, gemms in PARTS.items():
             here = {gemm: formats[gemm] for gemm in gemms if gemm in formats}
             if len({*here.values()}) == 1:

@@ -26,7 +26,8 @@ def _state(
 
 def _convolution(keys: Keys, layers: int) -> Fields:
     """A gated convolution of the hidden width."""
-    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
+    hidden = keys.integer("hidden_size")
+    heads = keys.integer("num_attention_heads")
     return _state(
         "conv", layers, (1, 1), (heads, hidden // heads), keys.integer("conv_L_cache"), state_dtype="bf16"
     )
@@ -115,7 +116,8 @@ def gated_delta(keys: Keys, layers: int, gated: bool = True) -> Fields:
         (keys.integer(f"linear_num_{kind}_heads"), keys.integer(f"linear_{kind}_head_dim"))
         for kind in ("key", "value")
     )
-    kernel, dtype = keys.integer("linear_conv_kernel_dim"), _state_dtype(keys, "mamba_ssm_dtype")
+    kernel = keys.integer("linear_conv_kernel_dim")
+    dtype = _state_dtype(keys, "mamba_ssm_dtype")
     part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
     return {"attention_gate": keys.flag("attn_output_gate", True) and gated, "linear_attention": part}
 
@@ -184,7 +186,8 @@ def depth(keys: Keys) -> int:
 
 def lightning(keys: Keys, layers: int) -> Fields:
     """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
-    listed, kinds = keys.integers("attn_type_list"), ("linear_attention", "full_attention")
+    listed = keys.integers("attn_type_list")
+    kinds = ("linear_attention", "full_attention")
     if not set(listed) <= {0, 1}:
         raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")
     types = layer_types(keys, layers, kinds, [kinds[kind] for kind in listed])
@@ -200,12 +203,14 @@ def bailing(keys: Keys, layers: int) -> Fields:
     The other layers of Ling 2.5 and 2.6 are lightning attention. Those of 3.0 are Kimi's delta attention with
     a decay of full rank, and the heads of its latent attention have gates.
     """
-    kinds, step = ("linear_attention", "full_attention"), keys.integer("layer_group_size", 1, high=MAX_LAYERS)
+    kinds = ("linear_attention", "full_attention")
+    step = keys.integer("layer_group_size", 1, high=MAX_LAYERS)
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
     kernel = next((n for n in ("linear_conv_kernel_dim", "short_conv_kernel_size") if keys.data.get(n)), None)
     heads = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
     dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
-    shape, linear = ((heads, dim), (heads, dim)), types.count(kinds[0])
+    shape = ((heads, dim), (heads, dim))
+    linear = types.count(kinds[0])
     keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
     found = sparse.latent(keys, layers, ranked=False)
     if not kernel:

@@ -69,7 +69,9 @@ def _int4(q: Keys, method: str) -> str:
 
 def _grouped(group: int, zero: bool) -> str:
     """4 bits with a scale, and possibly a zero, for each group; without a group size one scale per column."""
-    return "int4" if group < 1 else f"awq-g{group}" if zero else f"int4-g{group}-sym"
+    if group < 1:
+        return "int4"
+    return f"awq-g{group}" if zero else f"int4-g{group}-sym"
 
 
 def _by_groups(q: Keys) -> Scheme:
@@ -82,7 +84,8 @@ def _autoround(q: Keys) -> Scheme:
     """Intel's AutoRound: as GPTQ, with modules of other bits (16 among them) in `extra_config`."""
     if q.data.get("data_type", "int") != "int":
         raise q.bad("data_type", "int")
-    form, named = _int4(q, "gptq"), dict[str, str]()
+    form = _int4(q, "gptq")
+    named = dict[str, str]()
     for module, own in q.parts("extra_config").items():
         if (bits := own.integer("bits", 4)) != q.integer("bits"):
             named[_short(module)] = "bf16" if bits == 16 else _int4(own, "gptq")
@@ -97,7 +100,8 @@ def _bitsandbytes(q: Keys) -> Scheme:
 
 def _torchao(q: Keys) -> Scheme:
     """torchao: the name of its configuration, or a mapping with its fields under ``default``."""
-    kind, fields = q.data.get("quant_type"), q.mapping("quant_type_kwargs")
+    kind = q.data.get("quant_type")
+    fields = q.mapping("quant_type_kwargs")
     if isinstance(kind, dict):
         default = (q.mapping("quant_type") or q).mapping("default")
         kind, fields = (default.data.get("_type"), default.mapping("_data")) if default else (None, None)
@@ -120,10 +124,12 @@ def _quark(q: Keys) -> Scheme:
 
 
 def _quark_format(part: Keys) -> str:
-    weight, inputs = part.mapping("weight"), part.mapping("input_tensors")
+    weight = part.mapping("weight")
+    inputs = part.mapping("input_tensors")
     if weight is None:
         return "bf16"
-    kind, taken = str(weight.data.get("dtype")), str(inputs.data.get("dtype")) if inputs else None
+    kind = str(weight.data.get("dtype"))
+    taken = str(inputs.data.get("dtype")) if inputs else None
     if kind == "fp8_e4m3":
         return "fp8" if taken == kind else "fp8-wo"
     if kind in ("int8", "uint8"):
@@ -144,7 +150,9 @@ def _compressed(q: Keys) -> Scheme:
     """
     if q.mapping("config_groups") is None:
         raise q.bad("config_groups", "a mapping of groups")
-    default, named, matched = "bf16", dict[str, str](), list[tuple[re.Pattern[str], str]]()
+    default = "bf16"
+    named = dict[str, str]()
+    matched = list[tuple[re.Pattern[str], str]]()
     for group in q.parts("config_groups").values():
         form = _group(group)
         for target in group.strings("targets"):
@@ -166,7 +174,8 @@ def _group(group: Keys) -> str:
     """Format of one group of compressed-tensors, from the bits and types of weights and inputs."""
     if (weights := group.mapping("weights")) is None:
         return "bf16"
-    bits, kind = weights.integer("num_bits"), weights.data.get("type", "int")
+    bits = weights.integer("num_bits")
+    kind = weights.data.get("type", "int")
     size = weights.integer("group_size", 0, low=-1)
     inputs = group.mapping("input_activations")
     weight_only = inputs is None
@@ -207,9 +216,10 @@ def kv_of(q: Keys) -> str | None:
     """KV format of a checkpoint with KV scales; engines use it by default (vLLM, utils/torch_utils.py)."""
     name = q.data.get("kv_cache_quant_algo")
     if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):
-        name = (
-            {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0)) if scheme.get("type") == "float" else None
-        )
+        if scheme.get("type") == "float":
+            name = {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0))
+        else:
+            name = None
     elif isinstance(scheme, str):
         name = scheme
     return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(str(name).upper())

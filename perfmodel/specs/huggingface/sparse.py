@@ -30,7 +30,8 @@ def indexer(keys: Keys, layers: int) -> Fields:
     types = keys.data.get("indexer_types")
     if types is None and keys.data.get("index_topk_pattern"):
         raise keys.bad("index_topk_pattern", "null, or given together with indexer_types")
-    frequency, offset = keys.integer("index_topk_freq", 1), keys.integer("index_skip_topk_offset", 2, low=0)
+    frequency = keys.integer("index_topk_freq", 1)
+    offset = keys.integer("index_skip_topk_offset", 2, low=0)
     if types is None:
         types = ["shared" if max(i - offset + 1, 0) % frequency else "full" for i in range(layers)]
     if not isinstance(types, list) or len(types) != layers or any(t not in ("full", "shared") for t in types):
@@ -50,13 +51,12 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
     """MiniMax-M3: in all but some layers a query attends to the blocks of keys that a small indexer scores
     highest.
     """
-    own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
+    own = keys.mapping("sparse_attention_config")
+    kinds = keys.data.get("layer_types")
     keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
     if own:
-        sparse, names = (
-            sum(own.integers("sparse_attention_freq")),
-            ("num_index_heads", "index_dim", "block_size"),
-        )
+        sparse = sum(own.integers("sparse_attention_freq"))
+        names = ("num_index_heads", "index_dim", "block_size")
         heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
         blocks = own.integer("sparse_topk_blocks")
     else:
@@ -64,14 +64,17 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
         heads, dim, block = (keys.integer(f"index_{name}") for name in ("n_heads", "head_dim", "block_size"))
         blocks = keys.integer("index_topk_blocks")
     sizes = {"num_heads": heads, "head_dim": dim, "topk": blocks * block, "head_weights": False}
-    return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}} if sparse else {}
+    if sparse:
+        return {"indexer": sizes | {"layers": sparse, "dense_layers": layers - sparse}}
+    return {}
 
 
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
     """Mistral-Large-4: queries come from the hidden state. Some layers have no rotary part, and some read
     another layer's cache.
     """
-    found, sources = latent(keys, layers, ranked=False), keys.integers("kv_source_layers")
+    found = latent(keys, layers, ranked=False)
+    sources = keys.integers("kv_source_layers")
     found["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
     return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
 
@@ -80,7 +83,8 @@ def streams(keys: Keys, layers: int) -> Fields:
     """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
     in DeepSeek-V4.
     """
-    count, hidden = keys.integer("hc_mult", 1), keys.integer("hidden_size")
+    count = keys.integer("hc_mult", 1)
+    hidden = keys.integer("hidden_size")
     mixes = 2 if keys.data["model_type"] == "hy_v4" else 2 + count
     mix = {"name": "streams", "layers": 2 * layers, "inputs": count * hidden, "outputs": mixes * count}
     return {"residual_streams": count, "projections": [mix]} if count > 1 else {}
@@ -123,13 +127,16 @@ def compressed(keys: Keys, layers: int) -> Fields:
     keys.ignore(
         "compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types"
     )
-    hidden, dim = keys.integer("hidden_size"), keys.integer("head_dim")
+    hidden = keys.integer("hidden_size")
+    dim = keys.integer("head_dim")
     chosen = types.count("compressed_sparse_attention")
-    groups, made = [], streams(keys, layers).get("projections", [])
+    groups = []
+    made = streams(keys, layers).get("projections", [])
     for kind, pieces in (("compressed_sparse_attention", 4), ("heavily_compressed_attention", 2)):
         if count := types.count(kind):
             groups.append({"layers": count, "stride": stride[kind], "chosen": pieces == 4})
-            name, outputs = f"compress ({stride[kind]})", pieces * dim
+            name = f"compress ({stride[kind]})"
+            outputs = pieces * dim
             made.append({"name": name, "layers": count, "inputs": hidden, "outputs": outputs})
     chooses: Fields | None = None
     if chosen:

@@ -201,7 +201,9 @@ class LinearAttention(Frozen):
     @property
     def state_values(self) -> int:
         """Values of the state of one sequence and layer."""
-        return 0 if self.kind == "conv" else self.num_value_heads * self.key_head_dim * self.value_head_dim
+        if self.kind == "conv":
+            return 0
+        return self.num_value_heads * self.key_head_dim * self.value_head_dim
 
     @property
     def flops_per_value(self) -> int:

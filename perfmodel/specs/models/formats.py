@@ -165,10 +165,13 @@ class Weights:
         """Format of one GEMM: its own, else that of its part, else 16 bits if that is usual for the part,
         else that of the layers.
         """
-        named, part = dict(self.own), _PART_OF.get(tensor, tensor)
+        named = dict(self.own)
+        part = _PART_OF.get(tensor, tensor)
         if tensor in named or part in named:
             return named[tensor if tensor in named else part]
-        return WEIGHT_FORMATS["bf16"] if part in KEPT and self.base.bytes_per_value < 2.0 else self.base
+        if part in KEPT and self.base.bytes_per_value < 2.0:
+            return WEIGHT_FORMATS["bf16"]
+        return self.base
 
     @property
     def name(self) -> str:

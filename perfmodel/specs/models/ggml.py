@@ -126,7 +126,9 @@ STAND_IN = {
 def in_gguf(weights: str, experts: bool = False) -> str:
     """Weights in llama.cpp's formats. Formats of named parts stay. experts: whether the model has any."""
     weights = BESIDE_EXPERTS.get(weights.strip().lower(), weights) if experts else weights
-    return weights if "," in weights else STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
+    if "," in weights:
+        return weights
+    return STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
 
 
 def is_gguf(model: str) -> bool:

@@ -113,7 +113,9 @@ def named_format(name: str) -> str | None:
         return None
     model = load_model(name)
     listed = files.spelling(model.hf_id or "")
-    return None if key in (listed, listed.rpartition("/")[2]) else model.weights
+    if key in (listed, listed.rpartition("/")[2]):
+        return None
+    return model.weights
 
 
 def _plain(name: str) -> str | None:
@@ -124,7 +126,9 @@ def _plain(name: str) -> str | None:
     if name in aliases():
         return None
     plain = _base_name(name)
-    return plain if plain in aliases() or plain in files.bundled_names("models") else None
+    if plain in aliases() or plain in files.bundled_names("models"):
+        return plain
+    return None
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
@@ -137,7 +141,8 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     """
     if (repo := repository(name)) and not os.path.exists(name):
         return hub_id(repo[0], flag)
-    found, key = load_model(name, flag), files.spelling(name)
+    found = load_model(name, flag)
+    key = files.spelling(name)
     if os.path.isdir(name) or key == found.name:
         return name if os.path.isdir(name) else found.hf_id
     if os.path.exists(name):
@@ -161,7 +166,8 @@ def served_id(name: str, head: str | None) -> str | None:
     tuned = _TUNED.search(head or "")
     if found is None or tuned is None or "/" in name or _TUNED.search(found) or os.path.exists(name):
         return found
-    model, plain = load_model(name), _base_name(found)
+    model = load_model(name)
+    plain = _base_name(found)
     return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and _base_name(i) == plain), found)
 
 

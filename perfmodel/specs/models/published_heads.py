@@ -46,11 +46,9 @@ class PublishedHead:
 
     def options(self, target_width: int) -> dict[str, int]:
         """Options of its draft kind for a target of this width."""
-        return (
-            {"target_width": target_width}
-            if self.kind == "mtp"
-            else {"features": self.features, "vocab": self.vocab}
-        )
+        if self.kind == "mtp":
+            return {"target_width": target_width}
+        return {"features": self.features, "vocab": self.vocab}
 
 
 @cache

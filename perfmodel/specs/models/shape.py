@@ -163,12 +163,11 @@ class ModelSpec(AttentionHeads):
 
     def attention_params(self, sliding: bool = False) -> int:
         """Parameters of one attention layer without the norm before it and without an indexer."""
-        hidden, heads = self.hidden_size, self.heads(sliding)
+        hidden = self.hidden_size
+        heads = self.heads(sliding)
         if mla := self.mla:
-            rank, width = (
-                mla.q_lora_rank,
-                heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim),
-            )
+            rank = mla.q_lora_rank
+            width = heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
             query = hidden * rank + rank + rank * width if rank else hidden * width
             latent = hidden * mla.latent_dim + mla.kv_lora_rank
             up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
@@ -228,7 +227,8 @@ class ModelSpec(AttentionHeads):
         """Parameters of one routed expert."""
         if not (moe := self.moe):
             return 0
-        width, outer = moe.intermediate_size, moe.latent_size or self.hidden_size
+        width = moe.intermediate_size
+        outer = moe.latent_size or self.hidden_size
         return self.mlp_matrices * outer * width + ((self.mlp_matrices - 1) * width + outer) * moe.expert_bias
 
     @property

@@ -89,7 +89,8 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     by = [f.predicted / before[f.name] for f in figures(folder, broken) if f.part.endswith("target_s")]
     assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 1
     printed = capsys.readouterr()
-    stderr, lines = printed.err, [line.split() for line in printed.out.splitlines() if line]
+    stderr = printed.err
+    lines = [line.split() for line in printed.out.splitlines() if line]
     assert ["machine/plan/figure", "rows", "mean", "error", "before", "bias", "worst", "calibration"] in lines
     (row,) = (line for line in lines if line[0] == "cpu-1/cpu-full/target_s")
     assert (row[1], row[3], row[-1]) == ("40", "11.3%", "xeon-amx-2core.micro")

@@ -22,7 +22,8 @@ CELL = module.Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal",
 
 
 def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
-    at, below = replace(CELL, measured=1.5), replace(CELL, measured=1.4, binding=False)
+    at = replace(CELL, measured=1.5)
+    below = replace(CELL, measured=1.4, binding=False)
     assert not at.below_bound
     assert report.below_bounds([at, below]) == [
         "3a-01: T_T 1.4e+03 ms is below its bound, 1.5e+03 ms (its working set fits the last-level cache)"

@@ -37,7 +37,8 @@ def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
     assert rows["streamingllm"].tokens_per_iteration(3) < 4.0
     table = json.loads(out.read_text())
     for row in table["rows"]:
-        iterations, accepted = sum(row["histogram"]), sum(j * n for j, n in enumerate(row["histogram"]))
+        iterations = sum(row["histogram"])
+        accepted = sum(j * n for j, n in enumerate(row["histogram"]))
         assert iterations + accepted <= 3 * (32 + 3)
         assert row["standard_error"]["documents"] == 3
     capsys.readouterr()
@@ -83,7 +84,8 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
     row.
     """
     big, small, documents = folders
-    out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
+    out = tmp_path / "table.json"
+    name = "small" if draft == "small" else draft.partition(":")[0]
     arguments = [
         "--checkpoint",
         big,

@@ -131,7 +131,8 @@ def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> No
 
 def test_random_prompts_end_where_the_model_does_and_must_fit(monkeypatch) -> None:
     """100 positions; what is stated is kept; caches of two ranks have half of the heads each."""
-    needed, spec = list[float](), tiny_spec(max_position_embeddings=100)
+    needed = list[float]()
+    spec = tiny_spec(max_position_embeddings=100)
     monkeypatch.setattr(memory, "check_fits", lambda _, size, __: needed.append(size))
     model = SimpleNamespace(spec=spec, dtype=torch.float32, device=torch.device("cpu"))
     for new, stated, length, size in (

@@ -89,9 +89,11 @@ def noisy(record: Record, factor: float) -> Record:
 
 def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
     found = records(RESULTS, "cpu-1")
-    kernels, passes = latest(found, "microbench"), latest(found, "measure")
+    kernels = latest(found, "microbench")
+    passes = latest(found, "measure")
     fitted = calibration_of(passes)
-    path, device = Path("c.yaml"), "xeon-amx-2core"
+    path = Path("c.yaml")
+    device = "xeon-amx-2core"
     quiet = closing(kernels, passes, fitted, device, path)
     assert quiet[1].startswith("ask: perfmodel whatif --hardware xeon-amx-2core --calibration c.yaml --model")
     slow = fitted.model_copy(

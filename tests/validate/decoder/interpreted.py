@@ -60,7 +60,8 @@ def attention() -> None:
     several, in one block of rows and in two.
     """
     chosen: Any = backends.choose("triton", CPU, torch.float32)
-    portable, tolerance = backends.choose("math", CPU, torch.float32), 1e-5
+    portable = backends.choose("math", CPU, torch.float32)
+    tolerance = 1e-5
     for n, m, splits, kind in ((1, 1, 1, 0), (2, 3, 3, 0), (3, 3, 2, 1), (1, 4, 3, 0), (22, 25, 2, 0)):
         chosen.splits = splits
         check(chosen, n, m, *TYPES[kind], [127, 0, 57])
@@ -83,7 +84,9 @@ def pointwise() -> None:
     """Each fused step against plain torch: odd sizes, norms of heads, part of a head rotated, both places
     written.
     """
-    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
+    generator = torch.Generator().manual_seed(0)
+    fused = Fused()
+    plain = Pointwise()
 
     def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(shape, generator=generator).to(dtype)
@@ -163,18 +166,23 @@ def selection() -> None:
 
 def copying() -> None:
     """A commit, and products by expert, as torch has them."""
-    generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
+    generator = torch.Generator().manual_seed(0)
+    fused = Fused()
+    plain = Pointwise()
     source = torch.randn(4, 3, 2, 40, 24, generator=generator)
-    places, slots = torch.tensor([[0, 39], [5, 6], [7, 3]]), torch.tensor([[2, 3], [0, 16], [16, 1]])
+    places = torch.tensor([[0, 39], [5, 6], [7, 3]])
+    slots = torch.tensor([[2, 3], [0, 16], [16, 1]])
     into = [torch.zeros(4, 3, 2, 17, 24) for _ in "ab"]
     for each, cache in zip((fused, plain), into, strict=True):
         each.copy_tokens(source, places, cache, slots)
     assert torch.equal(*into)
-    rows, weights = torch.randn(7, 150, generator=generator), torch.randn(5, 70, 150, generator=generator)
+    rows = torch.randn(7, 150, generator=generator)
+    weights = torch.randn(5, 70, 150, generator=generator)
     experts = torch.tensor([0, 0, 1, 3, 3, 3, 4])
     near(fused.by_expert(rows, weights, experts), torch.einsum("rk,rmk->rm", rows, weights[experts]), 1e-4)
     codes, scale = by_row(weights.flatten(0, 1), weights.abs().amax(-1).view(-1, 1))
-    codes, scale = codes.view(weights.shape), scale.view(5, 70)
+    codes = codes.view(weights.shape)
+    scale = scale.view(5, 70)
     wanted = torch.einsum("rk,rmk->rm", rows, (codes.float() * scale[..., None])[experts])
     near(fused.by_expert(rows, codes, experts, scale), wanted, 1e-3)
 
@@ -190,14 +198,18 @@ def eight() -> None:
     for x in (rounded[None] * 1.0, rounded[None] * 1e-3, torch.zeros(2, 70), rising):
         made = rows_to_fp8(x), by_row(x, x.abs().amax(1, keepdim=True))
         near(*([codes.float(), scale] for codes, scale in made))
-    layer, fused, plain = Layer(specification(), RankShard(), 0), Fused(), Pointwise()
+    layer = Layer(specification(), RankShard(), 0)
+    fused = Fused()
+    plain = Pointwise()
     fused.fp8 = plain.fp8 = True
     for dtype, tolerance in TYPES:
-        qkv, flat = torch.randn(3, 2, 8 * 16).to(dtype) * 300, torch.ones(3, 1, 2, 8, dtype=dtype)
+        qkv = torch.randn(3, 2, 8 * 16).to(dtype) * 300
+        flat = torch.ones(3, 1, 2, 8, dtype=dtype)
         rotated = []
         for each in (fused, plain):
             cache, copied = (KVCache((1, 3, 2, 64, 16), CPU, FP8) for _ in "ab")
-            slots, turns = torch.tensor([[0, 1], [5, 6], [63, 2]]), (flat, torch.zeros_like(flat))
+            slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
+            turns = (flat, torch.zeros_like(flat))
             projected = Projected(layer, qkv, turns, each)
             heads = projected.rotate(None, cache.at(0, slots))
             each.copy_tokens(cache.kv.flatten(0, 1), slots, copied.kv.flatten(0, 1), slots)
@@ -216,7 +228,9 @@ def product() -> None:
     """Rows times an fp8 matrix, beside float64: odd sizes, one part and several, odd rows with a bias."""
     library = [(129, 48, 64)] if torch.__version__ >= "2.12" else []  # older: one scale for all rows on a CPU
     for rows, n, k in ((2, 70, 50), (5, 131, 1000), (24, 64, 640), (65, 261, 300), *library):
-        x, weight, bias = torch.randn(rows, k), torch.randn(n, k), torch.randn(n)
+        x = torch.randn(rows, k)
+        weight = torch.randn(n, k)
+        bias = torch.randn(n)
         (codes, own), (matrix, scale) = (by_row(each, each.abs().amax(1, True)) for each in (x, weight))
         wanted = (codes.double() * own) @ (matrix.double() * scale).mT
         found = scaled_product(x, matrix, scale[:, 0], bias if rows % 2 else None)

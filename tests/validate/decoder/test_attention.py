@@ -16,7 +16,9 @@ SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 
 def by_hand(q: Tensor, k: Tensor, v: Tensor, lengths: list[int], new_k: Tensor, new_v: Tensor) -> Tensor:
     out = torch.empty_like(q, dtype=torch.float64)
-    group, n, m = q.shape[1] // k.shape[1], q.shape[2], new_k.shape[2]
+    group = q.shape[1] // k.shape[1]
+    n = q.shape[2]
+    m = new_k.shape[2]
     for b, length in enumerate(lengths):
         for h in range(q.shape[1]):
             for j in range(n):
@@ -71,7 +73,8 @@ def test_a_sliding_window(name) -> None:
     """
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
-    lengths, window = torch.tensor([60, 90, 128]), 40
+    lengths = torch.tensor([60, 90, 128])
+    window = 40
     first = lengths[:, None] + 2 + torch.arange(3) - window + 1
     k[:, :, :23] = torch.nan
     span = Span(lengths, 128, first=first, start=23)

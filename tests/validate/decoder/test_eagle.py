@@ -39,14 +39,17 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
     """Distributions [drafted, vocab] that the tokens after a text are drawn from, all pairs run anew each
     time.
     """
-    features, rows = Features(head.features.layers), list[torch.Tensor]()
+    features = Features(head.features.layers)
+    rows = list[torch.Tensor]()
     target(torch.tensor([text[:-1]]), torch.arange(len(text) - 1)[None], causal, tap=features)
-    given, tokens = head.project(features.take(len(text) - 1)), text[1:]
+    given = head.project(features.take(len(text) - 1))
+    tokens = text[1:]
     for token in drafted:
         head.give(given, torch.zeros(1, dtype=torch.int64))
         hidden = head(torch.tensor([tokens]), torch.arange(len(tokens))[None], causal)
         rows.append(head.logits(hidden)[0, -1].softmax(-1))
-        tokens, given = [*tokens, token], torch.cat((given, head.output[:, -1:]), 1)
+        tokens = [*tokens, token]
+        given = torch.cat((given, head.output[:, -1:]), 1)
     return torch.stack(rows)
 
 
@@ -137,7 +140,8 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
     (tmp_path / "config.json").write_text(json.dumps(config))
     loaded = load_head(str(tmp_path), "checkpoint", deep)
     assert torch.equal(loaded.to_target, head.to_target)
-    built, theirs = dict(head.named_parameters()), dict(loaded.named_parameters())
+    built = dict(head.named_parameters())
+    theirs = dict(loaded.named_parameters())
     assert built.keys() == theirs.keys()
     assert all(torch.equal(built[name], theirs[name]) for name in built)
     tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}

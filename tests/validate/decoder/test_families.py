@@ -39,7 +39,8 @@ EXPERTS = {"head_dim": 16, "moe_intermediate_size": 32}
 
 def longrope(before: int, pairs: int = 4) -> dict[str, Any]:
     """One factor a pair of dimensions, short and long."""
-    short, long = [1.0 + 0.1 * i for i in range(pairs)], [1.5 + 0.9 * i for i in range(pairs)]
+    short = [1.0 + 0.1 * i for i in range(pairs)]
+    long = [1.5 + 0.9 * i for i in range(pairs)]
     stated = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": before}
     return stated | {"short_factor": short, "long_factor": long}
 

@@ -64,7 +64,8 @@ def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
     """A scale for each output of each expert, none for the router; as many bytes as the engine counts."""
     weights = RandomWeights(0, CPU, torch.float64, 0.3)
     made, wide = (build(tiny_spec(moe=MOE), weights, fp8=fp8) for fp8 in (True, False))
-    actual, theirs = made.layers[1].mlp, wide.layers[1].mlp
+    actual = made.layers[1].mlp
+    theirs = wide.layers[1].mlp
     assert (actual.gate_up.dtype, actual.down.dtype, actual.router.dtype) == (FP8, FP8, torch.float64)
     for name in ("gate_up", "down"):
         whole = getattr(theirs, name)
@@ -99,7 +100,8 @@ HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    cuda, bf16 = torch.device("cuda"), torch.bfloat16
+    cuda = torch.device("cuda")
+    bf16 = torch.bfloat16
     names = {HOPPER: ("triton", "triton"), ADA: ("triton", "triton"), AMPERE: ("sdpa", "torch")}
     for capability, (attention, pointwise) in names.items():
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)

@@ -40,7 +40,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.log: list[tuple[Any, Any, Any, Any]] = []
-        self.made, self.before = set[int](), dict[int, tuple[Any, Any]]()
+        self.made = set[int]()
+        self.before = dict[int, tuple[Any, Any]]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket.__name__ not in READS_A_VALUE, "an iteration must not wait for the device"
@@ -71,7 +72,8 @@ def _storages(tree: Any) -> list[Any]:
 
 def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable[[], None]:
     """A replay of what `work` does on the device."""
-    recorder, drawn = Recorder(), generator.get_state()
+    recorder = Recorder()
+    drawn = generator.get_state()
     with recorder:
         work()
     recorder.undo()
@@ -92,12 +94,14 @@ def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable
 )
 @torch.inference_mode()
 def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts, kind, method) -> None:
-    gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
+    gamma = 0 if "plain" in kind else 3
+    draft = small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()
     tree = branching("3x2x1") if "tree" in kind else None
     request = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
     if kind == "fp8":
-        target, request = make_model(fp8=True), replace(request, kv_dtype="fp8")
+        target = make_model(fp8=True)
+        request = replace(request, kv_dtype="fp8")
     one, two = eager_and_replayed(target, draft, request, prompts)
     assert one == two
 

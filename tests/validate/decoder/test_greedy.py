@@ -36,7 +36,8 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
 
     def attend(_index: int, projected: Projected) -> torch.Tensor:
         q, k, v = projected.rotate()
-        group, out = q.shape[1] // k.shape[1], torch.empty_like(q)
+        group = q.shape[1] // k.shape[1]
+        out = torch.empty_like(q)
         for head in range(q.shape[1]):
             scores = q[:, head] @ k[:, head // group].mT / math.sqrt(q.shape[-1])
             seen = torch.ones_like(scores, dtype=torch.bool).tril()
@@ -167,7 +168,8 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     """
     model = make_model(**LAYERS[layers])
     small = make_model(**LAYERS[layers] | {"num_hidden_layers": 1, "num_sliding_layers": 0})
-    window, kv_dtype = LAYERS[layers].get("sliding_window"), "fp8" if "fp8 cache" in layers else "auto"
+    window = LAYERS[layers].get("sliding_window")
+    kv_dtype = "fp8" if "fp8 cache" in layers else "auto"
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30, kv_dtype=kv_dtype)
     assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]

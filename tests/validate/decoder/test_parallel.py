@@ -63,8 +63,10 @@ with joined(2, torch.device("cpu")) as shard:
 
 def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     case = dict(case)
-    shape, draft_tp = case.pop("shape", {}), case.pop("draft_tp", None)
-    sampling, fp8 = Sampling(case.pop("temperature", 0.0)), case.pop("fp8", False)
+    shape = case.pop("shape", {})
+    draft_tp = case.pop("draft_tp", None)
+    sampling = Sampling(case.pop("temperature", 0.0))
+    fp8 = case.pop("fp8", False)
     weights = RandomWeights(0, torch.device("cpu"), torch.float64, 0.3)
     model = build(tiny_spec(**EVEN, **shape), weights, shard, fp8)
     draft = None

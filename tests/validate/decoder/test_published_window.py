@@ -22,24 +22,29 @@ class Account:
     """
 
     def __init__(self, model: Model, budget: int, sinks: int) -> None:
-        self.model, self.budget, self.sinks = model, budget, sinks
+        self.model = model
+        self.budget = budget
+        self.sinks = sinks
         self.keys, self.values = ([[] for _ in model.layers] for _ in "kv")
         self.fresh: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def rotated(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """x [n, heads, d] at `positions` [n]: pairs of dimensions as complex numbers."""
         rotary = self.model.rotary(70 + NEW)
-        frequencies, half = rotary.frequencies, len(rotary.frequencies)
+        half = len(rotary.frequencies)
+        frequencies = rotary.frequencies
         turn = torch.polar(torch.ones(1, dtype=torch.float64), positions[:, None].double() * frequencies)
         pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * rotary.scale
         return torch.cat((pair.real, pair.imag, x[..., 2 * half :]), -1)
 
     def run(self, tokens: list[int]) -> torch.Tensor:
         """Logits [n, vocab] of tokens that follow the committed ones."""
-        length, window = len(self.keys[0]), self.budget - self.sinks
+        length = len(self.keys[0])
+        window = self.budget - self.sinks
         kept = [t for t in range(length) if t < self.sinks or t >= length - window]
         assert len(kept) == min(length, self.budget)
-        position, self.fresh = torch.arange(len(kept) + len(tokens)), []
+        position = torch.arange(len(kept) + len(tokens))
+        self.fresh = []
 
         def attend(index: int, projected: Projected) -> torch.Tensor:
             layer = projected.layer
@@ -48,7 +53,8 @@ class Account:
             self.fresh.append((new_k, new_v))
             k = torch.stack([self.keys[index][t] for t in kept] + list(new_k))
             v = torch.stack([self.values[index][t] for t in kept] + list(new_v))
-            q, k = self.rotated(q, position[len(kept) :]), self.rotated(k, position)
+            q = self.rotated(q, position[len(kept) :])
+            k = self.rotated(k, position)
             sees = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(kept))
             heads = (x.transpose(0, 1)[None] for x in (q, k, v))
             return scaled_dot_product_attention(*heads, sees, enable_gqa=True).transpose(1, 2).flatten(2)
@@ -104,7 +110,8 @@ def test_drafts_are_drawn_from_what_the_account_says(
             account.commit(len(part))
     for _ in range(14):
         drafted, probs = made.propose(state)
-        logits, before = made.verify(state, drafted), state.length.clone()
+        logits = made.verify(state, drafted)
+        before = state.length.clone()
         for row, account in enumerate(accounts):
             fed = state.newest(2)[row].tolist() + drafted[row, :-1].tolist()
             torch.testing.assert_close(probs[row], account.run(fed)[1:].softmax(-1), rtol=1e-9, atol=1e-9)

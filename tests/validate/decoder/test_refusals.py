@@ -195,7 +195,8 @@ def test_what_no_decoder_can_be_made_for(target, says, changes) -> None:
 
 
 def test_models_that_do_not_go_together_or_see_too_little(target, make_model) -> None:
-    other, sliding = make_model(vocab_size=62), make_model(sliding_window=8, num_sliding_layers=2)
+    other = make_model(vocab_size=62)
+    sliding = make_model(sliding_window=8, num_sliding_layers=2)
     refused(
         "must have the 61 tokens of tiny, given 62", make_decoder, target, Request(1, 8, 8, 2, "model"), other
     )

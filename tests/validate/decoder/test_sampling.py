@@ -159,7 +159,8 @@ def test_a_residual_that_rounding_left_empty() -> None:
 
 def test_what_is_left_of_a_refusal_by_hand() -> None:
     """Of 1/4, 3/4 less 1/2, 1/2 only the second is left; where nothing is, what was there."""
-    rest, left = torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+    rest = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
+    left = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
     assert tree_sampling._remainder(rest, left).tolist() == [[0.0, 1.0], [0.5, 0.5]]
     left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
     assert tree_sampling._proper(left, torch.tensor([[0], [2]])).tolist() == [

@@ -71,7 +71,8 @@ def test_what_the_fused_kernel_of_cuda_is_given(monkeypatch, slots) -> None:
         return args[0], torch.zeros(3, 2, 32, device="meta"), None, None
 
     monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_efficient_attention", kernel)
-    q, k = torch.zeros(3, 2, 5, 16, device="meta"), torch.zeros(3, 2, slots, 16, device="meta")
+    q = torch.zeros(3, 2, 5, 16, device="meta")
+    k = torch.zeros(3, 2, slots, 16, device="meta")
     _, lse = partial_sdpa(q, k, k, torch.zeros(3, 1, 1, slots, device="meta"))
     bias = given[0][3]
     assert (bias.shape, lse.shape) == ((3, 2, 5, slots), (3, 2, 5))
@@ -88,7 +89,8 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     from perfmodel.validate.decoder.triton_attention import SplitKV
     from perfmodel.validate.decoder.triton_pointwise import norm_warps
 
-    kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
+    kernel = SplitKV()
+    new = torch.zeros(1, 2, 1, 1, device="meta")
     for n, d, dtype, takes in (
         (128, 128, torch.bfloat16, True),
         (129, 128, torch.bfloat16, False),
@@ -148,12 +150,16 @@ def test_grids_and_sizes_of_launches(monkeypatch) -> None:
         monkeypatch.setattr(module, name, stand_in)
     kernel: Any = backends.choose("triton", CUDA, torch.bfloat16)
     kernel._splits = lambda *given: found.append(given) or 3
-    one_query, many, size = Tuning(), Tuning(programs_per_processor=2), torch.tensor([512, 9])
+    one_query = Tuning()
+    many = Tuning(programs_per_processor=2)
+    size = torch.tensor([512, 9])
     for n, d in ((40, 128), (40, 256), (1, 16)):
-        q, k = torch.zeros(2, 8, n, d), torch.zeros(2, 2, 512, d)
+        q = torch.zeros(2, 8, n, d)
+        k = torch.zeros(2, 2, 512, d)
         kernel(q, k, k, Span(size, 512), k[:, :, :n], k[:, :, :n])
     chooser: Any = backends.selection(kernel)
-    bounds, new = (torch.zeros(2, 2, 130, 16),) * 2, k[:, :, :1]
+    bounds = (torch.zeros(2, 2, 130, 16),) * 2
+    new = k[:, :, :1]
     chooser.over_pages(q, k, k, bounds, 4, size, Span(size, 64), new, new, None)
     chooser.over_tokens(q, k, k, size, Span(size, 64), new, new, None)
     for units in (300, 9000):
@@ -211,7 +217,8 @@ def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
 
 def test_a_spans_mask() -> None:
     """Half of the least number, which stays finite in a kernel that multiplies by log2(e)."""
-    lengths, low = torch.tensor([4, 2]), 0.5 * torch.finfo(torch.float32).min
+    lengths = torch.tensor([4, 2])
+    low = 0.5 * torch.finfo(torch.float32).min
     assert Span(lengths, 4, exact=True).bias(2, torch.float32) is None
     plain = Span(lengths, 4).bias(2, torch.float32)
     assert plain.tolist() == [[[[0, 0, 0, 0]]], [[[0, 0, low, low]]]]
@@ -297,7 +304,8 @@ def test_free_memory(monkeypatch, tmp_path) -> None:
 
 
 def test_what_a_request_says_of_itself() -> None:
-    chain, tree = Request(1, 8, 8, 3, "ngram:2"), Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
+    chain = Request(1, 8, 8, 3, "ngram:2")
+    tree = Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
     assert [(r.queries, r.cache_name) for r in (chain, tree)] == [(4, "ngram:2"), (5, "full")]
     assert tree.plain() == Request(1, 8, 8)
     assert Request(1, 8, 8, 1, script=(0.0, 1.0)).plain().script == (1.0,)

@@ -97,7 +97,9 @@ def window(source: KVCache, b: int, head: int) -> list[int]:
 
 def voted(source: KVCache, b: int, head: int, size: int = 8, kernel: int = 5, budget: int = 24) -> list[int]:
     """What the prompt's last tokens vote for, and all since."""
-    length, seen, votes = LENGTHS[b], observed(size).queries, np.zeros(LENGTHS[b])
+    length = LENGTHS[b]
+    seen = observed(size).queries
+    votes = np.zeros(LENGTHS[b])
     for h in (2 * head, 2 * head + 1):
         for slot in range(size):
             own = length - size + slot
@@ -121,7 +123,8 @@ def best_pages(
     source: KVCache, b: int, head: int, score: Callable[[Tensor, Tensor], Tensor], page: int = 4
 ) -> list[int]:
     """The newest page, and four more: those of the highest score of their keys by either query head."""
-    q, length = query()[0], int(source.lengths[b])
+    q = query()[0]
+    length = int(source.lengths[b])
     pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
 
     def of(page: list[int]) -> float:
@@ -262,7 +265,8 @@ CONTEXT = 96
 def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     """A draft step reads read_bytes + select_step().bytes per sequence and layer, and keeps stored_bytes."""
     source = cache([CONTEXT] * BATCH, torch.bfloat16)
-    made, predicted = view(method, source), parse_kv(method)
+    made = view(method, source)
+    predicted = parse_kv(method)
     if "generated" in method:
         grow(source, made, [[5] * BATCH] * 2)
     made.begin()
@@ -275,11 +279,10 @@ def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     assert sum(reads.bytes.values()) / BATCH == wanted
     if isinstance(made, Packed):
         held = int(made.lengths[0]) * source.kv[:, 0, 0, :, 0].nbytes
-        means = (
-            made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
-            if isinstance(made, RetrievalView)
-            else 0
-        )
+        if isinstance(made, RetrievalView):
+            means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
+        else:
+            means = 0
         assert held + means == predicted.stored_bytes(context, layout)
 
 
@@ -328,7 +331,8 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
 def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
     """A snapshot brings back every number and every small tensor; the large ones are contents."""
     made = make_decoder(target, Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1)))
-    state, view = start_random(made, 20, 60), made.models[0].view
+    state = start_random(made, 20, 60)
+    view = made.models[0].view
     snapshot = Snapshot(DecoderRun(made, state))
 
     def small() -> dict[str, object]:

@@ -71,9 +71,15 @@ class Engine:
     def __init__(
         self, step_s: float = 0.004, gamma: int = 0, alpha: float = 0.5, counts: bool = True, merge: int = 1
     ):
-        self.step_s, self.gamma, self.alpha, self.counts, self.merge = step_s, gamma, alpha, counts, merge
-        self.drafts, self.accepted = 0, [0] * gamma
-        self.lock, self.draw = threading.Lock(), random.Random(0)
+        self.step_s = step_s
+        self.gamma = gamma
+        self.alpha = alpha
+        self.counts = counts
+        self.merge = merge
+        self.drafts = 0
+        self.accepted = [0] * gamma
+        self.lock = threading.Lock()
+        self.draw = random.Random(0)
         self.requests: list[dict] = []
         self.keys: list[str] = []
 

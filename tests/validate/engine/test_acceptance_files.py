@@ -57,7 +57,8 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
 
     The run gave 512 tokens to 4 requests: 508 - 394 = 114 iterations, as many as its clients saw chunks.
     """
-    whole, page = tmp_path / "whole.txt", (FILES / "vllm-metrics-ngram4.txt").read_text()
+    whole = tmp_path / "whole.txt"
+    page = (FILES / "vllm-metrics-ngram4.txt").read_text()
     whole.write_text(f"{page}vllm:generation_tokens_total 512\nvllm:request_success_total 4\n")
     found = acceptance(whole, 4, tmp_path, draft="ngram")
     assert found.tokens_per_iteration(4) == pytest.approx(508 / 114, rel=1e-9)
@@ -91,7 +92,9 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed
     if short >= long:
         short = long - 1
     draw = random.Random(seed)
-    accepted, tokens, drafts = [0] * long, 0, 20_000
+    accepted = [0] * long
+    tokens = 0
+    drafts = 20_000
     for _ in range(drafts):
         length = short if draw.random() < share else long
         tokens += length
@@ -306,7 +309,8 @@ def test_contexts_are_those_that_the_figures_state(tmp_path) -> None:
         metric = f"vllm:request_{name}_tokens"
         text += "".join(f'{metric}_bucket{{engine="0",le="{le}"}} {n}\n' for le, n in counts)
         text += f"{metric}_sum {16000 if name == 'prompt' else 8000}\n{metric}_count 100\n"
-    low, high = 100 + 100 * 5 / 90, 200 + 300 * 5 / 10 + 50 + 50 * 0.95
+    low = 100 + 100 * 5 / 90
+    high = 200 + 300 * 5 / 10 + 50 + 50 * 0.95
     ((mean, ends),) = held("e.txt", text, tmp_path)
     assert (mean, ends) == (200, (round(low), round(high)))
 

@@ -32,7 +32,8 @@ def changed(text: str) -> Iterator[tuple[str, str]]:
     for number in NUMBER.finditer(text):
         (*_, word) = ["", *re.findall(r"[A-Za-z_]{2,}", text[: number.start()])]
         for by in (0, 1.04, 3) if word not in seen else ():
-            whole, value = "." not in number[0], float(number[0]) * by
+            whole = "." not in number[0]
+            value = float(number[0]) * by
             new = f"{int(value) + (by == 1.04)}" if whole else f"{value:.6g}"
             yield f"{word} {number[0]} -> {new}", text[: number.start()] + new + text[number.end() :]
         seen.add(word)
@@ -40,7 +41,8 @@ def changed(text: str) -> Iterator[tuple[str, str]]:
 
 def readings(path: Path) -> Iterator[str]:
     """The steps in a file without a draft length and with one, and its acceptance; or refusals."""
-    text, page = path.read_text(encoding="utf-8"), "page" in path.name
+    text = path.read_text(encoding="utf-8")
+    page = "page" in path.name
     subject = AcceptanceSubject("t", "ngram" if page else "d", "full", (), 3, lengths=(1, 4) if page else ())
     for ask in (
         lambda: [

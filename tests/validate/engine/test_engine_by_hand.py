@@ -296,7 +296,8 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
 
 
 def test_a_row_in_several_files_counts_once() -> None:
-    one, other = timing(4, 3, 2.0), timing(4, 3, 3.0)
+    one = timing(4, 3, 2.0)
+    other = timing(4, 3, 3.0)
     assert distinct([one, structs.replace(one, where="again"), other]) == [one, other]
 
 

@@ -95,7 +95,8 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
 def test_a_fit_is_printed_row_by_row(fitted) -> None:
     """With an earlier calibration, another base, a row set aside and one out of line (fit.txt)."""
     slow = timing(1.0, 1024.0, 0, seconds=0.02, prefill_share=0.3, where="slow.json")
-    base, held_out = load_calibration(BASE), fitted.rows.measured * np.linspace(0.6, 1.2, 18)
+    base = load_calibration(BASE)
+    held_out = fitted.rows.measured * np.linspace(0.6, 1.2, 18)
     fit = replace(fitted.fitted, held_out=held_out, free=tuple(TRUTH), pinned=("pass_fixed_s", "x"))
     others = {"calibration": with_values(base, TRUTH), "previous": base, "tried": {BASE: 0.1, "x": 0.25}}
     made = replace(fitted, fitted=fit, aside=(slow,), **others)
@@ -107,7 +108,8 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
     """In units of 3 %, errors count by 8 (sqrt(1 + (e / 2)^2) - 1), about their squares; so do priors."""
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)], truth={})
     rows[3] = structs.replace(rows[3], seconds=rows[3].seconds * far)
-    held, base = rows_of(rows, QUERY, load_calibration(BASE)), load_calibration(BASE)
+    held = rows_of(rows, QUERY, load_calibration(BASE))
+    base = load_calibration(BASE)
     free = {
         name: sought(base, rows, held.scenario.target)[name] for name in ("token_s", "gemm_flops_fraction")
     }

@@ -262,7 +262,8 @@ FAILED = {
 
 @pytest.mark.parametrize("name", FAILED)
 def test_a_run_with_failed_requests_is_refused(name: str, tmp_path: Path) -> None:
-    text, path = (FILES / name).read_text(encoding="utf-8"), tmp_path / name
+    text = (FILES / name).read_text(encoding="utf-8")
+    path = tmp_path / name
     before, after = FAILED[name]
     assert before in text
     path.write_text(text.replace(before, after, 1), encoding="utf-8")

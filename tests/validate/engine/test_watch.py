@@ -48,7 +48,8 @@ def test_a_length_holds_where_no_other_is_faster(tmp_path, capsys, batch) -> Non
 
 
 def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
-    before, now = page(3), page(12, times=3)
+    before = page(3)
+    now = page(12, times=3)
     text = since(before, now)
     assert [value for _, value in samples("x", text, "vllm:spec_decode_num_drafts")] == [20000]
     assert running("x", text) == 12, "a gauge is as it is now"

@@ -50,7 +50,8 @@ def test_no_decoding_time_is_on_both_sides(recipe) -> None:
 
 
 def test_points_are_predicted_as_whatif_does() -> None:
-    points, calibration = points_of(A100), load_calibration(A100.name)
+    points = points_of(A100)
+    calibration = load_calibration(A100.name)
     times = points.predict(calibration)
     for i in (0, 20, 40):
         p = points.points[i]
@@ -84,10 +85,8 @@ class Points:
 
     def __init__(self, kernels: list[float], target: list[float], overhead: list[float]) -> None:
         self.points = tuple(replace(POINT, target_s=seconds) for seconds in target)
-        self.kernels, self.given = (
-            np.array(kernels),
-            {"target_s": np.array(target), "overhead_s": np.array(overhead)},
-        )
+        self.kernels = np.array(kernels)
+        self.given = {"target_s": np.array(target), "overhead_s": np.array(overhead)}
 
     def measured(self, name: str) -> Any:
         return self.given.get(name, np.full(len(self.points), np.nan))
@@ -103,7 +102,8 @@ class Points:
 
 def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by() -> None:
     """c and its standard error where rows say c e^d and c e^-d: d sqrt(2) / sqrt(n - 1) / sqrt(n), n = 2."""
-    off, true = 1e-3, 5e-6
+    off = 1e-3
+    true = 5e-6
     target = [1e3 * true * np.exp(off), 2e3 * true * np.exp(-off)]
     points: Any = Points([1e3, 2e3], target, [np.nan, np.nan])
     found = fit(points, START, ("small_kernel_s",), np.ones(2, dtype=bool))

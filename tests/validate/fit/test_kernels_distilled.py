@@ -48,7 +48,8 @@ SHAPES = tuple(
 
 def at_knots(shares: dict[int, float]) -> Callable[[float], float]:
     """Straight lines between the knots on doubly logarithmic paper."""
-    knots, values = np.log(list(shares)), np.log(list(shares.values()))
+    knots = np.log(list(shares))
+    values = np.log(list(shares.values()))
     return lambda m: float(np.exp(np.interp(np.log(m), knots, values)))
 
 
@@ -214,7 +215,9 @@ def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
         "moe_tp_size": 1,
         "moe_ep_size": 1,
     }
-    names, tokens, seconds = ("b", "a", "a", "a", "b"), (1, 1, 2, 3, 4), (3.0, 5.0, 7.0, 8.0, 1.0)
+    names = ("b", "a", "a", "a", "b")
+    tokens = (1, 1, 2, 3, 4)
+    seconds = (3.0, 5.0, 7.0, 8.0, 1.0)
     part = {name: np.full(5, value) for name, value in calls.items()}
     part |= {"kernel_source": np.array(names), "num_tokens": np.array(tokens), "seconds": np.array(seconds)}
     found = kernels._main_source(part)
@@ -299,7 +302,8 @@ def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
 def latent_rows(word: str, size: float, start: float, share: float, flops: float) -> Rows:
     rows = []
     for batch, heads, step in product((1, 8, 64, 256), (16, 128), (2047, 8191, 32767)):
-        tokens, wide = batch * (step + 1), 576 + 512
+        tokens = batch * (step + 1)
+        wide = 576 + 512
         moved = tokens * 576 * size + 2 * batch * heads * wide
         load = moved / H100.memory_bandwidth_bytes_per_s / share
         compute = 2 * tokens * heads * wide / H100.peak_flops("bf16") / flops
@@ -309,7 +313,8 @@ def latent_rows(word: str, size: float, start: float, share: float, flops: float
 
 
 def test_latent_attention_comes_out() -> None:
-    wide, narrow = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45), latent_rows("fp8", 1.0, 1.2e-5, 0.2, 0.4)
+    wide = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45)
+    narrow = latent_rows("fp8", 1.0, 1.2e-5, 0.2, 0.4)
     odd = [wide[0] | {"batch_size": 257, "seconds": ODD}, wide[0] | {"step": 99, "seconds": ODD}]  # 115 kB
     slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
     rows = [*slower, *wide, *odd, *narrow]

@@ -145,7 +145,8 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
     """64 calls on 8 and 4 devices, as a file with these constants of an indexer prices them, and others."""
     fitted = index and TableFit(index, 0.0, 64, "vllm 2")
     calibration = with_engine(calibration_of(replace(FOUND, index=fitted), H100, "vllm"))
-    machine, rows = Machine(H100, calibration), Rows()
+    machine = Machine(H100, calibration)
+    rows = Rows()
     for degree in (8, 4):
         part = shard(V32, degree, precision_of(V32, H100.peak, kv_dtype="fp8"))
         for batch in (1, 4, 16, 64):

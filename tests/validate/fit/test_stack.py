@@ -74,7 +74,8 @@ def test_passes_must_have_been_timed_alone(made) -> None:
 
 def test_the_command(tmp_path) -> None:
     """Folders stand for their newest record."""
-    folder, out = str(RESULTS / "cpu-1"), tmp_path / "c.yaml"
+    folder = str(RESULTS / "cpu-1")
+    out = tmp_path / "c.yaml"
     base = ["validate", "calibrate", "--from-microbench", folder]
     assert run([*base, "--stack", folder, "--out", str(out)]) == 0
     found = load_calibration(str(out))

@@ -65,7 +65,8 @@ def test_release_candidates_come_before_the_release() -> None:
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with GEMMs and attention of one engine."""
-    root, attention = tmp_path_factory.mktemp("aic"), attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    root = tmp_path_factory.mktemp("aic")
+    attention = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
     for family, name, rows in (
         ("gemm", "gemm_perf", BF16),
         ("attention", "generation_attention_perf", attention),

@@ -28,7 +28,8 @@ def plan(tmp_path: Path) -> Plan:
 
 def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> None:
     (point,) = plan.points()
-    scenario, models = scenario_of(plan, point), LoadedModels(plan, CPU)
+    scenario = scenario_of(plan, point)
+    models = LoadedModels(plan, CPU)
     runner, (target, _) = PointRunner(models, plan, point), models.pair(point)
     scales = sum(part.scale.numel() for part in target.modules() if isinstance(part, Fp8Linear))
     engines = shard(spec_of("tiny"), 1, scenario.precision)
@@ -73,7 +74,8 @@ def test_kernels_read_what_the_plan_stores(plan: Plan) -> None:
     gemm = maker.make(Job("gemm", {"n": 48, "k": 32, "m": 3}))
     assert gemm.working_set_bytes == gemm.buffers * 48 * 32
     assert gemm.call(0).shape == (3, 48)
-    heads, size = {"heads": 2, "kv_heads": 2, "head_dim": 16}, {"batch": 1, "query": 2}
+    heads = {"heads": 2, "kv_heads": 2, "head_dim": 16}
+    size = {"batch": 1, "query": 2}
     attention = maker.make(Job("attention", {**heads, **size, "context": 64}))
     assert attention.working_set_bytes == attention.buffers * 2 * 2 * 64 * 16
     assert attention.call(0).shape == (1, 2, 32)

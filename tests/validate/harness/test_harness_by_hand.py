@@ -41,7 +41,8 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 
 def test_how_busy_a_machine_is(monkeypatch, tmp_path) -> None:
     """Of 100 jiffies 30 + 10 were idle; time of guests is in that of users already."""
-    stat, slept = tmp_path / "stat", list[float]()
+    stat = tmp_path / "stat"
+    slept = list[float]()
     assert environment.busy_share(0.0, stat) == 0
     stat.write_text("cpu  10 20 30 400 50 60 70 80 9 9\ncpu0 1")
     after = "cpu  40 30 40 430 60 70 70 80 99 99\ncpu0 2"
@@ -80,7 +81,8 @@ def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
 
 def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
     """It loads models and compiles: 100 s, then 10 s a row, of 125 s; a fourth would end at 130."""
-    now, ran = [0.0], list[int]()
+    now = [0.0]
+    ran = list[int]()
 
     def row(number: int) -> dict[str, str]:
         now[0] += 100 if not number else 10
@@ -99,7 +101,8 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
 def test_a_point_that_another_rank_cannot_make(tmp_path, monkeypatch) -> None:
     """Or this rank would wait for the other one."""
     monkeypatch.setattr(PointRunner, "__init__", lambda *_: None)
-    plan, ranks = load_plan(str(write(tmp_path))), SimpleNamespace(of_all=lambda mine: [mine, False])
+    plan = load_plan(str(write(tmp_path)))
+    ranks = SimpleNamespace(of_all=lambda mine: [mine, False])
     row = measure.PointMeasurer(plan, CPU, ranks).row(plan.points()[0], "phases")
     assert row["error"] == "another rank failed"
 
@@ -110,10 +113,8 @@ def test_a_point_that_another_rank_cannot_make(tmp_path, monkeypatch) -> None:
 )
 def test_which_process_measures(monkeypatch, device, ranks, parent, where) -> None:
     """One GPU is left to another process; so is a spoilt device, but not by one of two ranks."""
-    wanted, pool = (
-        SimpleNamespace(plan=SimpleNamespace(device=device, tensor_parallel=ranks), again=0),
-        MagicMock(),
-    )
+    wanted = SimpleNamespace(plan=SimpleNamespace(device=device, tensor_parallel=ranks), again=0)
+    pool = MagicMock()
     submit = pool.return_value.__enter__.return_value.submit
     submit.return_value.result.return_value = "there"
     monkeypatch.setattr(session, "ProcessPoolExecutor", pool)
@@ -168,7 +169,8 @@ def test_the_largest_difference_is_told(target) -> None:
     """
 
     def found(*others: list[int]) -> tuple[int, int, float] | None:
-        plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
+        plain = Generation([[1, 2, 3]] * len(others), [])
+        other = Generation([*others], [])
         largest = side_by_side.difference(
             target, Request(3, 4, 3), [[5, 6, 7, 8]] * len(others), plain, other
         )
@@ -176,7 +178,8 @@ def test_the_largest_difference_is_told(target) -> None:
 
     assert found([1, 2, 3]) is None
     assert found([1, 2, 3], [1, 2], [9, 2, 3]) == (1, 2, float("inf"))
-    late, early = found([1, 2, 4]), found([9, 2, 3])
+    late = found([1, 2, 4])
+    early = found([9, 2, 3])
     assert early[2] > 1e6
     assert found([1, 2, 4], [1, 2, 3], [9, 2, 3]) in ((0, 2, late[2]), (2, 0, early[2]))
     assert found([1, 2, 4], [9, 2, 3])[2] == pytest.approx(max(late[2], early[2]))
@@ -199,7 +202,8 @@ def test_what_is_observed_of_documents() -> None:
         return AcceptanceSetting(**{**known, "sampling": Sampling(1.0), "batch": 3, **more})
 
     texts = [[number] * number for number in (6, 5, 7, 9)]
-    spec, most = load_model("llama-68m"), load_model("llama-68m").max_position_embeddings
+    spec = load_model("llama-68m")
+    most = load_model("llama-68m").max_position_embeddings
     assert _prompts(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
     assert _prompts(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
     assert _prompts(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
@@ -279,7 +283,8 @@ class Ticks(Clock):
 
 def test_one_cache_is_alive_at_a_time(target, prompts, monkeypatch) -> None:
     """Without the garbage collector: nothing holds a decoder of an earlier run."""
-    alive, most = WeakSet[KVCache](), list[int]()
+    alive = WeakSet[KVCache]()
+    most = list[int]()
 
     class Counted(KVCache):
         def __init__(self, *sizes: Any) -> None:
@@ -321,7 +326,8 @@ def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     assert point.lengths == (32, 64, 96)
     assert point.name.endswith("/ragged0.5")
     made = PointRunner(LoadedModels(plan, CPU), plan, point)
-    decoder, state = made.runs["sd"].decoder, made.runs["sd"].state
+    decoder = made.runs["sd"].decoder
+    state = made.runs["sd"].state
     assert decoder.target.cache.lengths.tolist() == [32, 64, 96]
     assert state.length.tolist() == [33, 65, 97]
     assert len({*(state.limit - state.length).tolist()}) == 1
@@ -349,7 +355,8 @@ def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatc
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_and_what_is_left(monkeypatch, terminal) -> None:
     """Of five rows one is from an earlier sitting. A log gets a line every 20 s, a terminal every row."""
-    now, out = [5.0], io.StringIO()
+    now = [5.0]
+    out = io.StringIO()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
     monkeypatch.setattr(out, "isatty", lambda: terminal)
@@ -399,7 +406,8 @@ def test_a_gpu_by_what_it_says(monkeypatch) -> None:
 def test_clocks_of_a_gpu(monkeypatch) -> None:
     """The lowest clocks and the highest temperature of all whole lines; idleness is no throttling."""
     seen = "900, 2600, 50, 0x0000000000000021\n800, 2619, 61, 0x0000000000000104\n700, 26"
-    clocks, look = {"sm_mhz": 800, "mem_mhz": 2600, "temperature_c": 61, "throttle": "0x124"}, MagicMock()
+    clocks = {"sm_mhz": 800, "mem_mhz": 2600, "temperature_c": 61, "throttle": "0x124"}
+    look = MagicMock()
     look.return_value.communicate.return_value = (seen, None)
     monkeypatch.setattr(environment, "subprocess", SimpleNamespace(Popen=look, PIPE=0, DEVNULL=0))
     for device, index in ((CPU, None), (CUDA, "1"), (torch.device("cuda"), "0")):

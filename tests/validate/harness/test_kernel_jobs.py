@@ -38,7 +38,9 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     found: dict[str, list[tuple[Any, ...]]] = {}
     for job in jobs(plan):
         found.setdefault(job.kind, []).append(tuple(job.at.values()))
-    half, whole, batches = (2, 1, 16), (4, 2, 16), (1, 2, 4)
+    half = (2, 1, 16)
+    whole = (4, 2, 16)
+    batches = (1, 2, 4)
     small = [(*half, 64, 64, tokens) for tokens in (1, 4, 16, 64, 256, 1024)]
     assert found == {
         **{kind: [(2**20,), (2**23,)] for kind in ("copy", "read")},
@@ -60,7 +62,8 @@ def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     found = [small_bytes(kind, at, 2) for kind in ("norm", "residual", "add_norm", "rope", "activation")]
     assert found == [256, 384, 640, 256, 288]
     assert [shell_smalls(layers, plan) for layers in (1, 3)] == [9, 23]
-    bare, like = shell_spec(1), shell_spec(2, {"heads": 6, "kv_heads": 3, "head_dim": 8}, 99)
+    bare = shell_spec(1)
+    like = shell_spec(2, {"heads": 6, "kv_heads": 3, "head_dim": 8}, 99)
 
     def shape(spec: ModelSpec) -> tuple[int, ...]:
         heads = spec.num_attention_heads, spec.num_key_value_heads, spec.head_dim
@@ -70,7 +73,9 @@ def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
 
 
 def shapes(made: Any) -> Any:
-    return tuple(made.shape) if isinstance(made, torch.Tensor) else [shapes(part) for part in made]
+    if isinstance(made, torch.Tensor):
+        return tuple(made.shape)
+    return [shapes(part) for part in made]
 
 
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
@@ -122,7 +127,8 @@ def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
     """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room
     for.
     """
-    runs, snapshot = list[DecoderRun](), kernels.Snapshot
+    runs = list[DecoderRun]()
+    snapshot = kernels.Snapshot
     monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
     at = {"layers": 1, "vocab": 16, "draft_kv": "streamingllm:16", "batch": 40, "gamma": 4}
     kernel = kernels.KernelMaker(plan, CPU, torch.float32).make(
@@ -166,7 +172,8 @@ class Told(Clock):
 def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, own_s) -> None:
     """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
     clock = Told()
-    call, restore = clock.after(1e-3), clock.after(5.0)
+    call = clock.after(1e-3)
+    restore = clock.after(5.0)
     kernel = kernels.Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
     maker = kernels.KernelMaker(plan, CPU, torch.float32)
     monkeypatch.setattr(maker, "make", lambda job: kernel)
@@ -200,7 +207,10 @@ def test_kernels_that_a_gpu_runs_in_a_graph(plan, monkeypatch, kind, graphs, cap
     monkeypatch.setattr(maker, "make", lambda job: kernel)
     row = run.time_job(maker, Job(kind, {}), clock, torch.device("cuda"), RankShard(), samples=2)
     assert (row["captured"], row["calls"]) == (captured, 4)
-    in_turn = [0, 1, 2, 0, 0, 1, 2, 0] if captured else [0, 1, 2, 0, 1, 2, 0, 1]
+    if captured:
+        in_turn = [0, 1, 2, 0, 0, 1, 2, 0]
+    else:
+        in_turn = [0, 1, 2, 0, 1, 2, 0, 1]
     assert kernel.call.calls == [0, 1, *in_turn]  # type: ignore[attr-defined]
 
 
@@ -215,7 +225,8 @@ def test_how_many_calls_a_stretch_has(plan) -> None:
         (0.1, 0.0, 2000, 2000, 1, True),
         (0.1, 0.1, 2000, 1, 1, True),
     ):
-        clock, ranks = Told(), SimpleNamespace(of_all=lambda mine, other=short: [mine, other])
+        clock = Told()
+        ranks = SimpleNamespace(of_all=lambda mine, other=short: [mine, other])
         call = clock.after(again)
         kernel = kernels.Kernel(call, 2, 0.0, max_calls=most)
         assert run._calls(kernel, once, clock, CPU, ranks) == wanted

@@ -42,17 +42,24 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
     """What a kernel would take on a machine with the constants of TRUTH; written from the model, not from the
     fit.
     """
-    t, bandwidth, peak = TRUTH, gpu.memory_bandwidth_bytes_per_s, gpu.peak_flops("bf16")
+    t = TRUTH
+    bandwidth = gpu.memory_bandwidth_bytes_per_s
+    peak = gpu.peak_flops("bf16")
     if kind in ("copy", "read"):
         return float(at["bytes"] / (0.9 * bandwidth))
     if kind == "gemm":
-        n, k, m = at["n"], at["k"], at["m"]
+        n = at["n"]
+        k = at["k"]
+        m = at["m"]
         load = 2 * (n * k + m * (n + k)) / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
         compute = 2 * m * n * k / (t["gemm_flops_fraction"] * peak)
         p = t["gemm_blend_power"]
         return float(t["gemm_fixed_s"] + (load**p + compute**p) ** (1 / p))
     if kind == "attention":
-        b, s, q, token = at["batch"], at["context"], at["query"], 4 * at["kv_heads"] * at["head_dim"]
+        b = at["batch"]
+        s = at["context"]
+        q = at["query"]
+        token = 4 * at["kv_heads"] * at["head_dim"]
         width = at["heads"] * at["head_dim"]
         moved = b * s * token * (1 + t["kv_reread_per_query"] * (q - 1)) + b * q * (4 * width + token)
         flops = 4 * width * b * (q * s + q * (q + 1) / 2)
@@ -63,7 +70,8 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
     if kind == "sampling":
         return SAMPLING_S * at["batch"]
     if kind == "shell":
-        smalls, tokens = shell_smalls(at["layers"], plan), at["batch"] * at["query"]
+        smalls = shell_smalls(at["layers"], plan)
+        tokens = at["batch"] * at["query"]
         bare = at["layers"] * (BARE_S["linears"] + BARE_S["attention"])
         return bare + smalls * t["small_kernel_s"] + t["pass_fixed_s"] + tokens * t["token_s"]
     if kind == "bare":
@@ -167,7 +175,8 @@ def test_a_shipped_calibration_is_the_fit_of_its_kernels() -> None:
         kernels = read_record(RESULTS / f"{shipped.fitted_on[0]}.json")
         again = calibration_from(kernels)
         for constant in {*CONSTANTS} - shipped.absent:
-            stated, found = getattr(shipped, constant), getattr(again, constant)
+            stated = getattr(shipped, constant)
+            found = getattr(again, constant)
             assert found.source == stated.source
             numbers = stated.value, stated.stderr or 0.0
             assert (found.value, found.stderr or 0.0) == pytest.approx(numbers, rel=1e-3, abs=1e-13)
@@ -177,7 +186,8 @@ def test_a_shipped_calibration_is_the_fit_of_its_kernels() -> None:
 
 def test_the_linear_shapes_are_those_the_engine_counts() -> None:
     for name, devices in (("kv-heavy", 1), ("weight-heavy", 1), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)):
-        spec, precisions = spec_of(name), load_plan("gpu-8b").precisions()
+        spec = spec_of(name)
+        precisions = load_plan("gpu-8b").precisions()
         part = costs.shard(spec, devices, precisions)
         counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
         shapes = linear_shapes(spec, devices)
@@ -226,7 +236,8 @@ def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
 
 def test_a_constant_that_is_not_determined_states_the_widest_error(record, gpu) -> None:
     """Or the calibration's own reader would refuse the file after the measurement."""
-    stated, flops = KernelFit(record, gpu, {})._stated, "gemm_flops_fraction"
+    stated = KernelFit(record, gpu, {})._stated
+    flops = "gemm_flops_fraction"
     assert (stated(flops, 0.5, 0.1)["value"], stated(flops, 0.5, 0.1)["stderr"]) == (0.5, 0.1)
     for error in (52.65, float("inf"), float("nan")):
         assert stated(flops, 0.5, error)["stderr"] == pytest.approx(1.1)

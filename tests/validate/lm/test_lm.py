@@ -57,7 +57,8 @@ def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:
 def test_every_draft_cache_has_observed_acceptance() -> None:
     """On held-out text every cache with an eighth of the context is often right, and none changes a token."""
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float64)
-    prompts, new = data.held_out_prompts(2, 320), 24
+    prompts = data.held_out_prompts(2, 320)
+    new = 24
     plain = make_decoder(model, Request(2, 320, new, attention="sdpa")).generate(prompts, new)
     for method in every_method(320, 4):
         out = make_decoder(model, Request(2, 320, new, 4, draft_kv=method, attention="sdpa")).generate(

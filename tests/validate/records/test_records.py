@@ -82,7 +82,8 @@ def test_statistics_are_made_on_reading() -> None:
 
 def test_no_mode_supplies_the_figure_of_the_other() -> None:
     record = committed()
-    whole, parts = ("ar_tpot_s", "sd_tpot_s", "speedup"), ("target_s", "draft_s", "verify_s", "overhead_s")
+    whole = ("ar_tpot_s", "sd_tpot_s", "speedup")
+    parts = ("target_s", "draft_s", "verify_s", "overhead_s")
     for mode, present, absent in (("end_to_end", whole, parts), ("phases", parts, whole)):
         for point in points(changed(record, [row for row in record.rows if row.mode == mode])):
             assert all(getattr(point, name) for name in present)
@@ -156,7 +157,8 @@ def test_withdrawn_records_do_not_count(tmp_path) -> None:
     path = written(folder, raw(committed()))
     assert len(records(tmp_path)) == 1
     gone = [{"file": f"t-1/{path.name}", "reason": "other work ran beside it"}]
-    text, stated = yaml.safe_dump({"schema_version": 1, "withdrawn": gone}), tmp_path / "withdrawn.yaml"
+    text = yaml.safe_dump({"schema_version": 1, "withdrawn": gone})
+    stated = tmp_path / "withdrawn.yaml"
     stated.write_text(text, encoding="utf-8")
     assert withdrawn(tmp_path) == {f"t-1/{path.name}": "other work ran beside it"}
     assert records(tmp_path) == ()
@@ -230,7 +232,8 @@ def test_the_checksum_by_hand() -> None:
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x10])
 def test_a_changed_byte_is_refused_or_changes_no_value(bits: int) -> None:
     text = as_record(encode({"kind": "engine", "machine": "m", "hardware": "h100"}), ['{"key":"a","s":0.25}'])
-    values, body = json.loads(text), text.encode()
+    values = json.loads(text)
+    body = text.encode()
     for at in range(len(body)):
         other = body[:at] + bytes([body[at] ^ bits]) + body[at + 1 :]
         try:
@@ -247,7 +250,8 @@ def test_every_reader_of_records_checks_it(kind: str, tmp_path: Path) -> None:
     """Records that come with the code are of before: each is read as it is, and again with a checksum."""
     data = json.loads((BUNDLED / RECORDS[kind]).read_text(encoding="utf-8"))
     rows = [encode(row) for row in data.pop("points")]
-    path, text = tmp_path / f"{kind}.json", as_record(encode(data), rows)
+    path = tmp_path / f"{kind}.json"
+    text = as_record(encode(data), rows)
     readers = [read_engine_record, lambda p: read(p, GivenFacts())] if kind == "engine" else [read_record]
     for reads in readers:
         reads(BUNDLED / RECORDS[kind])

@@ -51,7 +51,8 @@ def test_writing_renews_the_record_and_what_follows_from_it(
     recorded: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one go, so that it is all or nothing."""
-    command, written = import_module("perfmodel.validate.cli.accuracy"), dict[Path, str]()
+    command = import_module("perfmodel.validate.cli.accuracy")
+    written = dict[Path, str]()
     monkeypatch.setattr(command, "write_all", lambda files, flag: written.update(files))
     changed = copy.deepcopy(recorded)
     changed["replays"]["held-out"]["overall"]["mape"] += 0.005

@@ -26,7 +26,8 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
     """
     assert study._carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
-    up, down = log(2.44 / 2.2) / log(3 / 2), log((1 + alpha) / 1.8) / log(2 / 3)
+    up = log(2.44 / 2.2) / log(3 / 2)
+    down = log((1 + alpha) / 1.8) / log(2 / 3)
     assert study._carried((0.8, 0.5)) == pytest.approx([up, down])
     assert study.acceptance() == engines().acceptance
 
@@ -69,7 +70,8 @@ def test_less_held_out_is_never_less_sure() -> None:
 @pytest.mark.long
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""
-    places, record = engines().places(), study.recorded()
+    places = engines().places()
+    record = study.recorded()
 
     def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> FittedValues:
         relative = np.array([places[p.place].stderr / places[p.place].value for p in parameters])
@@ -106,7 +108,8 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
     """The way through engines.yaml, by version, and the way through the fit's own arrays: tuned runs, so
     without what default flags cost.
     """
-    rows, tuned = rows_of("seen"), {p.name: ABSENT for p in DEFAULT_FLAGS}
+    rows = rows_of("seen")
+    tuned = {p.name: ABSENT for p in DEFAULT_FLAGS}
     by_fit = rows.predict(study.recorded()["steps"])
     for group in rows.groups[::7]:
         version = study.version_of(rows.rows[group.index[0]]) or None

@@ -35,7 +35,8 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
     assert found == pytest.approx([5.25, 10.5, 7.0])
     curves = [dict(c.gemm_efficiency.knots["q4_k"])[8.0] for c in (own, of_amd)]  # type: ignore[union-attr]
     # 144 / 256 bytes a weight at 0.85, plus 2 FLOPs a token at 0.45 of 116.9 and 298.4 FLOPs per byte
-    load, flops = 144 / 256 / 0.85, 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
+    load = 144 / 256 / 0.85
+    flops = 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
     assert curves == pytest.approx(0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8])
 
 
@@ -46,7 +47,8 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
     left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={row.run.id: row.run for row in rows.rows})
     for name in ("rtx-5090-32gb", "rtx-3060-12gb"):
-        shipped, made = load_bundled(f"{name}.llamacpp"), DeviceConstants(load_gpu(name)).calibration(whole)
+        shipped = load_bundled(f"{name}.llamacpp")
+        made = DeviceConstants(load_gpu(name)).calibration(whole)
         for form, curve in shipped.gemm_efficiency.knots.items():  # type: ignore[union-attr]
             found = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
             assert found == pytest.approx(np.array(curve), rel=1e-3)
@@ -59,7 +61,8 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
 
 def test_every_device_has_a_file_that_says_what_it_was_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is left out once with its source, its device and its maker."""
-    rows, trained = Passes(), list[Any]()
+    rows = Passes()
+    trained = list[Any]()
     expected = {p.place: p.expected for p in rows.parameters}
     monkeypatch.setattr(llamacpp, "Passes", lambda: rows)
     monkeypatch.setattr(rows, "settled", lambda train: trained.append(train) or expected)
@@ -75,7 +78,8 @@ def test_rows_are_priced_as_answers_are() -> None:
     rows = Passes()
     seen = set()
     for group in rows.groups:
-        run, figure = group.first.run, group.first.figure
+        run = group.first.run
+        figure = group.first.figure
         if not run.counts or (figure, run.hardware) in seen or len(seen) > 8:
             continue
         seen.add((figure, run.hardware))

@@ -39,7 +39,8 @@ def test_a_limit_slows_saves_and_shortens() -> None:
     assert (low.joules_per_token or 9) < (free.joules_per_token or 0)
     assert low.power_w == pytest.approx(400)
     assert (free.gamma_optimal, low.gamma_optimal) == (4, 3)
-    pick, best = advise(**AT, rate={"mtp": 0.84}, power_limit=400).chosen, whatif(**DRAFTED, power_limit=400)
+    pick = advise(**AT, rate={"mtp": 0.84}, power_limit=400).chosen
+    best = whatif(**DRAFTED, power_limit=400)
     assert pick is not None
     assert (pick.gamma, pick.tpot_s) == (3, pytest.approx(best.tpot_s))
     assert pick.joules_per_token == pytest.approx(best.joules_per_token)

@@ -19,7 +19,8 @@ def squares(parts: Parts, off: list[float]) -> float:
 def test_an_error_has_a_part_of_its_kind_one_of_its_group_and_its_own() -> None:
     """One kind, groups a (two rows) and b. Deviations of means: hypot(.2, .1/sqrt 2), hypot(.2, .1)."""
     parts = parts_of(["a", "a", "b"], ["k", "k", "k"], EVERY, [HARD] * 3)
-    a, b = 0.04 + 0.01 / 2, 0.04 + 0.01
+    a = 0.04 + 0.01 / 2
+    b = 0.04 + 0.01
     of_kind = 0.3**2 + 1 / (1 / a + 1 / b)
     assert squares(parts, [0.6, 0.6, 0.6]) == pytest.approx(0.6**2 / of_kind)
     mean = (0.0 / a + 0.6 / b) / (1 / a + 1 / b)
@@ -66,11 +67,13 @@ def test_the_likelihood_and_left_out_rows_are_those_of_the_whole_covariance() ->
     same = [np.equal.outer(names, names) for names in map(np.array, (sources, devices))]
 
     def covariances(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        shared, noise = np.tensordot(np.exp(2 * logs[:2]), same, 1), np.tile(np.exp(2 * logs[2:]), 180)
+        shared = np.tensordot(np.exp(2 * logs[:2]), same, 1)
+        noise = np.tile(np.exp(2 * logs[2:]), 180)
         return shared, noise, shared + np.diag(noise / found._weights)
 
     at = np.log([0.15, 0.3, 0.06, 0.04])
-    whole, unexpected = covariances(at)[2], (at - np.log(0.1)) / 1.2
+    whole = covariances(at)[2]
+    unexpected = (at - np.log(0.1)) / 1.2
     volume = np.linalg.slogdet(whole)[1]
     loss = 0.5 * (off @ np.linalg.solve(whole, off) + volume + unexpected @ unexpected)
     assert found._loss(at)[0] == pytest.approx(loss, rel=1e-9)

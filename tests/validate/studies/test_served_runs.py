@@ -45,7 +45,8 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     """
     run = run_of(STUDIES[0], 0, 1)
     line = StraightLines(run, np.array([-0.2]), np.array([[1.0] + [0.0] * (len(SCALES) - 1)]))
-    wide, narrow = np.full(len(SCALES), 1e3), np.ones(len(SCALES))
+    wide = np.full(len(SCALES), 1e3)
+    narrow = np.ones(len(SCALES))
     nothing = np.zeros(len(SCALES))
     before = EngineRequests(request_s=0.05)
     assert solved([line], wide, nothing, before)[0] == pytest.approx(0.2, abs=1e-3)
@@ -59,7 +60,8 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
 
 def test_a_constant_at_its_limit_moves_the_others_on():
     """x + y = -1, x = 0.2 - y / 2 by hand: where y may fall to -0.3 alone, x is what fits best beside it."""
-    slopes, wanted = np.array([[1.0, 1.0], [1.0, 0.5]]), np.array([-1.0, 0.2])
+    slopes = np.array([[1.0, 1.0], [1.0, 0.5]])
+    wanted = np.array([-1.0, 0.2])
     move = within(slopes.T @ slopes, slopes.T @ wanted, np.array([-9.0, -0.3]), np.array([9.0, 9.0]))
     assert move == pytest.approx([(-0.7 + 0.35) / 2.0, -0.3])
 
@@ -113,7 +115,8 @@ def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> N
 
 
 def test_a_constant_moves_in_its_scale_and_where_there_is_room() -> None:
-    line, share = Scale(0.4, 1.0, 1.0, most=1.0), Scale(math.log(2), 1.0, 1.0, log=True)
+    line = Scale(0.4, 1.0, 1.0, most=1.0)
+    share = Scale(math.log(2), 1.0, 1.0, log=True)
     assert [line.moved(0.5, by) for by in (0.2, 0.6, -0.6)] == [0.7, 1.0, 0.0]
     assert [line.trial(value) for value in (0.5, 0.6, 0.7)] == pytest.approx([0.9, 1.0, 0.3])
     assert [share.moved(3.0, math.log(2)), share.trial(3.0)] == pytest.approx([6.0, 6.0])
@@ -134,7 +137,9 @@ def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool = Fa
     """Each run sees one of the constants, a step of whose scale is 1 % of TPOT and -30 % of TTFT."""
     assert measured or by == "study"
     seen = [*SCALES][crc32(run.id.encode()) % len(SCALES)]
-    scale, one, other = SCALES[seen], getattr(TRUTH, seen), getattr(costs, seen)
+    scale = SCALES[seen]
+    one = getattr(TRUTH, seen)
+    other = getattr(costs, seen)
     ratio = math.exp(0.01 * scale.between(one, other) / scale.step)
     return Compared(run, {"tpot_mean_ms": 1.02 * ratio, "ttft_mean_ms": ratio**-30}, 0.1)
 
@@ -145,13 +150,15 @@ def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest
     monkeypatch.setattr(traffic_fit, "write_all", lambda files, flag: written.update(files))
     monkeypatch.setattr(traffic_fit, "LONG_OUTPUT", 7372.8)  # the longest there are
     run = run_of(STUDIES[0], 7, 4)
-    line, seen = straight_lines_of(run), crc32(run.id.encode()) % len(SCALES)
+    line = straight_lines_of(run)
+    seen = crc32(run.id.encode()) % len(SCALES)
     assert [*WEIGHED] == ["tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"]
     assert line.slopes[:, seen] * list(SCALES.values())[seen].step == pytest.approx([0.2, 0.0, -2.0])
     assert np.count_nonzero(line.slopes) == 2
     traffic_fit.main()
     stated, left_out = (written[path] for path in sorted(written, key=lambda path: path.suffix, reverse=True))
-    found, apart = yaml.safe_load(stated), json.loads(left_out)
+    found = yaml.safe_load(stated)
+    apart = json.loads(left_out)
     rows = [{of: e["rows"] for of, e in found[name].items()} for name in ("errors", "ttft_errors")]
     assert rows[0] == {"tpot": 213, "vllm": 185, "trtllm": 21}
     assert rows[1] == {"all": 352, "vllm": 214, "trtllm": 62, "sglang": 76}

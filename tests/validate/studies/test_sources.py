@@ -57,9 +57,11 @@ def test_a_source_of_a_device_of_its_own_is_predicted_without_what_it_taught() -
 
 def test_constants_are_refitted_by_generalised_least_squares() -> None:
     """Errors near 0 weigh (4 + 1) / 4; one far off, of a server of its own, hardly weighs at all."""
-    time, factor = "vllm.pass_fixed_s", "gddr.gemm_factor"
+    time = "vllm.pass_fixed_s"
+    factor = "gddr.gemm_factor"
     slopes = np.array([[1.0, 0.0], [0.5, 0.2], [0.0, 0.7], [0.3, 0.3]])
-    expected, spread = np.array([neutral(FREE[p]) for p in (time, factor)]), np.array([2.0, 0.7])
+    expected = np.array([neutral(FREE[p]) for p in (time, factor)])
+    spread = np.array([2.0, 0.7])
     off = np.array([1e-3, -2e-3, 3e-3, 100.0]) - slopes @ expected
     steps: list[Any] = [
         SimpleNamespace(
@@ -74,7 +76,8 @@ def test_constants_are_refitted_by_generalised_least_squares() -> None:
     covariance = np.diag([0.0015 + 0.0236 + 0.0142] * 3)
     covariance[0, 1] = covariance[1, 0] = 0.0015 + 0.0236
     weights = 1.25 * np.linalg.inv(covariance)
-    near, left = slopes[:3], np.array([1e-3, -2e-3, 3e-3])
+    near = slopes[:3]
+    left = np.array([1e-3, -2e-3, 3e-3])
     precision = near.T @ weights @ near + np.diag(spread**-2)
     found = _refit(steps, [time, factor])
     by_hand = expected - np.linalg.solve(precision, near.T @ weights @ left)
@@ -156,7 +159,8 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
         run = replace(ROWS[0].run, gamma=gamma, batch=batch)
         return Answered(run, "speedup", predicted, measured, None)
 
-    right, wrong = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)], [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
+    right = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)]
+    wrong = [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
     found = _best_length([*right, *wrong, at(3, 2.0, 3.0, batch=2)])
     assert found == {
         "sweeps": 2,

@@ -85,7 +85,8 @@ def test_rows_are_predicted_each_in_its_place() -> None:
 
 def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
     rows = rows_with(engine="vllm", model="gpt-oss-120b")[:3]
-    same, other = DecodeRows(rows, [POPULAR]), {**VALUES, "all.expert_popularity": 5.0}
+    same = DecodeRows(rows, [POPULAR])
+    other = {**VALUES, "all.expert_popularity": 5.0}
     first = same.predict(VALUES)
     for values in (other, VALUES):
         np.testing.assert_array_equal(same.predict(values), DecodeRows(rows, [POPULAR]).predict(values))
@@ -157,12 +158,15 @@ def test_every_row_is_read() -> None:
 
 def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float]) -> None:
     """Of all rows, with the standard errors that ship, and without the rows of each engine."""
-    record, places, rows = recorded(), engines().places(), Iterations(decoding)
+    record = recorded()
+    places = engines().places()
+    rows = Iterations(decoding)
     whole, slopes = rows.fit(record["iteration"], rounds=1)
     assert whole.values == pytest.approx(record["iteration"], rel=1e-3)
     known = [places[p.place].stderr / places[p.place].value for p in rows.parameters]
     assert np.sqrt(np.diag(whole.covariance)) == pytest.approx(known, rel=2e-3)
-    fold, of_engines = RATIO_FOLDS["transferred"], record["ratio_folds"]["transferred"]
+    fold = RATIO_FOLDS["transferred"]
+    of_engines = record["ratio_folds"]["transferred"]
     left = refits(rows, fold.key, whole.values, slopes)
     assert left == {name: pytest.approx(of, rel=1e-3) for name, of in of_engines.items()}
 
@@ -174,7 +178,8 @@ def test_the_published_law_by_hand() -> None:
     """Batch 1 at 512 tokens: (5.886 + .021 + .020 + 1.207) / (5.886 + .084 + .020 + 2.135 + .0025 + .0012 +
     1.207).
     """
-    cached, drafted = 0.0201, 2.1353 + 0.0025 + 0.0012
+    cached = 0.0201
+    drafted = 2.1353 + 0.0025 + 0.0012
     by_hand = (5.8859 + 0.0210 + cached + 1.2068) / (5.8859 + 0.0840 + cached + drafted + 1.2068)
     assert next(row.speedup for row in step_laws() if row.batch == 1) == pytest.approx(by_hand, rel=1e-4)
 

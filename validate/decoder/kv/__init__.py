@@ -30,7 +30,9 @@ def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[st
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
     each = (spelled.get(name, f"{name}:{budget}") for name in names())
-    return (*each, f"streamingllm:{budget},own_prefill=true") if own_prefill else tuple(each)
+    if own_prefill:
+        return (*each, f"streamingllm:{budget},own_prefill=true")
+    return tuple(each)
 
 
 def view_class(method: KVMethod) -> type[View]:

@@ -35,9 +35,12 @@ class View(ABC):
     """
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
+        self.source = runner.cache
+        self.attention = runner.attention
+        self.max_accepted = max_accepted
         self.selection = selection(runner.attention)
-        self.pointwise, self.dtype = runner.model.pointwise, runner.model.dtype
+        self.pointwise = runner.model.pointwise
+        self.dtype = runner.model.dtype
         self.budget: int | None = method.budget
 
     def build(self, observed: Observed) -> None:
@@ -83,7 +86,8 @@ class Packed(View):
         self.slots = slots
         shape = (2, layers, batch, heads, slots + 1, d)
         self.kv = allocate("draft KV cache", shape, device, self.source.k.dtype)
-        self.k, self.v = self.kv[0], self.kv[1]
+        self.k = self.kv[0]
+        self.v = self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
 
     def raise_bound(self, bound: int) -> None:

@@ -20,13 +20,17 @@ class QuantizedView(View):
     """
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        source, d = runner.cache, runner.cache.k.shape[-1]
+        source = runner.cache
+        d = runner.cache.k.shape[-1]
         check_option(method, "bits", method.bits, method.bits in (4, 8) and d * method.bits % 8 == 0)
         check_option(method, "group", method.group, method.group is None or d % method.group == 0)
         check_option(method, "shared", method.shared, not method.shared)
         super().__init__(method, runner, new_tokens, max_accepted)
-        self.bits, self.group = int(method.bits), method.group or d
-        shape, device, what = source.kv.shape[:-1], source.k.device, "quantised draft KV cache"
+        self.bits = int(method.bits)
+        self.group = method.group or d
+        shape = source.kv.shape[:-1]
+        device = source.k.device
+        what = "quantised draft KV cache"
         self.codes = allocate(what, (*shape, d * self.bits // 8), device, torch.uint8)
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
@@ -58,7 +62,8 @@ class QuantizedView(View):
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Codes and (scale, zero point) of x [..., head_dim]."""
-        grouped, top = x.unflatten(-1, (-1, self.group)).float(), 2**self.bits - 1
+        grouped = x.unflatten(-1, (-1, self.group)).float()
+        top = 2**self.bits - 1
         low, high = grouped.aminmax(dim=-1, keepdim=True)
         scales = torch.cat(((high - low) / top, low), dim=-1).to(SCALE)
         step, zero = scales.float().split(1, dim=-1)

@@ -20,11 +20,9 @@ class QuestView(View):
         super().__init__(method, runner, new_tokens, max_accepted)
         source = runner.cache
         layers, batch, heads, capacity, d = source.k.shape
-        self.page, self.chosen, self.pages = (
-            method.page,
-            method.budget // method.page,
-            -(-capacity // method.page),
-        )
+        self.chosen = method.budget // method.page
+        self.pages = -(-capacity // method.page)
+        self.page = method.page
         shape = (layers, batch, heads, self.pages + 1, d)
         self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
 
@@ -54,7 +52,8 @@ class QuestView(View):
         not be full.
         """
         super().begin()
-        lengths, seen = self.source.lengths, -(-self.source.bound // self.page)
+        lengths = self.source.lengths
+        seen = -(-self.source.bound // self.page)
         count = min(self.chosen, seen)
         filled = (-(-lengths // self.page)).clamp(max=count)
         self._chosen = Span(filled * self.page - (-lengths) % self.page, count * self.page)
@@ -62,7 +61,8 @@ class QuestView(View):
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        cache, seen = self.source, -(-self.source.bound // self.page)
+        cache = self.source
+        seen = -(-self.source.bound // self.page)
         bounds = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
         return self.selection.over_pages(
             q,

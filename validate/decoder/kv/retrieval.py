@@ -31,7 +31,9 @@ class RetrievalView(Packed):
         chunks = -(-source.capacity // method.chunk) + 1
         layers, batch, heads, _, d = source.k.shape
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
-        self.chunk, self.every, self.chosen = method.chunk, method.every, method.budget // method.chunk
+        self.every = method.every
+        self.chosen = method.budget // method.chunk
+        self.chunk = method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
         self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
@@ -50,7 +52,8 @@ class RetrievalView(Packed):
         self._rebuild()
 
     def _rebuild(self) -> None:
-        lengths, device = self.source.lengths, self.source.k.device
+        lengths = self.source.lengths
+        device = self.source.k.device
         filled = -(-lengths // self.chunk)
         self.raise_bound(self.source.bound)
         count = min(self.chosen, -(-self.source.bound // self.chunk))
@@ -85,14 +88,14 @@ class RetrievalView(Packed):
     def commit(self, start: Tensor, count: Tensor) -> None:
         """Updates the sums. The tokens fill free slots, then replace the worst chunks."""
         n = self.max_accepted + 1
-        positions, offset = self.source.positions(start, n), torch.arange(n, device=start.device)
-        keys, waste = self.source.read(positions)[: len(self.sums)].to(self.dtype), self.sums.shape[3] - 1
+        positions = self.source.positions(start, n)
+        offset = torch.arange(n, device=start.device)
+        keys = self.source.read(positions)[: len(self.sums)].to(self.dtype)
+        waste = self.sums.shape[3] - 1
         chunk = torch.where(offset < count[:, None], positions // self.chunk, waste)
         self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
-        free, replaced = (
-            self.lengths[:, None] + offset,
-            self.slots - 1 - (self.since[:, None] + offset) % self.slots,
-        )
+        free = self.lengths[:, None] + offset
+        replaced = self.slots - 1 - (self.since[:, None] + offset) % self.slots
         self.place(start, count, torch.where(free < self.slots, free, replaced))
         self.since.add_(count)
         self.lengths.add_(count).clamp_(max=self.slots)

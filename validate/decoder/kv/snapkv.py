@@ -15,7 +15,9 @@ class SnapView(Packed):
     """The budget's tokens per KV head (observation window included), then the tokens generated since."""
 
     def __init__(self, method: SnapKV, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        self.window, self.kernel, self.kept = method.window, method.kernel, method.budget
+        self.window = method.window
+        self.kernel = method.kernel
+        self.kept = method.budget
         slots = method.budget + new_tokens + max_accepted + 1
         super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
 
@@ -33,10 +35,8 @@ class SnapView(Packed):
         """Token indices [1, kv_heads, at most budget] of one sequence, the best first, so that valid ones
         come first.
         """
-        keys, length = (
-            self.source.k[layer, row, :, : self.source.bound].to(self.dtype),
-            self.source.lengths[row],
-        )
+        keys = self.source.k[layer, row, :, : self.source.bound].to(self.dtype)
+        length = self.source.lengths[row]
         q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
         position = torch.arange(keys.shape[1], device=keys.device)
         own = (

@@ -37,7 +37,8 @@ class StreamingView(Packed):
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         check_option(method, "copy", method.copy, method.copy)
-        self.sinks, self.ring = method.sinks, method.budget - method.sinks
+        self.ring = method.budget - method.sinks
+        self.sinks = method.sinks
         if self.ring <= max_accepted:
             least = self.sinks + max_accepted
             raise InputError(
@@ -128,6 +129,7 @@ class RollingView(StreamingView):
         self._move_sinks()
 
     def _move_sinks(self) -> None:
-        dropped, now = (self.source.lengths - self.slots).clamp(min=0)[:, None], self.k[..., : self.sinks, :]
+        dropped = (self.source.lengths - self.slots).clamp(min=0)[:, None]
+        now = self.k[..., : self.sinks, :]
         self.sink_keys.copy_(torch.where(dropped[..., None, None].bool(), self.sink_keys, now))
         now.copy_(rotate(self.sink_keys, *self.rotary.turns(dropped, now.dtype)))

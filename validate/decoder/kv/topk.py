@@ -21,5 +21,6 @@ class TopKView(View):
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        k, v = self._span.of(self.source.k[layer]), self._span.of(self.source.v[layer])
+        k = self._span.of(self.source.k[layer])
+        v = self._span.of(self.source.v[layer])
         return self.selection.over_tokens(q, k, v, self._span.lengths, self._chosen, new_k, new_v, sees)

@@ -76,9 +76,14 @@ def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
     It is linear within a bucket, as in Prometheus' ``histogram_quantile``. Beyond the last finite bound it is
     that bound.
     """
-    wanted, low, before = share * bounds[-1][1], 0.0, 0.0
+    wanted = share * bounds[-1][1]
+    low = 0.0
+    before = 0.0
     for high, count in bounds:
         if count >= wanted and count > before:
-            return low if math.isinf(high) else low + (high - low) * (wanted - before) / (count - before)
-        low, before = high, count
+            if math.isinf(high):
+                return low
+            return low + (high - low) * (wanted - before) / (count - before)
+        low = high
+        before = count
     return low

@@ -64,7 +64,9 @@ class Counters:
     @property
     def draft_length(self) -> float:
         """Mean tokens of a draft."""
-        return len(self.accepted) if self.draft_tokens is None else self.draft_tokens / self.drafts
+        if self.draft_tokens is None:
+            return len(self.accepted)
+        return self.draft_tokens / self.drafts
 
     @property
     def one_length(self) -> bool:
@@ -132,7 +134,8 @@ class Counters:
 
     def _by_length(self, lengths: list[int]) -> list[float]:
         """Conditional acceptance by position."""
-        short, long = lengths[0], lengths[-1]
+        short = lengths[0]
+        long = lengths[-1]
         survival = [a / self.drafts for a in self.accepted[:short]]
         if len(lengths) == 2:
             longer = self.drafts * (self.draft_length - short) / (long - short)

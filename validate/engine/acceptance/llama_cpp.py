@@ -23,7 +23,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """The rate of an acceptance file's row. Raises InputError, also for drafts that stop early
     (``--draft-p-min``).
     """
-    gamma, counts, prompts = subject.gamma, list[list[float]](), list[Any]()
+    gamma = subject.gamma
+    counts = list[list[float]]()
+    prompts = list[Any]()
     for answer in parse_objects(where, text):
         timings = answer.get("timings", answer)
         values = [found(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]

@@ -30,7 +30,9 @@ def since(before: str, now: str) -> str:
         restarted.append(
             value != was > 0 if name.endswith("_created") else name not in gauges and value < was
         )
-        return found[0] if name in gauges else f"{found[1]} {value - was!r}"
+        if name in gauges:
+            return found[0]
+        return f"{found[1]} {value - was!r}"
 
     between = _SAMPLE.sub(less, now)  # fills `restarted`
     return now if any(restarted) else between

@@ -56,7 +56,8 @@ def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Cont
     """
     if "SpecDecoding metrics:" in text and not whole and not _is_json(text):
         lines = _lines(where, text)
-        drafts, contexts = [line.drafts for line, _ in lines], [context for _, context in lines]
+        drafts = [line.drafts for line, _ in lines]
+        contexts = [context for _, context in lines]
         return [(_added([lines[i][0] for i in g]), held) for held, g in octaves(contexts, drafts)]
     return [(read_counters(where, text), served_contexts(where, text))]
 
@@ -99,7 +100,9 @@ def _histogram(where: str, text: str, name: str) -> _Histogram | None:
             at = float(bound[1].replace("Inf", "inf"))
             counts[at] = counts.get(at, 0.0) + value
     total, number = (sum(v for _, v in samples(where, text, f"{name}_{part}")) for part in ("sum", "count"))
-    return _Histogram(sorted(counts.items()), total / number) if counts and number else None
+    if counts and number:
+        return _Histogram(sorted(counts.items()), total / number)
+    return None
 
 
 def _is_json(text: str) -> bool:
@@ -126,13 +129,15 @@ def read_counters(where: str, text: str) -> Counters:
 
 def of_bench(where: str, data: dict[str, Any]) -> Counters:
     """The counters of a ``vllm bench serve`` result: rates over all drafts of the run."""
-    rates, drafts = data.get(BENCH), data.get("spec_decode_num_drafts")
+    rates = data.get(BENCH)
+    drafts = data.get("spec_decode_num_drafts")
     if not isinstance(rates, list) or not rates or not all(is_count(rate) and rate <= 1 for rate in rates):
         raise refuse(where, BENCH, "a list of rates from 0 to 1 by position", rates)
     if not is_count(drafts):
         raise refuse(where, "spec_decode_num_drafts", "a finite count, 0 or more", drafts)
     tokens = data.get("spec_decode_draft_tokens")
-    generated, completed = data.get("total_output_tokens"), data.get("completed")
+    generated = data.get("total_output_tokens")
+    completed = data.get("completed")
     return Counters(
         drafts=float(drafts),
         accepted=tuple(rate * drafts for rate in rates),
@@ -143,7 +148,8 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
 
 def _stated(where: str, data: dict[str, Any]) -> Counters:
     """Totals under the counters' own names."""
-    drafts, accepted = data.get("num_drafts"), data.get("num_accepted_tokens_per_pos")
+    drafts = data.get("num_drafts")
+    accepted = data.get("num_accepted_tokens_per_pos")
     tokens = data.get("num_draft_tokens")
     if not isinstance(accepted, list) or not accepted or not all(map(is_count, [drafts, *accepted])):
         raise _lacking(where)
@@ -159,7 +165,8 @@ def _lacking(where: str) -> InputError:
 
 def _page(where: str, text: str) -> tuple[float | None, list[float], float | None]:
     """Drafts, those accepted by position, and drafted tokens. The counters of several engines are added."""
-    prefix, positions = "vllm:spec_decode_num_", dict[int, float]()
+    prefix = "vllm:spec_decode_num_"
+    positions = dict[int, float]()
     totals = [[v for _, v in samples(where, text, prefix + name)] for name in ("drafts", "draft_tokens")]
     for labels, value in samples(where, text, prefix + "accepted_tokens_per_pos"):
         at = _POSITION.search(labels)
@@ -186,7 +193,8 @@ def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
         if found["size"]:
             size = float(found["size"].replace(",", ""))
         elif found["running"]:
-            running, used = float(found["running"]), floats([found["used"]])[0] / 100
+            running = float(found["running"])
+            used = floats([found["used"]])[0] / 100
             context = size * used / running if size and running and used >= LEAST_USED else None
         else:
             lines.append((_line(where, found), context))

@@ -82,9 +82,10 @@ def read(path: Path, given: GivenFacts) -> list[Timing]:
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for known in FORMATS.values():
         if all(map(known.has, runs)):
-            places = (
-                [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
-            )
+            if len(runs) == 1:
+                places = [path.name]
+            else:
+                places = [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
             return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
     titles = "; ".join(
         [*(known.title for known in FORMATS.values()), f"the printed block {printed_block.HEAD!r}"]

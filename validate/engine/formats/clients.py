@@ -39,7 +39,8 @@ def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     `accept_length` is tokens per iteration including the bonus token. The draft length is in the server's own
     arguments.
     """
-    accepted, served = optional(where, run, "accept_length"), {"server_info": run.get("server_info")}
+    accepted = optional(where, run, "accept_length")
+    served = {"server_info": run.get("server_info")}
     if found(served, "server_info.speculative_adaptive"):
         raise InputError(
             f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one"
@@ -50,7 +51,8 @@ def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     completed = positive(where, run, "completed")
     prompt = number(where, run, "total_input_tokens") / completed
     output = number(where, run, "total_output_tokens") / completed
-    tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, number(where, run, "median_ttft_ms") / 1e3
+    tpot = positive(where, run, "median_tpot_ms") / 1e3
+    ttft = number(where, run, "median_ttft_ms") / 1e3
     batch = optional(where, run, "max_concurrency") or given.batch or number(where, run, "concurrency")
     batch = min(batch, completed)
     check_in_flight(where, run, batch, completed, output)
@@ -67,7 +69,8 @@ def sglang_costs(where: str, table: dict[str, Any], given: GivenFacts) -> list[T
     tokens, rates = (numbers(where, table, f"sample_{name}") for name in ("batch_tokens", "steps_per_sec"))
     if len(tokens) != len(rates) or not all((*tokens, *rates)):
         raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
-    lengths, drafted = (prompt, given.output or 0.0), (int(gamma), 1.0)
+    lengths = (prompt, given.output or 0.0)
+    drafted = (int(gamma), 1.0)
     return [
         step(where, 1.0 / rate, count / (gamma + 1), lengths, drafted, how="of a cost table")
         for count, rate in zip(tokens, rates, strict=True)
@@ -87,9 +90,12 @@ def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
         return number(where, run, f"metrics.{metric}.successful.{figure}")
 
     unfailed(where, run, "metrics.request_totals.errored")
-    prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
-    tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
-    concurrency, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
+    prompt = of("prompt_token_count", "mean")
+    output = of("output_token_count", "mean")
+    tpot = of("inter_token_latency_ms") / 1e3
+    ttft = of("time_to_first_token_ms") / 1e3
+    concurrency = optional(where, run, "config.strategy.streams")
+    prompts = of("prompt_token_count", "count")
     batch = concurrency or given.batch or of("request_concurrency", "mean")
     return of_client(
         where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts

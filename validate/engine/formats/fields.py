@@ -148,7 +148,9 @@ def interference(
     most the time to the first token).
     """
     whole = ttft_s + step_s / gained * output
-    return min(max(batch - 1, 0) * ttft_s / whole, 1.0) if whole and prompts > batch else 0.0
+    if whole and prompts > batch:
+        return min(max(batch - 1, 0) * ttft_s / whole, 1.0)
+    return 0.0
 
 
 def of_client(

@@ -16,13 +16,17 @@ def bench(where: str, row: dict[str, Any], given: GivenFacts) -> list[Timing]:
     `pl` sequences of `tg` tokens after `pp`.
     """
     if "pl" in row:
-        tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
-        seconds, batch = number(where, row, "t_tg"), number(where, row, "pl")
+        tokens = number(where, row, "tg")
+        prompt = number(where, row, "pp")
+        seconds = number(where, row, "t_tg")
+        batch = number(where, row, "pl")
     else:
-        tokens, prompt = number(where, row, "n_gen"), optional(where, row, "n_depth") or 0.0
+        tokens = number(where, row, "n_gen")
+        prompt = optional(where, row, "n_depth") or 0.0
         if number(where, row, "n_prompt"):
             return []
-        seconds, batch = number(where, row, "avg_ns") / 1e9, 1.0
+        seconds = number(where, row, "avg_ns") / 1e9
+        batch = 1.0
     if not tokens:
         return []
     samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns"))

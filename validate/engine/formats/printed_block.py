@@ -39,7 +39,10 @@ _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 def read(where: str, text: str, given: GivenFacts) -> list[Timing]:
     """One step per block. Raises InputError for a truncated block."""
     blocks = text.split(HEAD)[1:]
-    places = [where] if len(blocks) == 1 else [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
+    if len(blocks) == 1:
+        places = [where]
+    else:
+        places = [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
     return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, given)]
 
 

@@ -41,17 +41,18 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
         length, gained = speculation(where, given, None, None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
-    inputs, outputs = numbers(where, run, "input_lens"), numbers(where, run, "output_lens")
+    inputs = numbers(where, run, "input_lens")
+    outputs = numbers(where, run, "output_lens")
     prompt = statistics.fmean(inputs) if inputs else number(where, run, "total_input_tokens") / completed
     output = statistics.fmean(outputs) if outputs else number(where, run, "total_output_tokens") / completed
-    tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
+    tpot = positive(where, run, "median_tpot_ms") / 1e3
+    ttft = optional(where, run, "median_ttft_ms")
     concurrency = optional(where, run, "max_concurrency") or given.batch
     # without a concurrency, requests in flight on average
-    batch = (
-        min(concurrency, completed)
-        if concurrency
-        else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
-    )
+    if concurrency:
+        batch = min(concurrency, completed)
+    else:
+        batch = sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
     if concurrency:
         check_in_flight(where, run, batch, completed, output)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]

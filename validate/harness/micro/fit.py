@@ -67,12 +67,15 @@ class KernelFit:
     """The stages of a fit, each on the kernels of its own kind."""
 
     def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]]) -> None:
-        self.record, self.gpu, self.kinds = record, gpu, kinds
+        self.record = record
+        self.gpu = gpu
+        self.kinds = kinds
         self.plan = record.data.plan
         self.precision = self.plan.precisions()
         self.bandwidth = gpu.memory_bandwidth_bytes_per_s
         self.peak = gpu.peak_flops(self.precision.weights.base.compute)
-        self.residuals, self.sources = dict[str, float](), dict[str, str]()
+        self.residuals = dict[str, float]()
+        self.sources = dict[str, str]()
 
     def calibration(self, name: str) -> Calibration:
         """The calibration `name` from all stages of the fit; a stage uses the constants of earlier ones."""
@@ -102,24 +105,24 @@ class KernelFit:
         far = [
             k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999
         ]
-        return (
-            f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times."
-            if far
-            else ""
-        )
+        if far:
+            return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times."
+        return ""
 
     def gemm(self) -> Found:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
         rows = self.kinds["gemm"]
         n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
-        size, act = self.precision.weights.base.bytes_per_value, self.precision.activation_bytes
+        size = self.precision.weights.base.bytes_per_value
+        act = self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
         largest = max(point.batch * point.queries[-1] for point in self.plan.points())
         weight = np.where(m <= largest, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
         def model(x: Array) -> Array:
-            memory, flops = load / math.exp(x[0]) + n * x[4] * COLUMN_S, compute / math.exp(x[1])
+            memory = load / math.exp(x[0]) + n * x[4] * COLUMN_S
+            flops = compute / math.exp(x[1])
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
         x, error = self._fit("gemm", rows, model, GEMM, weight)
@@ -146,7 +149,8 @@ class KernelFit:
             np.array([row.at[key] for row in rows], float)
             for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
         )
-        token, act = 2 * kv * dim * self.precision.kv.bytes_per_value, self.precision.activation_bytes
+        token = 2 * kv * dim * self.precision.kv.bytes_per_value
+        act = self.precision.activation_bytes
         read = batch * context * token / self.bandwidth
         fresh = batch * query * (2 * heads * dim * act + token) / self.bandwidth
         pairs = query * context + query * (query + 1) / 2
@@ -162,10 +166,8 @@ class KernelFit:
         computes = compute / math.exp(x[1]) > KINK * memory_s(x)
         found = _ends("attention", x, error) | {"kv_reread_per_query": (x[3], error[3])}
         if not computes.any():
-            name, why = (
-                "attention_flops_fraction",
-                "not determined, no attention call was limited by FLOPs: the GEMM one",
-            )
+            name = "attention_flops_fraction"
+            why = "not determined, no attention call was limited by FLOPs: the GEMM one"
             found[name], self.sources[name] = gemm_flops, why
         return found
 
@@ -227,7 +229,8 @@ class KernelFit:
         ranges: Ranges,
         weight: Array,
     ) -> tuple[Array, Array]:
-        measured, root = np.log([row.call_s for row in rows]), np.sqrt(weight)
+        measured = np.log([row.call_s for row in rows])
+        root = np.sqrt(weight)
         start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
         solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=SOFT)
         left = np.log(model(solution.x)) - measured
@@ -272,7 +275,8 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
 
     Bandwidth and peak are the best over all kernels, so no measured time is below its bound.
     """
-    environment, plan = record.data.environment, record.data.plan
+    environment = record.data.environment
+    plan = record.data.plan
     device = environment.device
     if device.kind != "cpu":
         raise InputError(

@@ -61,7 +61,8 @@ def _jobs(plan: Plan) -> list[Job]:
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
     """(outputs, inputs) of every dense projection of one device, including the LM head."""
     heads, kv_heads, dim = heads_of(spec, devices).values()
-    inner, width = spec.intermediate_size // devices, heads * dim
+    inner = spec.intermediate_size // devices
+    width = heads * dim
     return [
         (width + 2 * kv_heads * dim, spec.hidden_size),
         (spec.hidden_size, width),

@@ -74,11 +74,11 @@ class KernelMaker:
     """
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
-        self.plan, self.device, self.dtype = plan, device, dtype
-        self.fp8, self.kv_dtype = (
-            plan.precision.weights == "fp8",
-            "fp8" if plan.precision.kv == "fp8" else "auto",
-        )
+        self.plan = plan
+        self.device = device
+        self.dtype = dtype
+        self.fp8 = plan.precision.weights == "fp8"
+        self.kv_dtype = "fp8" if plan.precision.kv == "fp8" else "auto"
         self.pointwise = backends.pointwise("auto", device, dtype, self.kv_dtype == "fp8")
         self.stored, self.cached = (FP8 if on else dtype for on in (self.fp8, self.kv_dtype == "fp8"))
         self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
@@ -131,7 +131,8 @@ class KernelMaker:
     def _gemm(self, n: int, k: int, m: int) -> Kernel:
         size = n * k * self.stored.itemsize
         weights = self._rotating(self.stored, (n, k))
-        x, linear = self._random(m, k), self._linear(n)
+        x = self._random(m, k)
+        linear = self._linear(n)
         return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
 
     def _linear(self, n: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -151,7 +152,11 @@ class KernelMaker:
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         span = Span(torch.full((batch,), context, dtype=torch.int64, device=self.device), context)
-        call, count = lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches)
+
+        def call(i: int) -> torch.Tensor:
+            return attend(q, caches[i][0], caches[i][1], span, k, v)
+
+        count = len(caches)
         return Kernel(call, count, size * count, self._spacer())
 
     def _add_norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
@@ -174,7 +179,8 @@ class KernelMaker:
         return Kernel(lambda i: given.rotate(slots=slots), 1, qkv.nbytes)
 
     def _activation(self, inner: int, tokens: int, **_: int) -> Kernel:
-        both, silu_mul = self._random(1, tokens, 2 * inner), self.pointwise.silu_mul
+        both = self._random(1, tokens, 2 * inner)
+        silu_mul = self.pointwise.silu_mul
         return Kernel(lambda i: silu_mul(both), 1, both.nbytes)
 
     def _sampling(self, vocab: int, batch: int) -> Kernel:
@@ -212,7 +218,8 @@ class KernelMaker:
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
         """Deciding and committing alone, on a cache of the length that a draft's budget requires."""
         model = self._model(shell_spec(layers, heads, vocab))
-        context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
+        context = 4 * SHELL_CONTEXT
+        room = LOOP_ROOM
         decoder: Decoder = make_decoder(
             model,
             Request(

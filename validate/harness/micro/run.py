@@ -49,7 +49,8 @@ def run_micro(
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.activations]), clock_for(device)
+        maker = KernelMaker(plan, device, DTYPES[plan.precision.activations])
+        clock = clock_for(device)
         return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
 
     protocol = {
@@ -85,7 +86,9 @@ def time_job(
     rank.
     """
     base = {"kind": job.kind, "at": job.at}
-    kernel, once, trouble = None, math.inf, None
+    kernel = None
+    once = math.inf
+    trouble = None
     try:
         kernel = maker.make(job)
         once = _stretch(kernel, 1, clock, device, 0, None)
