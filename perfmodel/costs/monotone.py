@@ -1,51 +1,85 @@
-"""GEMM times that never fall as rows are added, from measured (noisy) shares of the roofline.
+"""GEMM times that never fall with more rows or rise on a better device, from measured (noisy) shares.
 
-A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. The time relative to
-one ideal row, max(1, rows / ridge) / share, must not fall as rows are added. Where a table violates this
-(badly chosen kernels, half-empty tiles, noise), neighbours are pooled to their geometric mean: isotonic
-regression by pool adjacent violators (Ayer et al. 1955). The result is two curves, one for loading up to the
-ridge and one for computing beyond it. So the time of a GEMM of any shape rises with its rows, its weights and
-its bytes.
+A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time, in units
+of one load of its weights, is max(1, rows / ridge) / share. The time of a GEMM must not fall as rows are
+added, but that of a table may (badly chosen kernels, half-empty tiles, noise). The time is therefore the
+geometric mean of two curves: the least curve above the measured one that never falls, and the greatest one
+below it. Both are extremes, over rows, of a time that falls as the ridge rises. So their mean also falls: a
+higher peak never makes a GEMM slower, and neither does a higher bandwidth.
 """
 
 import math
 from collections.abc import Iterable
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
-from perfmodel.specs.calibrations.constants import Knots, interpolated
+from perfmodel.operations import Array
+from perfmodel.specs.calibrations.constants import Knots
 
-_RISE = 1e-9
-"""Difference that is kept between pooled times: above rounding, below any effect."""
-_UNMEASURED = 1e-6
-"""Weight of the ridge in the pooling; a measured place has weight 1."""
+Points = list[tuple[float, float]]
+"""A curve that is straight between its points, which rise, and constant outside."""
 
 
 @cache
 def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
-    """Two curves: (rows, share of the bandwidth) up to the ridge, and (rows, share of the peak FLOP/s) beyond
-    it.
+    """Two curves over rows: the share of the bandwidth, and the share of the ideal roofline.
 
-    ridge: rows at which a GEMM loads its weights for as long as it computes. Both curves are constant outside
-    their knots.
+    ridge: rows at which a GEMM loads its weights for as long as it computes. A GEMM takes the longer of two
+    times: its bytes at the first share, and its FLOPs at the second. Up to the ridge both shares are equal.
+    Beyond it the FLOPs hide the bytes, except near the ridge. There the time of the bytes is that of a GEMM
+    whose ridge is at these rows.
     """
-    place = min(max(ridge, shares[0][0]), shares[-1][0])
-    rows = sorted({place, *(at for at, _ in shares)})
-    measured = {at for at, _ in shares}
-    logs = [math.log(max(1.0, at / ridge) / float(interpolated(shares, np.asarray(at)))) for at in rows]
-    blocks = pooled(logs, [1.0 if at in measured else _UNMEASURED for at in rows])
-    level = [mean for mean, _, members in blocks for _ in range(members)]
-    times = [math.exp(mean + _RISE * i) for i, mean in enumerate(level)]
-    loaded = tuple((at, 1.0 / time) for at, time in zip(rows, times, strict=True) if at <= place)
-    computed = tuple(
-        (at, max(1.0, at / ridge) / time) for at, time in zip(rows, times, strict=True) if at >= place
-    )
-    return loaded, computed
+    at, log_share = np.log(np.asarray(shares)).T
+    edge = math.log(ridge)
+    rows = np.union1d(at, edge)
+    load = -np.interp(rows, at, log_share)
+    both = load + np.maximum(rows, edge)  # time in units of one row's FLOPs
+    above_load = rising_above(list(zip(rows, load, strict=True)))
+    above = rising_above(list(zip(rows, both, strict=True)))
+    below = rising_below(list(zip(rows, both, strict=True)))
+    places = np.asarray(sorted({x for curve in (above_load, above, below) for x, _ in curve}))
+    ideal = np.maximum(places, edge)
+    total = (_value(above, places) + _value(below, places)) / 2.0
+    loading = (_value(above_load, places) + _value(below, places) - ideal) / 2.0
+    loaded = rising_above(list(zip(places, loading, strict=True)))
+    return _shares(loaded), _shares(list(zip(places, total - ideal, strict=True)))
+
+
+def rising_above(points: Points) -> Points:
+    """The least curve above this one that never falls."""
+    risen = points[:1]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        highest = risen[-1][1]
+        if y1 <= highest:
+            risen.append((x1, highest))
+            continue
+        if y0 < highest:
+            risen.append((x0 + (x1 - x0) * (highest - y0) / (y1 - y0), highest))
+        risen.append((x1, y1))
+    return risen
+
+
+def rising_below(points: Points) -> Points:
+    """The greatest curve below this one that never falls."""
+    turned = [(-x, -y) for x, y in reversed(points)]
+    return [(-x, -y) for x, y in reversed(rising_above(turned))]
+
+
+def _value(curve: Points, places: Array) -> Array:
+    xs, ys = np.asarray(curve).T
+    return np.interp(places, xs, ys)
+
+
+def _shares(log_times: Points) -> Knots:
+    return tuple((math.exp(x), math.exp(-y)) for x, y in log_times)
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """Blocks (mean, weight, members) of the closest rising sequence. Each block of violators has its mean."""
+    """Blocks (mean, weight, members) of the closest rising sequence. Each block of violators has its mean
+    (isotonic regression by pool adjacent violators, Ayer et al. 1955).
+    """
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         blocks.append((value, weight, 1))

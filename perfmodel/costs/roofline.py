@@ -243,13 +243,14 @@ class Machine:
             byte_s, flop_s = self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
         else:
             shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
-            ridge = self.gpu.peak_flops(op.compute) * self._byte_s * op.bytes_per_value / 2.0
+            peak = self.gpu.peak_flops(op.compute) * c.gemm_flops_factor.value
+            ridge = peak * self._byte_s * op.bytes_per_value / 2.0
             rows = np.maximum(op.rows, 1.0)
-            curves = monotone_shares(shares, ridge)
             factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
+            curves = monotone_shares(shares, ridge)
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
             byte_s = self._byte_s / loading
-            flop_s = 1.0 / (self.gpu.peak_flops(op.compute) * (computing * c.gemm_flops_factor.value))
+            flop_s = 1.0 / (peak * computing)
         if c.gemm_row_factor is ONE:
             return byte_s, flop_s
         alone = np.where(np.less_equal(op.rows, 1.0), c.gemm_row_factor.value, 1.0)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import cliffs, faults, mutants, readers, surroundings, tampered, verbs, watch
+from tests.attack import better, cliffs, faults, mutants, readers, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -25,9 +25,9 @@ ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
 SEEDS = (4401, 4402, 4403)
 """Of the mutants: the tests must notice `LEAST_KILLED` of them with each."""
-READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 100, 4, 40
-"""Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each
-kind, mutants of a seed.
+READ, TYPED, CHANGED, PAIRS, BETTER, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 10_000, 100, 4, 40
+"""Files given to readers, command lines, numbers changed, pairs of questions, better devices, kills, other
+faults of each kind, mutants of a seed.
 """
 LEAST_KILLED = 0.92
 Part = tuple[list[str], bool]
@@ -107,6 +107,10 @@ PARTS: dict[str, Callable[[], Part]] = {
     "cliffs": lambda: tallied(
         "pairs of questions | tried | explained by a warning | not explained",
         lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
+    ),
+    "better": lambda: tallied(
+        "better figure | pairs of questions | refused | slower",
+        lambda tally, folder: better.attack(tally, folder, SEED, BETTER),
     ),
     "faults": broken,
     "mutants": mutated,

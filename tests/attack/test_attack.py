@@ -14,6 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records import read_record
 from tests.attack import (
+    better,
     cliffs,
     faults,
     forks,
@@ -43,8 +44,9 @@ pytestmark = pytest.mark.slow
             5,
             5,
         ),  # enough to miss either of the two warnings
+        (partial(better.attack, seed=2, count=400), len(better.FIGURES), 0, 400),
     ],
-    ids=["readers", "verbs", "surroundings", "tampered", "cliffs"],
+    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "better"],
 )
 def test_nothing_gets_through(attack, kinds, refused, answered, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -276,36 +276,53 @@ def test_unpacking_is_time_of_the_weights() -> None:
 # Shares of the roofline, pooled where times would fall with rows.
 
 
-def test_a_fall_is_pooled_to_its_geometric_mean() -> None:
-    """Times of 2, 4 and 1 rows: 1/.5, 1/.25 and 1/.8 of an ideal row; the fall from 4 to 1.25 becomes sqrt(5)
-    twice.
-    """
-    loaded, computed = monotone_shares(((1.0, 0.5), (8.0, 0.25), (16.0, 0.8)), 1e6)
-    assert [share for _, share in loaded] == pytest.approx([0.5, 5**-0.5, 5**-0.5], rel=1e-6)
-    assert [at for at, _ in loaded] == [1, 8, 16]
-    assert computed == (loaded[-1],)
+def gemm_s(rows, shares, ridge, moved: float = 0.0):
+    """Time of a GEMM in units of one load of its weights; it moves `moved` of their bytes more per row."""
+    loaded, computed = (interpolated(curve, rows) for curve in monotone_shares(shares, ridge))
+    return np.maximum((1.0 + moved * rows) / loaded, rows / ridge / computed)
 
 
-def test_beyond_the_ridge_the_share_of_the_flops_is_what_counts() -> None:
-    """Ridge 4, shares .8 at 1 and 16 rows: times 1.25 and 5; at the ridge 1.25, and .8 of either peak
-    there.
-    """
-    loaded, computed = monotone_shares(((1.0, 0.8), (16.0, 0.8)), 4.0)
-    np.testing.assert_allclose(loaded, [(1.0, 0.8), (4.0, 0.8)], rtol=1e-6)
-    np.testing.assert_allclose(computed, [(4.0, 0.8), (16.0, 0.8)], rtol=1e-6)
+def test_a_fall_becomes_the_geometric_mean_of_the_highest_before_and_the_lowest_after() -> None:
+    """Times of 1, 8 and 16 rows: 2, 4 and 1.25."""
+    rows = np.array([1.0, 8.0, 16.0])
+    seconds = gemm_s(rows, ((1.0, 0.5), (8.0, 0.25), (16.0, 0.8)), 1e6)
+    np.testing.assert_allclose(seconds, [2.5**0.5, 5**0.5, 5**0.5], rtol=1e-12)
 
 
-@given(
-    shares=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9),
-    ridge=st.floats(0.5, 2000.0),
-    moved=st.floats(0.0, 0.05),
-)
+def test_measured_times_that_rise_stay() -> None:
+    """Ridge 4, shares .8 at 1 and 16 rows: one load up to 4 rows, and 1 / (.8 x 4) of one per row beyond."""
+    rows = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
+    seconds = gemm_s(rows, ((1.0, 0.8), (16.0, 0.8)), 4.0)
+    np.testing.assert_allclose(seconds, [1.25, 1.25, 1.25, 2.5, 5.0, 20.0], rtol=1e-12)
+
+
+def test_a_share_that_falls_beyond_the_ridge_moves_no_time_below_it() -> None:
+    """At 129 rows a second tile begins, and the share falls to a third."""
+    shares = ((1.0, 0.8), (128.0, 0.75), (129.0, 0.25), (1024.0, 0.7))
+    seconds = [float(gemm_s(np.asarray(100.0), shares, ridge)) for ridge in (128.0, 129.0, 140.0)]
+    np.testing.assert_allclose(seconds, [seconds[0]] * 3, rtol=1e-2)
+
+
+SHARES = st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9)
+
+
+@given(shares=SHARES, ridge=st.floats(0.5, 2000.0), moved=st.floats(0.0, 0.5))
 def test_no_gemm_is_faster_with_more_rows(shares: list[float], ridge: float, moved: float) -> None:
     knots = tuple((2.0**i, share) for i, share in enumerate(shares))
+    seconds = gemm_s(np.arange(1.0, 400.0), knots, ridge, moved)
+    assert np.all(np.diff(seconds) >= -1e-12 * seconds[1:])
+
+
+@given(shares=SHARES, ridge=st.floats(0.5, 2000.0), faster=st.floats(1.0, 4.0), moved=st.floats(0.0, 0.5))
+def test_no_gemm_is_slower_on_a_better_device(
+    shares: list[float], ridge: float, faster: float, moved: float
+) -> None:
+    """A higher peak raises the ridge; a higher bandwidth lowers it, and one load takes less time."""
+    knots = tuple((2.0**i, share) for i, share in enumerate(shares))
     rows = np.arange(1.0, 400.0)
-    loaded, computed = (interpolated(curve, rows) for curve in monotone_shares(knots, ridge))
-    seconds = np.maximum((1.0 + moved * rows) / loaded, rows / ridge / computed)
-    assert np.all(np.diff(seconds) >= -1e-15 * seconds[1:])
+    seconds = gemm_s(rows, knots, ridge, moved)
+    assert np.all(gemm_s(rows, knots, ridge * faster, moved) <= seconds * (1 + 1e-12))
+    assert np.all(gemm_s(rows, knots, ridge / faster, moved) / faster <= seconds * (1 + 1e-12))
 
 
 # All-reduces, never below the link.

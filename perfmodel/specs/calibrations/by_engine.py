@@ -67,9 +67,9 @@ def calibration_of(
     Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
     names by path; otherwise that of `DEFAULT_ENGINE`. gguf: whether the weights are a GGUF file, which only
     `LLAMACPP` runs. If an engine has no calibration of the device, that of the nearest device is
-    transferred: of the same architecture or maker if there is one, then by memory bandwidth. Raises
-    InputError for an unknown engine, one without a calibration of such a device, or one that differs from the
-    calibration's.
+    transferred: of the same architecture or maker if there is one, then by memory bandwidth (of a file with
+    the name of a bundled device, by that device's bandwidth). Raises InputError for an unknown engine, one
+    without a calibration of such a device, or one that differs from the calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
@@ -92,7 +92,9 @@ def calibration_of(
             "--engine: must be an engine with a calibration of such a device "
             f"({usable or 'none; give --calibration'}), given {engine} for {gpu.name}"
         )
-    nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
+    # other figures of a bundled device do not change its kernels
+    bundled = load_gpu(gpu.name) if gpu.name in bundled_names("gpus") else gpu
+    nearest = min(known, key=lambda name: _distance(bundled, load_gpu(name)))
     return on_board(load_bundled(devices_of(engine)[nearest], version or None), gpu)
 
 
