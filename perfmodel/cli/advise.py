@@ -58,6 +58,11 @@ def _print(a: Advice, verbose: bool) -> None:
         table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
+        if a.remedies:
+            draft = f"At batch {a.runner_up.batch} the draft" if a.runner_up else "The draft"
+            say(f"{draft} pays {' or '.join(remedy.text for remedy in a.remedies)}.")
+        if a.likely:
+            say(f"Measure it (metrics.txt: /metrics of a server with the draft): {a.likely[0].measure}")
         if a.chosen.power_w is not None:
             say(f"Energy: {a.chosen.joules_per_token:.2f} J per token, {a.chosen.power_w:.0f} W per device.")
         if a.chosen.runs_in is not None:

@@ -152,6 +152,8 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
                 f"({ratio_text(b.speedup)})"
             )
             rows["best"] += f"; highest throughput: {most}"
+    if a.remedies:
+        rows["remedy"] = "; ".join(remedy.text for remedy in a.remedies)
     if query.gamma:
         rows["acceptance"] = _acceptance(a)
     more = "" if verbose else "; --verbose has each pass and more"
@@ -162,8 +164,10 @@ def _acceptance(a: WhatIf) -> str:
     """The acceptance used and the break-even acceptance at this gamma; if unknown, which flag supplies it."""
     found = a.acceptance
     if a.speedup is None:
+        measure = "" if a.typical is None else f", made by: {a.typical.measure}"
         return (
-            f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
+            f"{found.source}; give a measured one: --draft {a.query.draft} --rate RATE, or --acceptance "
+            f"FILE{measure}"
         )
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
     text = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"

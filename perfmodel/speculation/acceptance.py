@@ -18,6 +18,8 @@ from perfmodel.operations import Array, Floats
 from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
 
+BEYOND_MEASURED = 2
+"""Number of positions beyond the measured ones up to which an acceptance is extrapolated, with its decay."""
 MAX_POSITIONS = 4096
 """Most positions of an acceptance: the longest draft for which survival is tabulated."""
 
@@ -78,10 +80,12 @@ class Acceptance:
     `from_...` functions.
 
     `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and a
-    longer draft is refused). measured_at: draft lengths of the measurements, where the acceptance is exact;
-    between them it is modelled. Empty if each position was measured. spread: standard deviation of ln(tokens
-    per iteration) at the longest of them, between texts, or between the served contexts and another. bins:
-    see `AcceptanceRow`.
+    longer draft is refused). measured_to: the last position to which `tail` applies unchanged. Each later one
+    accepts `decay` times the one before, and a draft longer than `measured_to` + `BEYOND_MEASURED` is
+    refused. None: `tail` applies to all. measured_at: draft lengths of the measurements, where the acceptance
+    is exact; between them it is modelled. Empty if each position was measured. spread: standard deviation of
+    ln(tokens per iteration) at the longest of them, between texts, or between the served contexts and
+    another. bins: see `AcceptanceRow`.
     """
 
     source: str
@@ -90,6 +94,8 @@ class Acceptance:
     measured_at: tuple[float, ...] = (1.0,)
     spread: float = 0.0
     bins: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    measured_to: int | None = None
+    decay: float = 1.0
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
@@ -99,12 +105,15 @@ class Acceptance:
 
     @classmethod
     def from_tokens_per_iteration(
-        cls, omega: float, gamma: float, source: str = "given tokens"
+        cls, omega: float, gamma: float, source: str = "given tokens", decay: float | None = None
     ) -> "Acceptance":
-        """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
-        return cls(
-            source, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),)
-        )
+        """The constant alpha that gives `omega` tokens per iteration at `gamma`.
+
+        decay: of each position beyond `gamma`; None keeps alpha for every length.
+        """
+        alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
+        whole = cls(source, tail=alpha, measured_at=(float(gamma),))
+        return whole if decay is None else replace(whole, measured_to=int(gamma), decay=decay)
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -201,7 +210,9 @@ class Acceptance:
     @property
     def max_gamma(self) -> int | None:
         """The longest draft with known acceptance; None: unlimited."""
-        return len(self.prefix) if self.tail is None else None
+        if self.tail is None:
+            return len(self.prefix)
+        return None if self.measured_to is None else self.measured_to + BEYOND_MEASURED
 
     def survival(self, gamma_max: int) -> Array:
         """s_0 ... s_gamma_max; ``cumsum()`` of it is Omega by gamma.
@@ -210,16 +221,16 @@ class Acceptance:
         """
         if not 0 <= gamma_max <= MAX_POSITIONS:
             raise refuse("--gamma", None, f"from 0 to {MAX_POSITIONS}", gamma_max)
+        longest = self.max_gamma
+        if longest is not None and gamma_max > longest:
+            beyond = "" if self.tail is None else f" and {BEYOND_MEASURED} more"
+            allowed = f"at most {longest}, the positions that were measured{beyond} ({self.source})"
+            raise refuse("--gamma", None, allowed, gamma_max)
         known = self.prefix[:gamma_max]
-        if len(known) < gamma_max:
-            if self.tail is None:
-                raise refuse(
-                    "--gamma",
-                    None,
-                    f"at most {len(known)}, the positions that were measured ({self.source})",
-                    gamma_max,
-                )
-            known += (self.tail,) * (gamma_max - len(known))
+        if self.tail is not None:
+            later = np.arange(len(known) + 1, gamma_max + 1)
+            beyond_measured = np.maximum(later - (self.measured_to or np.inf), 0.0)
+            known = (*known, *self.tail * self.decay**beyond_measured)
         return np.concatenate(([1.0], np.cumprod(known)))
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:

@@ -16,6 +16,7 @@ from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import parse_rate
 from perfmodel.specs import files, published_drafts, short_name
+from perfmodel.specs.acceptance.acceptance_library import typical_decay
 
 RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4x3", "llama-3.2-1b": "0.7"}
 
@@ -86,7 +87,13 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     assert a.headline() == f"Undecided: {a.reason}"
     alphas = [one.smallest_alpha for one in a.unmeasured]
     assert alphas == sorted(alphas)
-    assert f"no acceptance is known for qwen2.5-7b. Pays from alpha {alphas[0]:.2f} (" in a.reason
+    assert f"not decided until measured. Pays from alpha {alphas[0]:.2f} (" in a.reason
+    assert a.failed  # exit 1: nothing is decided
+    likely = next(gain for gain in a.likely if gain.draft == "eagle3")
+    for gain, first in zip(likely.gains, likely.first_rates, strict=True):
+        rates = "/".join(f"{first * typical_decay('eagle3') ** j:.12g}" for j in range(5))
+        measured = advise(request(**given | {"rate": {"eagle3": rates}}))
+        assert max(1.0, measured.gain(measured.chosen)) == pytest.approx(gain, rel=1e-9)
     itself = next(one for one in a.unmeasured if one.draft == "self")
     for one in (a.unmeasured[0], itself):
         for alpha, verdict in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):
@@ -264,7 +271,8 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
 
 def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
     found = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
-    assert "no acceptance is known for mimo-v2.5. Pays from alpha" in found.reason
+    assert "no acceptance is known for mimo-v2.5: likely" in found.reason
+    assert next(gain.draft for gain in found.likely) == "mtp"
     assert found.reason.index("(mtp, gamma 2") < found.reason.index("(ngram")
 
 

@@ -10,6 +10,7 @@ from perfmodel.answers.point.inflection import InflectionQuery, inflection
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.specs.acceptance.acceptance_library import typical_decay
 
 README = Query(
     "llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8
@@ -174,8 +175,57 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
             whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
         )
     alpha = f"{a.break_even_alpha:.2f}"
-    why = "no acceptance is known for qwen2.5-7b with draft eagle3, full"
-    assert a.headline() == f"Undecided: {why}; pays from alpha {alpha} (gamma {gamma})"
+    assert a.headline() == f"Undecided: {a.typical.sentence}; pays from alpha {alpha} (gamma {gamma})"
+
+
+def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() -> None:
+    a = whatif(UNKNOWN)
+    low, high = a.typical.speedups
+    first_low, first_high = a.typical.first_rates
+    assert 1 < low < high
+    assert 0.5 < first_low < first_high < 0.9
+    assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in a.headline()
+    assert "--target qwen2.5-7b --draft eagle3" in a.typical.measure
+    positions = "/".join(f"{first_high * typical_decay('eagle3') ** j:.12g}" for j in range(5))
+    best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup for n in range(6))
+    assert best == pytest.approx(high)
+
+
+def test_a_draft_kind_with_few_published_results_has_no_typical_gain() -> None:
+    a = whatif(UNKNOWN, draft="qwen2.5-0.5b")
+    assert (a.verdict, a.typical) == ("unknown_acceptance", None)
+    assert "likely" not in a.headline()
+
+
+# One switch that turns the verdict.
+
+UNSPLIT = Query("qwen3-30b-a3b", "rtx-4090", 1, 32_768, tp=2, weights="fp8")
+
+
+def test_a_switch_that_turns_the_verdict_is_named_with_its_figure() -> None:
+    a = whatif(UNSPLIT)
+    assert a.verdict == "does_not_pay"
+    remedy = a.remedies[0]
+    assert remedy.switch == "--attention-backend flashinfer"
+    with_it = whatif(UNSPLIT, attention_backend="flashinfer", draft=a.query.draft)
+    assert (remedy.gamma, remedy.speedup) == (with_it.query.gamma, pytest.approx(with_it.speedup))
+    assert remedy.speedup_interval == pytest.approx(with_it.speedup_interval)
+    assert with_it.remedies == ()
+
+
+def test_a_tokens_per_iteration_is_not_carried_far_beyond_its_draft_length() -> None:
+    """Measured at 1 token: positions 2 and 3 accept 0.90 and 0.90^2 of it, as other MTP layers do, and longer
+    drafts are not recommended.
+    """
+    query = Query("qwen3.5-27b", "h100", 1, 4096, draft="mtp", gamma=1, tokens_per_iteration=1.9)
+    a = whatif(query)
+    assert a.gamma_optimal <= 3
+    decay = typical_decay("mtp")
+    assert f"a position beyond 1 at {decay:.2f} of the one before" in a.acceptance.source
+    assert a.acceptance.tokens_per_iteration == pytest.approx(1.9)
+    rates = f"0.9/{0.9 * decay:.12g}/{0.9 * decay**2:.12g}"
+    by_position = whatif(query, tokens_per_iteration=None, rate=rates, gamma=None)
+    assert a.speedup_at_gamma_optimal == pytest.approx(by_position.speedup)
 
 
 def test_break_even_by_hand() -> None:

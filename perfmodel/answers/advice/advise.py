@@ -16,11 +16,13 @@ from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidat
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.likely import LikelyGain, likely_gains
 from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
 from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
+from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
 from perfmodel.answers.question import UNUSED, common_doubts, of_draft, of_power, resolve, slowing
 from perfmodel.answers.text import ratio_text
@@ -74,7 +76,9 @@ class Advice(Answer):
     nothing fits.
 
     not_run: a better configuration that the engine does not run. serve: the engine's command line for the
-    choice. unmeasured: the break-even alpha of each draft, where no allowed draft has a known acceptance.
+    choice. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical acceptance,
+    where no allowed draft has a known acceptance. remedies: switches with which the best draft would pay at
+    its batch, where it does not.
     """
 
     query: AdviseQuery
@@ -91,6 +95,8 @@ class Advice(Answer):
     candidates: int
     skipped: tuple[Skip, ...]
     unmeasured: tuple[BreakEven, ...]
+    likely: tuple[LikelyGain, ...]
+    remedies: tuple[Remedy, ...]
     calibration: Calibrated | None
     warnings: tuple[str, ...]
 
@@ -100,6 +106,11 @@ class Advice(Answer):
             return None
         larger, smaller = (pick, b) if self.objective.name == "throughput" else (b, pick)
         return larger.objective / smaller.objective
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing fits, or nothing is decided."""
+        return self.verdict in ("infeasible", "unknown_acceptance")
 
     def headline(self) -> str:
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
@@ -132,6 +143,7 @@ def advise(question: AdviseQuery) -> Advice:
         would_pay = break_evens(question, chosen)
     else:
         would_pay = ()
+    likely = likely_gains(question, chosen) if chosen is not None and would_pay else ()
     better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
     searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
     robustness = None if chosen is None else robustness_of(question, chosen, allowed, best_baseline, searched)
@@ -140,7 +152,7 @@ def advise(question: AdviseQuery) -> Advice:
         verdict=_verdict(question, allowed, robustness, would_pay),
         reason=why_infeasible(question, baseline, drafted, skips)
         if chosen is None
-        else _reason(question, chosen, allowed, would_pay, bool(drafted)),
+        else _reason(question, chosen, allowed, would_pay, likely, bool(drafted)),
         objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
         runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
@@ -152,6 +164,8 @@ def advise(question: AdviseQuery) -> Advice:
         candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
         skipped=tuple(skips),
         unmeasured=would_pay,
+        likely=likely,
+        remedies=_remedies(question, allowed),
         calibration=Calibrated.of(alone[0].scenario) if alone else None,
         warnings=_warnings(chosen, question)
         if chosen is not None
@@ -183,6 +197,23 @@ def _verdict(
     if at_its_batch == "pays" and (interval is None or interval[0] > 1):
         return "speculate"
     return "too_close_to_call"
+
+
+def _remedies(query: AdviseQuery, allowed: list[PricedPoint]) -> tuple[Remedy, ...]:
+    """The switches with which the best draft pays at its batch, if the baseline is chosen over it."""
+    rival = next((p for p in allowed if p.gamma), None)
+    if rival is None or allowed[0].gamma:
+        return ()
+    s = rival.candidate.scenario
+    point = query.query(
+        batch=rival.batch,
+        tp=rival.candidate.tp,
+        draft=s.draft.name,
+        draft_kv=s.draft.kv.label(),
+        draft_tp=s.draft.tensor_parallel,
+    )
+    baseline_s = float(s.target_pass_s(float(rival.batch), float(query.context)))
+    return remedies(point, s, baseline_s / rival.tpot_s)
 
 
 def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
@@ -259,6 +290,7 @@ def _reason(
     chosen: PricedPoint,
     ranked: list[PricedPoint],
     would_pay: tuple[BreakEven, ...],
+    likely: tuple[LikelyGain, ...],
     drafted: bool,
 ) -> str:
     stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
@@ -268,13 +300,21 @@ def _reason(
     if rival is None and not would_pay and drafted:
         return f"the engine runs no draft with a known acceptance; {stops}"
     if rival is None:
-        return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
+        return f"no acceptance is known for {query.model}{_likely(likely)}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch "
         f"{rival.batch}) reaches {rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
     )
+
+
+def _likely(likely: tuple[LikelyGain, ...]) -> str:
+    """The likely gains of the two preferred drafts."""
+    if not likely:
+        return ""
+    gains = " or ".join(gain.text for gain in likely[:2])
+    return f": likely {gains}, not decided until measured"
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:

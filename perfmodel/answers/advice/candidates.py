@@ -16,6 +16,7 @@ from perfmodel.answers.question import (
     UNUSED,
     CommonOptions,
     Named,
+    Query,
     RunsIn,
     arguments as arg,
     check_head,
@@ -162,6 +163,10 @@ class AdviseQuery(CommonOptions):
         if self.batch is not None or engine_of(Named.of(self).calibration) != LLAMACPP:
             return self
         return replace(self, batch=tuple(range(1, SLOTS + 1)))
+
+    def query(self, **changes: Any) -> Query:
+        """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""
+        return super().query(**{"rate": None} | changes)
 
     def may_choose(self, runs: RunsIn | None) -> bool:
         """Whether a draft may be recommended, given where it runs."""

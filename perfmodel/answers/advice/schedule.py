@@ -35,7 +35,6 @@ from perfmodel.answers.question import (
     acceptance_by_context,
     arguments as arg,
     defect_warning,
-    given_rate,
     resolve,
     runs_in,
     slowing,
@@ -165,7 +164,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
     if question.draft_path is not None and query.draft == "mtp":
         query = replace(query, draft="mtp:modules=1")  # a path names one head
-    scenario = resolve(query, given_rate(question.rate))
+    scenario = resolve(query)
     room = _room(scenario, query, contexts)
     why = None if room[-1].any() else f"not one sequence of {contexts[-1]} tokens fits on this device"
     if question.max_batch is None and why is not None:

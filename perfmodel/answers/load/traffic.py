@@ -27,7 +27,6 @@ from perfmodel.answers.question import (
     Named,
     Query,
     doubts,
-    given_rate,
     resolve,
     slowing,
     usual_draft,
@@ -291,7 +290,7 @@ def _query(question: TrafficQuery) -> Query:
 def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:
     """The scenario, and whether its acceptance is known."""
     try:
-        return resolve(query, given_rate(question.rate)), True
+        return resolve(query), True
     except UnknownAcceptance:
         if question.acceptance is not None:
             raise

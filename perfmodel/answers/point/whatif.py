@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.answers.advice.best import Best, best_batch
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
+from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import (
     SENTENCES,
     Calibrated,
@@ -31,6 +32,7 @@ from perfmodel.answers.question import (
     slowing,
     with_draft,
 )
+from perfmodel.answers.question.typical import how_to_measure, typical_acceptance
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
@@ -111,6 +113,31 @@ class Accepted:
     tokens_per_iteration_interval: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TypicalGain:
+    """The speedups at the best draft lengths, if the draft accepts as little, or as much, as published drafts
+    of its kind.
+
+    first_rates: the acceptance of the first token at both ends. measure: the command for the draft's own.
+    """
+
+    draft: str
+    first_rates: tuple[float, float]
+    speedups: tuple[float, float]
+    measure: str
+
+    @property
+    def sentence(self) -> str:
+        """``likely 1.30x to 2.20x with a typical eagle3 draft (...)``."""
+        low, high = self.speedups
+        if high <= 1.0:
+            likely = "no draft length is likely to pay"
+        else:
+            likely = f"likely {low:.1f}x to {high:.1f}x"
+        first = "first token accepted at {:.2f} to {:.2f}".format(*self.first_rates)
+        return f"{likely} with a typical {self.draft} draft ({first}); not decided until measured"
+
+
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
     """One input changed alone: its low and high value in words, the speedup at each, the difference of both
@@ -137,7 +164,7 @@ class WhatIf(Answer):
     of all devices per token with speculation and of the baseline; power_w: mean draw of a device. All three
     are None where no power was measured. With an unknown acceptance
     (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
-    needs the least.
+    needs the least, and `typical`, where drafts of this kind were published for other targets.
     """
 
     query: Query
@@ -174,6 +201,8 @@ class WhatIf(Answer):
     ar_joules_per_token: float | None = None
     power_w: float | None = None
     sensitivity: tuple[Move, ...] | None = None
+    typical: TypicalGain | None = None
+    remedies: tuple[Remedy, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -234,15 +263,35 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    typical = None if alpha is None else _typical(query, scenario)
+    if typical is not None:
+        why = f"{typical.sentence}; {pays}"
     return replace(
         a,
         verdict=word if a.memory.fits else a.verdict,
         reason=why if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {why}",
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
+        typical=typical,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
         **UNKNOWN,
     )
+
+
+def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
+    """The gain with a typical acceptance of the draft's kind; None if too few were published."""
+    typical = typical_acceptance(scenario.draft)
+    if typical is None:
+        return None
+    longest = min(query.max_gamma, len(typical.low))
+    lengths = np.array([query.gamma] if query.gamma else range(longest + 1))
+    if lengths.max() > len(typical.low):
+        return None
+    ends = [replace(scenario, acceptance=acceptance) for acceptance in typical.acceptances()]
+    low, high = (speedups(end, float(query.batch), float(query.context), lengths).max() for end in ends)
+    first_rates = (typical.low[0], typical.high[0])
+    measure = how_to_measure(query.model, scenario.draft)
+    return TypicalGain(scenario.draft.name, first_rates, (float(low), float(high)), measure)
 
 
 def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
@@ -312,9 +361,11 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     if not room.fits:
         why = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {why}"
     engine = engine_of(scenario.machine.calibration)
+    word = verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context))
+    asks_for_draft = query.gamma != 0 and scenario.acceptance.source != NO_ACCEPTANCE
     return WhatIf(
         query=_resolved(query, scenario, gamma),
-        verdict=verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context)),
+        verdict=word,
         reason=why,
         target_step=target_step,
         draft_step=draft_step,
@@ -339,6 +390,13 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         else runs.text,
         best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
         **passes.energy(scenario),
+        remedies=remedies(
+            replace(query, draft=query.draft or scenario.draft.name),
+            scenario,
+            float(p.speedup_at_gamma_optimal),
+        )
+        if asks_for_draft and word in ("does_not_pay", "too_close_to_call")
+        else (),
         warnings=(
             *warnings(query, scenario, batch, context, gamma, room),
             *of_power(scenario, batch),

@@ -22,7 +22,7 @@ from perfmodel.answers.question.engine_support import (
 )
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
-from perfmodel.answers.question.rates import given_rate, parse_rate, parse_tree_rates
+from perfmodel.answers.question.rates import parse_rate, parse_tree_rates
 from perfmodel.answers.question.resolving import (
     NO_ACCEPTANCE,
     UNUSED,
@@ -46,7 +46,6 @@ __all__ = [
     "common_doubts",
     "doubts",
     "draft_word",
-    "given_rate",
     "length_of",
     "measured_acceptance",
     "of_draft",

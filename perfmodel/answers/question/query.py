@@ -18,7 +18,7 @@ from perfmodel.speculation import (
     Rollback,
 )
 
-ACCEPTANCES = ("alpha", "tokens_per_iteration", "acceptance")
+ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
 """Arguments of acceptance, of which a question may state at most one."""
 
 
@@ -219,6 +219,7 @@ class Query(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    rate: arg.ChainRate = argument(default=None)
     power_limit: arg.PowerLimit = argument(default=None)
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.answers.question.resolving import GIVEN
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_numbers
 from perfmodel.speculation import Acceptance
 from perfmodel.speculation.tree import TreeAcceptance
+
+GIVEN = "as given"
+"""The source of an acceptance that the question states."""
 
 
 def parse_rate(given: str | float, flag: str) -> Acceptance:
@@ -28,11 +30,6 @@ def parse_rate(given: str | float, flag: str) -> Acceptance:
         return Acceptance.from_positions(numbers, source)
     except InputError as error:
         raise InputError(f"{flag}: {error.as_flags}") from None
-
-
-def given_rate(given: str | float | None) -> Acceptance | None:
-    """The acceptance of ``--rate``; None if it is not given."""
-    return None if given is None else parse_rate(given, "--rate")
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:

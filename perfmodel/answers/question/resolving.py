@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.acceptance_of import measured_acceptance
+from perfmodel.answers.question.acceptance_of import library_word, measured_acceptance
 from perfmodel.answers.question.engine_support import usual_draft
 from perfmodel.answers.question.placement import (
     SERVING,
@@ -14,6 +14,7 @@ from perfmodel.answers.question.placement import (
     check_parts,
 )
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
+from perfmodel.answers.question.rates import GIVEN, parse_rate
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
@@ -36,13 +37,13 @@ from perfmodel.specs import (
     load_model,
     precision_of,
 )
+from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
 from perfmodel.speculation import Acceptance, Scenario, Workload, check_draft_length, predict
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Placeholder for the acceptance where the answer does not depend on it."""
 NO_ACCEPTANCE = "none needed at gamma 0"
-GIVEN = "as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +208,24 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
     return max(int(best.gamma_optimal), least)
 
 
+def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Acceptance:
+    """The acceptance of a draft from its tokens per iteration, measured at one draft length.
+
+    Positions beyond it accept less, as published heads of this kind do. A self-draft through a sparse cache
+    accepts about the same at every position (MagicDec, arXiv 2408.11049).
+    """
+    source = f"{GIVEN}, by tokens per iteration"
+    decay = 1.0 if draft.kind == "self" else typical_decay(library_word(draft))
+    if decay < 1.0:
+        source += f"; a position beyond {gamma} at {decay:.2f} of the one before, as is usual"
+    return Acceptance.from_tokens_per_iteration(tokens_per_iteration, gamma, source, decay)
+
+
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
     if query.alpha is not None:
         return Acceptance.from_alpha(query.alpha, source=GIVEN)
+    if query.rate is not None:
+        return parse_rate(query.rate, "--rate")
     if query.tokens_per_iteration is not None:
         if query.gamma is None:
             raise InputError(
@@ -219,9 +235,7 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
         if gamma == 0:
             raise InputError("--tokens-per-iteration: must be measured at --gamma 1 or more, given gamma 0")
         query.within("tokens_per_iteration", 1, gamma + 1, f"a number from 1 to gamma + 1 = {gamma + 1}")
-        return Acceptance.from_tokens_per_iteration(
-            query.tokens_per_iteration, gamma, source=f"{GIVEN}, by tokens per iteration"
-        )
+        return given_tokens(query.tokens_per_iteration, gamma, draft)
     if query.gamma == 0:
         return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
     rows = None

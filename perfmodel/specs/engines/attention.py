@@ -21,7 +21,8 @@ class Backend(Frozen):
 
     one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
     token and for several; None if there are as many as fill the device. latent_rereads: whether each query
-    token reads a latent cache again. latent_only: whether it reads only latent caches. word: its name in the
+    token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether it
+    runs on every NVIDIA GPU. word: its name in the
     engine's own --attention-backend; None if it has no name there.
     """
 
@@ -29,6 +30,7 @@ class Backend(Frozen):
     several: Pieces | None = None
     latent_rereads: bool = False
     latent_only: bool = False
+    portable: bool = False
     word: str | None = None
     source: Text
 
@@ -59,6 +61,16 @@ class EngineAttention(Frozen):
         """The engine's default choice; None on devices for which it is unknown."""
         fits = (d for d in self.defaults if architecture.startswith(d.architecture) and latent >= d.latent)
         return next((d.backend for d in fits), None)
+
+    def choices(self, architecture: str, vendor: str, latent: bool) -> list[str]:
+        """The backends that a user may choose on such a device."""
+        usual = {d.backend for d in self.defaults if architecture.startswith(d.architecture)}
+        portable = {name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"}
+        return [
+            name
+            for name, backend in self.backends.items()
+            if name in usual | portable and backend.latent_only <= latent
+        ]
 
 
 class AttentionFile(Frozen):

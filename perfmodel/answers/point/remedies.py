@@ -1,0 +1,90 @@
+"""One switch of the server that makes speculation pay, where it does not pay as asked.
+
+A switch is an attention backend of the engine, the format of the KV cache, or the number of devices of the
+draft. Each is changed alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel.answers.question import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.specs import engine_attention, engine_of
+from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
+
+WORTH_A_SWITCH = 1.1
+"""Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
+SMALLER_KV = "fp8"
+"""The smaller format of a 16-bit KV cache that every engine offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A switch, and the speedup with it at the best draft length."""
+
+    switch: str
+    gamma: int
+    speedup: float
+    speedup_interval: tuple[float, float] | None
+
+    @property
+    def text(self) -> str:
+        """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
+        interval = ""
+        if self.speedup_interval is not None:
+            interval = " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        return f"with {self.switch} {self.speedup:.2f}x{interval} at gamma {self.gamma}"
+
+
+def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, ...]:
+    """The switches with which speculation surely pays, or is at least `WORTH_A_SWITCH` times as fast as both
+    now and the baseline; the largest speedup first.
+
+    query: with the draft that it names. scenario: its scenario, with a known acceptance. speedup: that of the
+    question as asked, at its best draft length.
+    """
+    found = []
+    for switch, changed in _switches(query, scenario):
+        remedy = _with(replace(query, **changed), scenario, switch)
+        if remedy is None:
+            continue
+        surely = remedy.speedup_interval is not None and remedy.speedup_interval[0] > 1.0
+        if surely or remedy.speedup > WORTH_A_SWITCH * max(speedup, 1.0):
+            found.append(remedy)
+    return tuple(sorted(found, key=lambda remedy: -remedy.speedup))
+
+
+def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each switch in the words of the command line, and the changed arguments."""
+    machine = scenario.machine
+    latent = scenario.target.mla is not None
+    attention = engine_attention().get(engine_of(machine.calibration) or "")
+    if attention is not None and query.kv_reread is None:
+        for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, latent):
+            if name != machine.backend(latent):
+                yield f"--attention-backend {name}", {"attention_backend": name}
+    if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):
+        yield f"--kv-dtype {SMALLER_KV}", {"kv_dtype": SMALLER_KV}
+    if not scenario.draft.views_target_cache:
+        for degree in {1, query.tp} - {scenario.draft.tensor_parallel}:
+            yield f"--draft-tp {degree}", {"draft_tp": degree}
+
+
+def _with(query: Query, scenario: Scenario, switch: str) -> Remedy | None:
+    """The speedup with the change; None if it is impossible, does not fit, or drafts nothing."""
+    workload = Workload.of(query.batch, query.context)
+    try:
+        changed = resolve(query, scenario.acceptance)
+        gamma = int(predict(changed, workload, query.max_gamma).gamma_optimal)
+    except InputError:
+        return None
+    if not gamma:
+        return None
+    batch = float(query.batch)
+    context = float(query.context)
+    if not memory_of(changed, batch, context, float(gamma), query.memory_fraction).fits:
+        return None
+    speedup = float(predict(changed, Workload.of(batch, context, gamma), query.max_gamma).speedup)
+    interval = speedup_interval(changed, batch, context, gamma, speedup)
+    return Remedy(switch, gamma, speedup, interval)

@@ -1,0 +1,65 @@
+"""The acceptance of a typical published draft, where the draft's own acceptance was not measured.
+
+No answer takes it for a measured one: it gives a range of speedups, and the verdict stays open.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.question.acceptance_of import library_word
+from perfmodel.drafts.base import Draft
+from perfmodel.operations import Array
+from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN, first_rates, typical_decay
+from perfmodel.speculation import Acceptance
+from perfmodel.speculation.acceptance import BEYOND_MEASURED
+
+MIDDLE = (0.1, 0.9)
+"""Quantiles of the published first rates of a kind of draft between which it is typical."""
+LEAST_PUBLISHED = 5
+"""Number of published results from which a kind of draft has a typical acceptance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """The range of acceptance of one kind of draft: conditional rates by position, low and high."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def acceptances(self) -> tuple[Acceptance, Acceptance]:
+        """The low and the high end."""
+        source = "typical of published drafts of its kind"
+        return Acceptance.from_positions(self.low, source), Acceptance.from_positions(self.high, source)
+
+    @property
+    def first_rates_text(self) -> str:
+        """``first token accepted at 0.62 to 0.83``."""
+        return f"first token accepted at {self.low[0]:.2f} to {self.high[0]:.2f}"
+
+
+def typical_acceptance(draft: Draft) -> Typical | None:
+    """The typical acceptance of a draft's kind; None if too few results of it were published.
+
+    The first position is between the `MIDDLE` quantiles of published results, and each later one accepts the
+    usual share of the one before (`typical_decay`). Published lengths end it.
+    """
+    word = library_word(draft)
+    rates = first_rates(word)
+    if len(rates) < LEAST_PUBLISHED or draft.kv.name != "full":
+        return None
+    decays = typical_decay(word) ** np.arange(LEAST_KNOWN + BEYOND_MEASURED)
+    low, high = np.quantile(rates, MIDDLE)
+    return Typical(_positions(low, decays), _positions(high, decays))
+
+
+def _positions(first: float, decays: Array) -> tuple[float, ...]:
+    return tuple(np.minimum(first * decays, 1.0).tolist())
+
+
+def how_to_measure(model: str, draft: Draft) -> str:
+    """The command that turns the counters of a server with this draft into an acceptance file."""
+    words = ["perfmodel", "validate", "acceptance", "--import", "metrics.txt"]
+    words += ["--target", model, "--draft", draft.name, "--out", "acceptance.json"]
+    return shlex.join(words)
