@@ -1,7 +1,7 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
-Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`traffic`, `compare`. Solve for contexts: `inflection`. Every function takes the
+Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (a million times). Decide:
+`advise`, `schedule`, `tree`, `traffic`, `compare`. Solve for contexts: `inflection`. Every function takes the
 arguments that are flags on the command line, as numbers or as text (``context="32k"``), or a `Query` with
 some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines`
 list the known names. Every name is loaded on first use.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.answers.point.compare import compare
     from perfmodel.answers.point.inflection import inflection
     from perfmodel.answers.point.ops import ops
+    from perfmodel.answers.point.predictor import predictor
     from perfmodel.answers.point.sensitivity import sensitivity
     from perfmodel.answers.point.whatif import whatif
     from perfmodel.answers.question.query import Query
@@ -38,7 +39,7 @@ if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validat
     __path__.append(str(Path(__file__).parents[1]))
 
 _VERBS = {
-    "point": ("whatif", "ops", "sensitivity", "inflection", "compare"),
+    "point": ("whatif", "ops", "sensitivity", "inflection", "compare", "predictor"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
     "trees": ("tree",),
@@ -72,6 +73,7 @@ __all__ = [
     "tree",
     "traffic",
     "compare",
+    "predictor",
     "explore",
     "Query",
     "InputError",

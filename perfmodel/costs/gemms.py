@@ -113,8 +113,8 @@ def touched(experts: float, per_token: float, tokens: Floats, popularity: float)
     miss = math.log1p(-per_token / experts)
     if popularity:
         b = math.expm1(-miss / popularity)
-        return experts * -np.expm1(-popularity * np.log1p(b * np.asarray(tokens, float)))
-    return experts * -np.expm1(miss * np.asarray(tokens, float))
+        return experts * -np.expm1(-popularity * np.log1p(b * tokens))
+    return experts * -np.expm1(miss * tokens)
 
 
 def linear(

@@ -19,11 +19,13 @@ def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
     """
     if not sizes:
         return tokens
-    captured = _captured(tuple(sizes))
-    return np.maximum(captured[captured[:-1].searchsorted(tokens)], tokens)
+    places, captured = _captured(tuple(sizes))
+    place = np.searchsorted(captured[:-1], tokens)
+    return np.maximum(np.interp(place, places, captured), tokens)
 
 
 @cache
-def _captured(sizes: tuple[int, ...]) -> Array:
-    """The sizes and a final 0, which stands for a pass beyond the largest size."""
-    return np.asarray((*sizes, 0), float)
+def _captured(sizes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Places 0, 1, ..., and the sizes with a final 0, which stands for a pass beyond the largest size."""
+    captured = np.asarray((*sizes, 0), float)
+    return np.arange(float(captured.size)), captured

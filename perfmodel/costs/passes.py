@@ -221,7 +221,7 @@ def _attention(
     if topk is None:
         read = kv.read_bytes(part.paged(cached), a.layout)
     else:
-        union = attended * (1.0 + (1.0 - reuse) * (np.asarray(query, float) - 1.0))
+        union = attended * (1.0 + (1.0 - reuse) * (query - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
     cost = Cost(
         flops=query * (each * attended) + each * _causal_pairs(query, room),

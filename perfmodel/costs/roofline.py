@@ -83,7 +83,7 @@ class Machine:
         slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
         if slope == 0:
             return 1.0
-        return np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
+        return np.minimum(1.0 + slope * (query - 1.0), query)
 
     def backend(self, latent: bool) -> str | None:
         """Name of the attention backend over a cache of heads or a latent one; None if none is known."""
@@ -199,9 +199,7 @@ class Machine:
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further: Floats = c.latent_layer_s.value if op.cache == "latent" else 0.0
         if state:
-            further = c.state_layer_s.value + np.where(
-                np.asarray(op.query) > 1.0, c.state_verify_s.value, 0.0
-            )
+            further = c.state_layer_s.value + np.where(np.greater(op.query, 1.0), c.state_verify_s.value, 0.0)
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
@@ -214,7 +212,7 @@ class Machine:
         One multiprocessor reads each of its pieces, after its share of the other work items.
         """
         each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
-        splits = np.maximum(np.floor(self._multiprocessors / np.asarray(op.rows, float)), 1.0)
+        splits = np.maximum(np.floor(self._multiprocessors / op.rows), 1.0)
         waiting = np.maximum(op.work_items / self._multiprocessors - 1.0, 0.0)
         mean = op.cost.kv_bytes / op.work_items
         return ((mean + op.longer_bytes) / splits + mean * waiting) * each
@@ -226,10 +224,10 @@ class Machine:
         rate = self.calibration.block_bandwidth.value
         count = self._multiprocessors
         several = None if self.kv_reread is not None else backend.several
-        pieces = np.where(np.asarray(op.query) > 1.0, several or np.inf, backend.one or np.inf)
-        if not rate or not count or not np.isfinite(pieces).any():
+        pieces = np.where(np.greater(op.query, 1.0), several or np.inf, backend.one or np.inf)
+        if not rate or not count:
             return 0.0
-        fill = np.maximum(np.floor(count / np.asarray(op.rows, float)), 1.0)
+        fill = np.maximum(np.floor(count / op.rows), 1.0)
         longest = op.cost.kv_bytes / op.work_items + op.longer_bytes
         slowest = np.maximum(longest / np.minimum(pieces, fill), op.cost.kv_bytes / count)
         return np.where(np.isfinite(pieces), slowest * (self._byte_s * count / rate), 0.0)
@@ -393,7 +391,6 @@ def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
     (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes at least as long as one piece per
     multiprocessor, even with fewer pieces.
     """
-    items = np.asarray(items, float)
     waves, left = np.divmod(items, slots)
     idle = np.where(waves * left == 0.0, 0.0, np.maximum(multiprocessors - left, 0.0))
     return 1.0 + idle / np.maximum(items, 1.0)

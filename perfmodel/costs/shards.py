@@ -131,7 +131,7 @@ class Shard:
         """The sequences of a batch in the fullest data-parallel attention group."""
         if self.groups == 1:
             return batch
-        return np.ceil(np.asarray(batch, float) / self.groups)
+        return np.ceil(batch / self.groups)
 
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run on."""
@@ -183,7 +183,7 @@ class Shard:
         """Cached tokens rounded up to whole pages of `kv_page` tokens (1: unchanged)."""
         if self.kv_page == 1:
             return tokens
-        return np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
+        return np.ceil(tokens / self.kv_page) * self.kv_page
 
 
 def _divisible(model: ModelSpec) -> int:

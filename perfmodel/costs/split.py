@@ -67,7 +67,7 @@ def by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
 def _total(parts: tuple[Part, ...]) -> Floats:
     (_, total), *more = parts
     for _, seconds in more:
-        if isinstance(seconds, np.ndarray) or seconds:
+        if not isinstance(seconds, float) or seconds:
             total = total + seconds
     return total
 
@@ -76,7 +76,7 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
     """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
     if power == np.inf:
         return np.maximum(a, b)
-    return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
+    return (np.power(a, power) + np.power(b, power)) ** (1.0 / power)
 
 
 def _slope(part: Floats, total: Floats, power: float) -> Floats:

@@ -2,8 +2,6 @@
 features.
 """
 
-import numpy as np
-
 from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
@@ -49,7 +47,7 @@ class DFlash(Draft):
 
     def query(self, gamma: Floats) -> Floats:
         """The last token and one mask per drafted token."""
-        return np.asarray(gamma) + 1.0
+        return gamma + 1.0
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """One pass. The LM head runs at the masks only."""
@@ -57,7 +55,7 @@ class DFlash(Draft):
 
     def sampled(self, query: Floats) -> Floats:
         """Positions of a pass at which a token is drafted."""
-        return np.asarray(query) - 1.0
+        return query - 1.0
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
         """The projections of the features to one width, and of the result to keys and values of all

@@ -1,7 +1,5 @@
 """Domino: DFlash's block in one pass, and a recurrent layer over the tokens that corrects its logits."""
 
-import numpy as np
-
 from perfmodel import costs
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
@@ -32,7 +30,7 @@ class Domino(DFlash):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the corrections, whose weights are whole on every device."""
-        steps = np.asarray(self.sampled(query), float)
+        steps = self.sampled(query)
         return [
             *super().ops(part, batch, context, query),
             *self._corrections(part, batch, steps, self.pool),

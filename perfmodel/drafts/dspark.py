@@ -1,7 +1,5 @@
 """DSpark: DFlash's block in one pass, then a low-rank step per token that depends on the token before."""
 
-import numpy as np
-
 from perfmodel import costs
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
@@ -47,6 +45,4 @@ class DSpark(DFlash):
 
     def _transition(self, part: costs.Shard, batch: Floats, steps: Floats) -> Op:
         columns = part.model.vocab_size * part.tensor_parallel
-        return dense(
-            "dspark transition", part, self.rank, columns, batch, np.asarray(steps, float), "lm_head"
-        )
+        return dense("dspark transition", part, self.rank, columns, batch, steps, "lm_head")

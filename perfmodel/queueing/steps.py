@@ -13,25 +13,24 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel import costs
 from perfmodel.drafts.model import ModelDraft
-from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits, whole_passes
 from perfmodel.queueing.prefix import CachedPrompts, Engine, HitLaw, Reuse
-from perfmodel.specs.calibrations.by_engine import engine_of
-from perfmodel.specs.engines.engines import architecture_of
-from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
+from perfmodel.queueing.prompts import (
+    engine_requests,
+    layers_s,
+    prompt_attention_s,
+    prompt_draft_s,
+    prompt_launches_s,
+)
+from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
 """Number of pass sizes that are priced. Time is linear between them."""
-PROMPT_KERNELS = {"state": 8}
-"""Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
-delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
-"""
 ROUNDS = 3
 """Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
@@ -188,8 +187,7 @@ def step_times(
     context = lengths.context
     drafted = np.asarray(gammas, np.int64)
     scenario = scenario.with_context_std(lengths.context_std)
-    machine = scenario.machine
-    own = own or request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
+    own = own or engine_requests(scenario)
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
     laws = list[HitLaw]()
     if reuse is not None:
@@ -298,24 +296,14 @@ def readings_of(
     prompt = lengths.input_mean
     most = float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
-    ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
-    linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
-    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if op.name == "experts")
-    seconds = np.asarray(
-        scenario.machine.predicted_s(linear, tokens) + (of_engine.prompt_factor - 1.0) * routed
-    )
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
-    ops = costs.forward(scenario.target_shard, 1.0, square, 0.0, Full(), head_query=1.0)
-    own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
-    launches = float(sum(op.kernels * PROMPT_KERNELS.get(op.cache, 1) + op.quantisations for op in ops))
-    draft = float(scenario.setup_s(1.0, prompt)) if drafts else 0.0
-    if drafts and not scenario.draft.shares_prefill:  # the draft's passes load its weights anyway
-        draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
+    own = prompt_attention_s(scenario, square) / square / groups
+    draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
     without = Reading(
         tokens,
-        seconds,
+        np.asarray(layers_s(scenario, tokens, of_engine)),
         token_s=own,
-        pass_s=of_engine.prompt_kernel_s * launches / groups,
+        pass_s=prompt_launches_s(scenario, of_engine),
         cached_s=float(own / square),
         alone=of_engine.prompts_alone,
     )

@@ -43,13 +43,14 @@ from perfmodel.speculation.uncertainty import (
     with_calibration,
     with_values,
 )
-from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA, Workload
+from perfmodel.speculation.workload import MAX_BATCH, MAX_CONTEXT, MAX_GAMMA, Workload
 
 __all__ = [
     "DEFAULT_BATCH_RANGE",
     "DEFAULT_MAX_GAMMA",
     "DEFAULT_MEMORY_FRACTION",
     "MAX_BATCH",
+    "MAX_CONTEXT",
     "MAX_GAMMA",
     "Acceptance",
     "ContextLengths",

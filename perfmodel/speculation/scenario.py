@@ -106,7 +106,7 @@ class Scenario:
             query,
             context,
             Full(),
-            independent_query=1.0 + (np.asarray(query) - 1.0) * independence,
+            independent_query=1.0 + (query - 1.0) * independence,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
             longer_tokens=self.longer_tokens(batch),
@@ -136,7 +136,7 @@ class Scenario:
         """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
-        return np.sqrt(3.0) * self.context_std * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
+        return np.sqrt(3.0) * self.context_std * (batch - 1.0) / (batch + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
         """Recurrent states per sequence after a pass over `query` tokens."""
@@ -154,16 +154,16 @@ class Scenario:
 
     def target_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
         """All times of a target pass."""
-        return self.machine.time(self.target_ops(batch, context, query), batch * np.asarray(query))
+        return self.machine.time(self.target_ops(batch, context, query), batch * query)
 
     def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
         """All times of one draft pass."""
-        return self.draft_machine.time(self.draft_ops(batch, context, query), batch * np.asarray(query))
+        return self.draft_machine.time(self.draft_ops(batch, context, query), batch * query)
 
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of a target pass."""
         ops = self.target_ops(batch, context, query, self.summed_target)
-        seconds = self.machine.predicted_s(ops, batch * np.asarray(query))
+        seconds = self.machine.predicted_s(ops, batch * query)
         if self.power_limit_w is None:
             return seconds
         return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops))[0]
@@ -171,7 +171,7 @@ class Scenario:
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of one draft pass, selection included."""
         ops = self.draft_ops(batch, context, query, self.summed_draft)
-        return self.draft_machine.predicted_s(ops, batch * np.asarray(query))
+        return self.draft_machine.predicted_s(ops, batch * query)
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
         """Calibrated draft time per drafted token. All three arguments broadcast.

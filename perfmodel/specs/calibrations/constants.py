@@ -80,7 +80,8 @@ def check_curves(curves: Mapping[Any, Knots]) -> None:
 def interpolated(knots: Knots, at: Floats) -> Floats:
     """The curve's value: linear in the logarithms of both axes between knots, constant outside them."""
     places, values = _logarithms(knots)
-    return np.asarray(np.exp(np.interp(np.log(at), places, values)))
+    value: Floats = np.exp(np.interp(np.log(at), places, values))
+    return value
 
 
 @cache

@@ -1,0 +1,235 @@
+"""One question resolved once, for planners, routers and simulators that ask a million times."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.question import UNUSED, Options, arguments as arg, resolve, with_draft
+from perfmodel.answers.readers import Whole, whole
+from perfmodel.errors import InputError, in_names, refuse
+from perfmodel.operations import Array, Floats
+from perfmodel.queueing.load import Limits
+from perfmodel.queueing.prompts import PromptPrograms, engine_requests
+from perfmodel.queueing.steps import sequences_of
+from perfmodel.specs import UnknownAcceptance
+from perfmodel.speculation import (
+    MAX_BATCH,
+    MAX_CONTEXT,
+    MAX_GAMMA,
+    Interval,
+    Passes,
+    Scenario,
+    Workload,
+    check_draft_length,
+    interval_of,
+    iteration_log_error,
+    ratio_log_error,
+    step_log_error,
+)
+from perfmodel.speculation.programs import PassPrograms
+
+USUAL_CONTEXT = 4096
+"""Context at which acceptance and KV tokens are looked up where the question states none."""
+Counts = int | float | Array
+"""A plain number, or an array of numbers."""
+
+
+@question
+class PredictorQuery(Options):
+    """The arguments of ``pm.predictor``: those of ``pm.whatif`` without a batch.
+
+    context: at which the acceptance and the KV tokens are looked up; the methods take contexts of their own.
+    gamma: the draft length of methods that are given none, at which tokens_per_iteration was measured.
+    """
+
+    tp: arg.TP = argument(default=1)
+    context: arg.Context = argument(default=USUAL_CONTEXT)
+    gamma: Whole = argument(
+        "Drafted tokens per iteration of methods that are given none.",
+        "N",
+        "-g",
+        read=whole,
+        limits=(0, MAX_GAMMA),
+        default=0,
+    )
+    draft_kv: arg.DraftKV = None
+    alpha: arg.Alpha = argument(default=None)
+
+
+@asks(PredictorQuery)
+def predictor(query: PredictorQuery) -> "Predictor":
+    """The question resolved once: an object whose methods give the times of `whatif` and `traffic` for any
+    batch, context and draft length, in microseconds. Raises InputError for an impossible question.
+    """
+    point = query.query(batch=1, gamma=query.gamma or None)
+    try:
+        return Predictor(query, resolve(point), known=True)
+    except UnknownAcceptance:
+        return Predictor(query, resolve(with_draft(point), UNUSED), known=False)
+
+
+class Predictor:
+    """The times of a model on a device. Plain numbers give a plain number; arrays broadcast to an array.
+
+    All times are calibrated seconds of the whole tensor-parallel group. batch: sequences that decode
+    together. context: cached tokens per sequence. gamma: drafted tokens per sequence and iteration; None is
+    the question's. All methods raise InputError for numbers out of range.
+    """
+
+    def __init__(self, question: PredictorQuery, scenario: Scenario, known: bool) -> None:
+        check_draft_length(scenario.draft, question.gamma)
+        self.question = question
+        self.scenario = scenario
+        self.gamma = question.gamma
+        most = question.max_gamma if scenario.draft.max_gamma is None else scenario.draft.max_gamma
+        self.max_gamma = max(min(question.max_gamma, most), question.gamma)
+        self._deviation = float(question.context_std)
+        gammas = np.arange(self.max_gamma + 1)
+        query, share = scenario.drafting(gammas)
+        self._draft_query = np.broadcast_to(query, gammas.shape)
+        self._draft_share = np.broadcast_to(0.0 if share is None else share, gammas.shape)
+        known_to = scenario.longest(self.max_gamma) if known else 0
+        self._gained = scenario.acceptance.tokens_per_iteration(gammas[: known_to + 1])
+
+    def __repr__(self) -> str:
+        machine = self.scenario.machine
+        where = f"{machine.tensor_parallel} x {machine.gpu.label}"
+        return f"Predictor({self.scenario.target.name} on {where}, draft {self.scenario.draft.name})"
+
+    def step_s(self, batch: Counts, context: Counts) -> Floats:
+        """Seconds of a decoding step without speculation: `target_step.predicted_s` of `whatif`."""
+        return self.verify_s(batch, context, 0)
+
+    def verify_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
+        """Seconds of the target's pass over gamma + 1 tokens of each sequence."""
+        sequences, cached, drafted = self._point(batch, context, gamma)
+        return self._passes.target.at(sequences, cached, drafted + 1.0, self._deviation)
+
+    def draft_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
+        """Seconds of drafting per drafted token, including the draft's selection of cached tokens."""
+        sequences, cached, drafted = self._point(batch, context, gamma)
+        share = self._draft_share[drafted]
+        return self._passes.draft.at(sequences, cached, self._draft_query[drafted]) * share
+
+    def iteration_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
+        """Seconds of drafting gamma tokens, verifying them, and the overhead; with gamma 0, of a step."""
+        return self._iteration_s(*self._point(batch, context, gamma), self._deviation)
+
+    def tokens_per_iteration(self, gamma: Counts | None = None) -> Floats:
+        """Expected tokens of a sequence per iteration. Raises InputError where no acceptance is known."""
+        _, _, drafted = self._point(1, 1, gamma)
+        known_to = self._gained.size - 1
+        if np.max(drafted) > known_to:
+            raise self._refusal(f"--alpha: must be given for gamma above {known_to}: no acceptance is known")
+        tokens: Floats = self._gained[drafted]
+        return tokens
+
+    def tpot_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
+        """Seconds per output token of one sequence."""
+        return self.iteration_s(batch, context, gamma) / self.tokens_per_iteration(gamma)
+
+    def prefill_s(self, tokens: Counts, past: Counts = 0) -> Floats:
+        """Seconds of a pass that only reads `tokens` of one prompt, of which `past` are cached already."""
+        if np.ndim(tokens) == 0 and np.ndim(past) == 0:
+            return self.forward_s(np.reshape(tokens, 1), np.reshape(past, 1))
+        new, old = np.broadcast_arrays(tokens, past)
+        each = [self.forward_s((n,), (o,)) for n, o in zip(new.flat, old.flat, strict=True)]
+        return np.reshape(each, new.shape)
+
+    def forward_s(self, new_tokens: ArrayLike, past_tokens: ArrayLike, gamma: int | None = None) -> float:
+        """Seconds of a pass over a mixed batch: the new and the cached tokens of each request.
+
+        A request with one new token and a cache decodes; with gamma > 0 it drafts and verifies instead. Every
+        other request is a prompt or a chunk of one. Where the engine reads prompts in passes of their own, as
+        SGLang does, it is the time of both passes.
+        """
+        _, _, drafted = self._point(1, 1, gamma)
+        new, past = self._requests(new_tokens, past_tokens)
+        decodes = (new == 1.0) & (past > 0.0)
+        running = int(np.count_nonzero(decodes))
+        seconds = 0.0
+        if running:
+            contexts = past[decodes]
+            mean = float(contexts.mean())
+            deviation = float(np.sqrt(np.square(contexts - mean).mean()))
+            seconds = float(self._iteration_s(float(running), mean, drafted, deviation))
+        if running < new.size:
+            prompts = ~decodes
+            decoding = running * (drafted + 1.0)
+            seconds += self._prompts.added_s(new[prompts], past[prompts], decoding, bool(drafted))
+        return seconds
+
+    def interval_s(self, batch: float, context: float, gamma: int | None = None) -> Interval | None:
+        """The 90 % interval of `iteration_s` at one point, in milliseconds rather than microseconds.
+
+        None for a calibration without an observed error.
+        """
+        sequences, cached, drafted = self._point(batch, context, gamma)
+        passes = Passes(self.scenario, sequences, cached, np.array([drafted]))
+        step = passes.steps(self.scenario)[0].at(0)
+        step_error = step_log_error(self.scenario, step, float(sequences), float(cached))
+        if step_error is None:
+            return None
+        ratio_error = ratio_log_error(self.scenario, passes) or 0.0
+        error = iteration_log_error(self.scenario, float(step_error), ratio_error)
+        return interval_of(float(self.iteration_s(batch, context, gamma)), error)
+
+    @cached_property
+    def kv_tokens(self) -> int:
+        """Tokens whose cache fits in addition to the weights, at the question's context and gamma."""
+        context = float(self.question.context)
+        reserved = engine_requests(self.scenario).reserved_bytes
+        limits = Limits(memory_fraction=self.question.memory_fraction)
+        (sequences,) = sequences_of(self.scenario, context, np.array([self.gamma]), limits, reserved)
+        return max(int(sequences * context), 0)
+
+    @cached_property
+    def _passes(self) -> PassPrograms:
+        return PassPrograms.of(self.scenario)
+
+    @cached_property
+    def _prompts(self) -> PromptPrograms:
+        return PromptPrograms.of(self.scenario)
+
+    def _iteration_s(self, batch: Floats, context: Floats, drafted: Any, deviation: float) -> Floats:
+        verify = self._passes.target.at(batch, context, drafted + 1.0, deviation)
+        if not np.any(drafted):
+            return verify
+        share = self._draft_share[drafted] * drafted
+        draft = self._passes.draft.at(batch, context, self._draft_query[drafted]) * share
+        overhead = self._passes.overhead.at(batch, context) * np.minimum(drafted, 1)
+        return draft + verify + overhead
+
+    def _point(self, batch: Counts, context: Counts, gamma: Counts | None) -> tuple[Any, Any, Any]:
+        """The numbers of a point as floats and a whole gamma, or as arrays. Refuses what is out of range."""
+        drafted = self.gamma if gamma is None else gamma
+        plain = isinstance(batch, int | float) and isinstance(context, int | float)
+        drafts = isinstance(drafted, int) and 0 <= drafted <= self.max_gamma
+        if plain and drafts and 1 <= batch <= MAX_BATCH and 1 <= context <= MAX_CONTEXT:
+            return float(batch), float(context), drafted
+        workload = in_names(Workload.of)(batch, context, drafted)
+        if workload.gamma.max() > self.max_gamma:
+            raise self._refusal(f"--gamma: must be at most {self.max_gamma} (--max-gamma), given {gamma}")
+        return workload.batch, workload.context, workload.gamma
+
+    def _requests(self, new_tokens: ArrayLike, past_tokens: ArrayLike) -> tuple[Array, Array]:
+        """New and cached tokens of each request. Refuses what is no batch."""
+        try:
+            new = np.asarray(new_tokens, float)
+            past = np.asarray(past_tokens, float)
+        except (TypeError, ValueError):
+            raise self._refusal("new_tokens, past_tokens: must be sequences of numbers") from None
+        if new.ndim != 1 or new.shape != past.shape or not new.size:
+            raise self._refusal("new_tokens, past_tokens: must have one entry per request, at least one")
+        if not ((new >= 1.0).all() and (past >= 0.0).all() and (new + past <= MAX_CONTEXT).all()):
+            allowed = f"new tokens from 1 and cached ones from 0, up to {MAX_CONTEXT:.0f} together"
+            raise refuse("new_tokens, past_tokens", None, allowed, f"{new.tolist()}, {past.tolist()}")
+        return new, past
+
+    def _refusal(self, message: str) -> InputError:
+        error = InputError(message)
+        error.named = True
+        return error

@@ -1,0 +1,267 @@
+"""Compiles a formula into a flat program: the formula runs once on recorded numbers, and the program repeats
+its arithmetic.
+
+The formulas of a pass make objects, look constants up and choose among kernels. None of that depends on
+batch, context or query tokens, so a program has only the arithmetic on these. It is exact: it has the same
+operations in the same order. One program serves plain numbers (with `math`) and arrays (with numpy).
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array, Floats
+
+BLOCK = 2048
+"""Points that run through a program together, so that its intermediate arrays stay in the processor's cache.
+"""
+
+
+class Untraceable(TypeError):
+    """A formula needs the value of a recorded number, for example to choose between branches."""
+
+
+class Recorded(NDArrayOperatorsMixin):
+    """A number without a value. Arithmetic with it, and numpy's functions of it, are added to its program."""
+
+    __slots__ = ("name", "program")
+    ndim = 1  # it may stand for an array
+
+    def __init__(self, program: "Program", name: str) -> None:
+        self.program = program
+        self.name = name
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            raise Untraceable(f"{ufunc.__name__}.{method} of a recorded number")
+        both = self.program.add(ufunc.__name__, inputs)
+        if ufunc.nout == 1:
+            return both
+        return tuple(self.program.add("part", (both, index)) for index in range(ufunc.nout))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is np.ndim:
+            return self.ndim
+        if func is np.any:  # possibly; a formula then also counts what turns out to be zero
+            return True
+        if kwargs:
+            raise Untraceable(f"{func.__name__} of a recorded number, with {', '.join(kwargs)}")
+        return self.program.add(func.__name__, args)
+
+    def astype(self, kind: Any) -> "Recorded":
+        """A comparison as 0 or 1."""
+        return self.program.add("multiply", (self, 1.0))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise Untraceable("a recorded number has no value")
+
+    def __bool__(self) -> bool:
+        raise Untraceable("a recorded number is neither true nor false")
+
+
+class Program:
+    """A formula of some numbers, which broadcast together.
+
+    formula: takes as many numbers as `names` and returns one. Raises Untraceable if its steps depend on their
+    values.
+    """
+
+    def __init__(self, formula: Callable[..., Floats], *names: str) -> None:
+        self._names = names
+        self._constants: dict[str, Any] = {}
+        self._steps: dict[tuple[str, ...], str] = {}
+        """(function, names of its arguments) -> the name of its result, in order; the same step occurs once.
+        """
+        self._result = self._name(formula(*(Recorded(self, name) for name in names)))
+
+    def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
+        """The result of a function, as one more step unless it changes nothing."""
+        names = [self._name(each) for each in inputs]
+        nothing = NEUTRAL.get(function)
+        if nothing in names and len(names) == 2:
+            first, second = names
+            return Recorded(self, second if first == nothing else first)
+        step = (function, *names)
+        return Recorded(self, self._steps.setdefault(step, f"v{len(self._steps)}"))
+
+    def _name(self, value: Any) -> str:
+        """The name of a recorded number, or of a constant."""
+        if isinstance(value, Recorded):
+            return value.name
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return repr(array.item()) if np.isfinite(array).all() else f"float('{array.item()}')"
+        return self._constant(array)
+
+    def _constant(self, array: NDArray[Any]) -> str:
+        for name, known in self._constants.items():
+            if known is array or np.array_equal(known, array):
+                return name
+        name = f"c{len(self._constants)}"
+        self._constants[name] = array
+        return name
+
+    @cached_property
+    def source(self) -> str:
+        """The program as a Python function of its numbers, without steps whose result is not used.
+
+        A variable is used again once its value is no longer needed, so that few arrays exist at once.
+        """
+        last_use = {self._result: len(self._steps)}
+        for number, ((_, *inputs), name) in reversed([*enumerate(self._steps.items())]):
+            if name in last_use:
+                for each in inputs:
+                    last_use.setdefault(each, number)
+        variables: dict[str, str] = {}
+        free: list[str] = []
+        lines = []
+        for number, ((function, *inputs), name) in enumerate(self._steps.items()):
+            if name not in last_use:
+                continue
+            written = _written(function, [variables.get(each, each) for each in inputs])
+            ending = {each for each in inputs if each in variables and last_use[each] == number}
+            free.extend(variables[each] for each in sorted(ending))
+            variables[name] = free.pop() if free else f"x{len(set(variables.values()))}"
+            lines.append(f"    {variables[name]} = {written}\n")
+        result = variables.get(self._result, self._result)
+        return f"def program({', '.join(self._names)}):\n{''.join(lines)}    return {result}\n"
+
+    @cached_property
+    def _code(self) -> Any:
+        return compile(self.source, "<program>", "exec")
+
+    @cached_property
+    def _of_arrays(self) -> Callable[..., Any]:
+        names: dict[str, Any] = {**vars(np), **self._constants, "part": _part}
+        exec(self._code, names)
+        program: Callable[..., Any] = names["program"]
+        return program
+
+    @cached_property
+    def _of_numbers(self) -> Callable[..., Any] | None:
+        """The program for plain numbers; None if one of its functions has no such form."""
+        used = {function for function, *_ in self._steps}
+        if not used <= NUMBERS.keys() | INFIX.keys():
+            return None
+        names: dict[str, Any] = {**NUMBERS, **{name: c.tolist() for name, c in self._constants.items()}}
+        exec(self._code, names)
+        program: Callable[..., Any] = names["program"]
+        return program
+
+    def at(self, *values: Floats) -> Floats:
+        """The value at one point of plain numbers, or the values over arrays."""
+        if any(isinstance(value, np.ndarray) for value in values):
+            return self(*values)
+        return self.number(*values)  # type: ignore[arg-type]
+
+    def number(self, *values: float) -> float:
+        """The value at one point."""
+        if self._of_numbers is not None:
+            try:
+                return float(self._of_numbers(*values))
+            except (ZeroDivisionError, OverflowError, ValueError):  # numpy has a value there
+                pass
+        return float(self(*values))
+
+    def __call__(self, *values: Floats) -> Array:
+        """The values over arrays that broadcast together, in blocks."""
+        arrays = [np.asarray(value, float) for value in values]
+        shape = np.broadcast_shapes(*(each.shape for each in arrays))
+        found = np.empty(math.prod(shape))
+        flat = [each.item() if each.size == 1 else np.ravel(np.broadcast_to(each, shape)) for each in arrays]
+        for start in range(0, found.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            within = (each[block] if isinstance(each, np.ndarray) else each for each in flat)
+            found[block] = self._of_arrays(*within)
+        return found.reshape(shape)
+
+
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "power": "**",
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+}
+"""Functions of numpy that have an operator."""
+
+
+NEUTRAL = {"add": "0.0", "multiply": "1.0"}
+"""Functions of two numbers -> the number that changes nothing."""
+
+
+def _written(function: str, inputs: Sequence[str]) -> str:
+    """A step as an expression."""
+    if function in INFIX:
+        return f" {INFIX[function]} ".join(inputs)
+    if function == "negative":
+        return f"-{inputs[0]}"
+    return f"{function}({', '.join(inputs)})"
+
+
+def _part(values: Sequence[Any], index: int) -> Any:
+    """One result of a function that has several."""
+    return values[index]
+
+
+def _where(condition: bool, chosen: float, other: float) -> float:
+    return chosen if condition else other
+
+
+def _maximum(a: float, b: float) -> float:
+    return a if a > b else b
+
+
+def _minimum(a: float, b: float) -> float:
+    return a if a < b else b
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return _minimum(_maximum(value, low), high)
+
+
+def _interp(at: float, places: list[float], values: list[float]) -> float:
+    """`numpy.interp` at one place."""
+    if at <= places[0]:
+        return values[0]
+    if at >= places[-1]:
+        return values[-1]
+    i = bisect_right(places, at) - 1
+    slope = (values[i + 1] - values[i]) / (places[i + 1] - places[i])
+    return slope * (at - places[i]) + values[i]
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "ceil": math.ceil,
+    "clip": _clip,
+    "divmod": divmod,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "floor": math.floor,
+    "interp": _interp,
+    "isfinite": math.isfinite,
+    "log": math.log,
+    "log1p": math.log1p,
+    "log2": math.log2,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "negative": float.__neg__,
+    "part": _part,
+    "searchsorted": bisect_left,
+    "sqrt": math.sqrt,
+    "take": _part,
+    "where": _where,
+}
+"""Functions of numpy -> the same for plain numbers."""

@@ -1,0 +1,109 @@
+"""The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel import costs
+from perfmodel.costs.compiled import Program
+from perfmodel.kv.full import Full
+from perfmodel.operations import Array, Floats, Op
+from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.engines.engines import architecture_of
+from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
+from perfmodel.speculation.scenario import Scenario
+
+PROMPT_KERNELS = {"state": 8}
+"""Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
+delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
+"""
+
+
+def engine_requests(scenario: Scenario) -> EngineRequests:
+    """The request costs of the scenario's engine."""
+    machine = scenario.machine
+    return request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
+
+
+def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
+    """Seconds of a pass over prompt tokens without attention, by the number of tokens."""
+    ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
+    linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
+    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if op.name == "experts")
+    return scenario.machine.predicted_s(linear, tokens) + (of_engine.prompt_factor - 1.0) * routed
+
+
+def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
+    """Seconds of attention over a whole prompt, on the devices of one data-parallel group."""
+    attention = (op for op in _prompt_ops(scenario, tokens) if op.kind == "attention")
+    return sum(map(scenario.machine.op_predicted_s, attention), start=0.0)
+
+
+def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests) -> float:
+    """Seconds that a pass with prompts takes longer because its kernels are launched one by one."""
+    ops = _prompt_ops(scenario, 1.0)
+    launches = sum(op.kernels * PROMPT_KERNELS.get(op.cache, 1) + op.quantisations for op in ops)
+    return of_engine.prompt_kernel_s * float(launches) / scenario.target_shard.groups
+
+
+def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
+    """Seconds that a prompt takes longer with a draft. The draft's passes load its weights anyway."""
+    seconds = scenario.setup_s(1.0, tokens)
+    if scenario.draft.shares_prefill:
+        return seconds
+    return np.maximum(seconds - scenario.draft_pass_s(1.0, tokens), 0.0)
+
+
+def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
+    """Ops of a pass over one whole prompt."""
+    return costs.forward(scenario.target_shard, 1.0, tokens, 0.0, Full(), head_query=1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptPrograms:
+    """The functions above for one scenario, as programs of a number of tokens.
+
+    launches_s: seconds of every pass that reads prompts. alone: whether prompts have passes of their own.
+    """
+
+    layers: Program
+    attention: Program
+    draft: Program
+    launches_s: float
+    groups: int
+    alone: bool
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "PromptPrograms":
+        """Compiles the prompts of a scenario."""
+        of_engine = engine_requests(scenario)
+        return cls(
+            Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens"),
+            Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens"),
+            Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens"),
+            prompt_launches_s(scenario, of_engine),
+            scenario.target_shard.groups,
+            of_engine.prompts_alone,
+        )
+
+    def added_s(self, new: Array, past: Array, decoding: float, drafts: bool) -> float:
+        """Seconds that chunks of prompts add to a pass over `decoding` other tokens.
+
+        new, past: tokens of each chunk, and of its prompt before it. A chunk costs the attention of its
+        prompt up to its end, less that up to its start.
+        """
+        other = 0.0 if self.alone else decoding
+        read = float(new.sum())
+        seconds = self.layers.number(other + read)
+        if other:
+            seconds = max(seconds - self.layers.number(other), 0.0)
+        each = _between(self.attention, past, past + new)
+        if drafts:
+            each += _between(self.draft, past, past + new)
+        return seconds + each / self.groups + self.launches_s
+
+
+def _between(program: Program, start: Array, end: Array) -> float:
+    """The increase of a program from start to end, over all requests; it is 0 at 0 tokens."""
+    before = np.where(start > 0.0, program(np.maximum(start, 1.0)), 0.0)
+    return float(np.sum(program(end) - before))
