@@ -1,11 +1,14 @@
-"""``perfmodel advise``: the best draft, cache, draft length and devices, or the baseline."""
+"""``perfmodel advise``: the best layout, draft, cache and draft length, or the baseline."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from perfmodel.answers.advice.advise import Advice, Pick, advise as answer
-from perfmodel.answers.advice.candidates import AdviseQuery
-from perfmodel.answers.advice.prices import FrontPoint
+from perfmodel.answers.advice.advise import Advice, advise as answer
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.on_off import OnOff
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
@@ -21,15 +24,15 @@ COLOURS = {
 }
 DRAFT = Column("draft", left=True)
 SHOWN = 6
-"""Most points of a front that are printed."""
+"""Most points of a front, and most rows of other layouts, that are printed."""
 
 
 @command(example=f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
 def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
-    """Find the best draft, KV method and budget, gamma, batch and tensor-parallel degree, or keep the
-    baseline.
+    """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
 
+    --gpus searches all layouts: replicas, tensor parallelism, data-parallel attention and expert parallelism.
     Only drafts with a measured acceptance are searched: from --rate, a file or published results. The choice
     is a draft that the engine runs.
     """
@@ -38,24 +41,18 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
-    say(f"{q.model} on {q.hardware}, context {q.context:g}, for {a.objective.name}", "bold")
+    where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
+    say(f"{q.model} on {where}, context {q.context:g}, for {a.objective.name}", "bold")
     say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None and a.robustness is not None:
-        price = (Column("$/Mtok", spare=1),) if q.price is not None else ()
-        columns = (
-            "",
-            Column("tp", spare=2),
-            DRAFT,
-            "gamma",
-            "batch",
-            "TPOT",
-            "tokens/s",
-            *price,
-            "over baseline",
-        )
-        table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
+        _table(a, verbose)
+        say(_scope(a.chosen))
+        if a.on_off is not None:
+            say(_on_off(a.on_off))
+        if simpler := _simpler(a):
+            say(simpler)
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
@@ -93,6 +90,8 @@ def _print(a: Advice, verbose: bool) -> None:
             else a.serve.vllm_line
         )
         if line is not None:
+            if a.chosen is not None and a.chosen.replicas > 1:
+                say(f"Start {a.chosen.replicas} of these behind a router:")
             say_whole(line)
         if line in (None, a.serve.llamacpp_line):
             say("; ".join(a.serve.notes), "dim")
@@ -114,6 +113,27 @@ def _headline(a: Advice) -> str:
     return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
 
 
+def _table(a: Advice, verbose: bool) -> None:
+    """The choice and its alternatives, a row each."""
+    rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
+    kinds = (Column("hardware", left=True),) if a.by_hardware else ()
+    price = (Column("$/Mtok", spare=1),) if any(p.cost_per_million_tokens for _, p in rows) else ()
+    columns = (
+        "",
+        *kinds,
+        Column("layout", left=True),
+        "GPUs",
+        DRAFT,
+        "gamma",
+        "batch",
+        "TPOT",
+        "tokens/s/GPU",
+        *price,
+        "over baseline",
+    )
+    table(columns, [(name, *_row(a, p)) for name, p in rows])
+
+
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
     """Rows of the table: the choice, the second best, and the best baseline if it is neither."""
     named = {"chosen": a.chosen, "runner-up": a.runner_up, "best baseline": a.baseline}
@@ -124,30 +144,80 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
     return rows
 
 
+def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
+    """The choice on each other kind of device."""
+    return [("other GPUs", p) for p in a.by_hardware[1:]]
+
+
+def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
+    """The best point of each layout that has no row yet."""
+    shown = {p.layout for _, p in _picks(a)}
+    others = [("other layout", p) for p in a.layouts if p.layout not in shown]
+    return others if verbose else others[:SHOWN]
+
+
+def _scope(p: Pick) -> str:
+    """The batch and the rate of one server, and those of all."""
+    all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
+    total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
+    if p.replicas == 1:
+        return f"At batch {p.batch} of the server: {total} on {all_gpus}."
+    return (
+        f"At batch {p.batch} of each server: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
+        f"{total} and {p.replicas * p.batch} sequences on {all_gpus}."
+    )
+
+
+def _on_off(found: OnOff) -> str:
+    """The batches of one server at which a draft is on, in words."""
+    start = "" if found.on_from == 1 else f"from {found.on_from} "
+    if found.off_from is None:
+        return f"Draft ({found.draft}) on {start}up to {found.looked_to} running sequences of a server."
+    return f"Draft ({found.draft}) on {start}below {found.off_from} running sequences of a server, off above."
+
+
+def _simpler(a: Advice) -> str | None:
+    """The layout that is a little better than the choice and takes more to run; None without one."""
+    if a.chosen is None or not a.layouts or a.layouts[0].layout == a.chosen.layout:
+        return None
+    first = a.layouts[0]
+    gain = (a.gain(first) or 1.0) / (a.gain(a.chosen) or 1.0) - 1.0
+    return f"{first.layout} would be {gain:.1%} better, too little for a layout that takes more to run."
+
+
 def _searched(a: Advice) -> str:
     """The search space in words, because its defaults decide the answer."""
     q = a.query
     c = a.calibration
-    batches = q.batches[[0, -1]]
-    degrees = "/".join(map(str, q.tp))
+    layouts = len(a.layouts)
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
-    tried = (
-        f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
-    )
+    tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
     return f"{tried} {q.max_gamma}, {q.memory_fraction:.0%} of the memory{accepted}{made}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _batches(q: AdviseQuery) -> str:
+    """The searched batches in words."""
+    if q.batch is None:
+        return f"batches to {MAX_BATCHES} per device"
+    return f"batches {min(q.batch)} to {max(q.batch)} of a server"
 
 
 def _front(a: Advice) -> None:
     fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
     points = [
-        (name, *_pace(p), str(p.batch), str(p.gamma), _draft(p))
+        (name, *_pace(p), str(p.batch), str(p.gamma), p.layout, _draft(p))
         for name, f in fronts.items()
         for p in _spread(f)
     ]
     if points:
-        table(("front", "TPOT", "tokens/s", "batch", "gamma", DRAFT), points)
+        columns = ("front", "TPOT", "tokens/s/GPU", "batch", "gamma", Column("layout", left=True), DRAFT)
+        table(columns, points)
 
 
 def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
@@ -165,8 +235,11 @@ def _draft(p: Pick | FrontPoint) -> str:
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
     gain = a.gain(p)
+    kind = [p.hardware] if a.by_hardware else []
     return (
-        str(p.tp),
+        *kind,
+        p.layout,
+        str(p.gpus),
         _draft(p) if p.gamma else "none",
         str(p.gamma),
         str(p.batch),
@@ -177,7 +250,7 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
 
 
 def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
-    return seconds(p.tpot_s), f"{p.throughput_tokens_per_s:.0f}"
+    return seconds(p.tpot_s), f"{p.throughput_tokens_per_s_per_device:.0f}"
 
 
 def _robust(a: Advice) -> str:

@@ -1,25 +1,36 @@
-"""Finds the best draft, KV method, draft length and number of devices, or finds that no speculation is best.
+"""Finds the best layout of GPUs, draft, KV method and draft length, or finds that no speculation is best.
 
 Every candidate is priced over all batches and draft lengths at once. Points that do not fit in memory, or
 exceed the bound on time per token, are dropped. The answer has the best point by the objective, the
-runner-up, the best baseline, the Pareto fronts of throughput against time per token, the term that decides,
-and the margins.
+runner-up, the best baseline of the same GPUs, the best point of each layout, the Pareto fronts of throughput
+against time per token, the term that decides, and the margins.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Skip, find_candidates
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import LikelyGain, likely_gains
 from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
-from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
+from perfmodel.answers.advice.on_off import OnOff, on_off
+from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.prices import price, room
+from perfmodel.answers.advice.ranking import (
+    Fronts,
+    PricedPoint,
+    best,
+    best_of_each_layout,
+    choose,
+    front,
+)
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.remedies import Remedy, remedies
@@ -28,9 +39,9 @@ from perfmodel.answers.question import UNUSED, common_doubts, of_draft, of_power
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
-from perfmodel.speculation import Passes, Workload, memory_of, predict, speedup_interval, speedups
+from perfmodel.speculation import Workload, memory_of, predict, speedup_interval, speedups
 
-UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}
+UNITS = {"throughput": "tokens/s per device", "latency": "s per token", "cost": "$ per million tokens"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,44 +52,17 @@ class Objective:
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """One configuration; draft, draft_kv and draft_tp are None for the baseline.
-
-    runs_in: the engine that runs the draft, in words. It is None for the baseline and for a stack that is not
-    a serving engine. `speedup` is over the baseline at the same batch and degree. `objective` is the value of
-    the objective. joules_per_token: energy per token. power_w: mean power of one device. Both are None if the
-    power of the device was not measured.
-    """
-
-    tp: int
-    draft: str | None
-    draft_kv: str | None
-    draft_tp: int | None
-    gamma: int
-    batch: int
-    tpot_s: float
-    throughput_tokens_per_s: float
-    throughput_tokens_per_s_per_device: float
-    cost_per_million_tokens: float | None
-    speedup: float
-    tokens_per_iteration: float
-    acceptance_source: str | None
-    runs_in: str | None
-    objective: float
-    joules_per_token: float | None
-    power_w: float | None
-
-
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
     """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
     nothing fits.
 
-    not_run: a better configuration that the engine does not run. serve: the engine's command line for the
-    choice. unmeasured, likely: the break-even alpha of each draft, and its gain with a typical acceptance,
-    where no allowed draft has a known acceptance. remedies: switches with which the best draft would pay at
-    its batch, where it does not.
+    layouts: the best point of each layout, the best first. by_hardware: the choice on each kind of device,
+    the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
+    if it never is. not_run: a better configuration that the engine does not run. serve: the engine's command
+    line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain with
+    a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which the
+    best draft would pay at its batch, where it does not.
     """
 
     query: AdviseQuery
@@ -89,6 +73,9 @@ class Advice(Answer):
     runner_up: Pick | None
     baseline: Pick | None
     not_run: Pick | None
+    layouts: tuple[Pick, ...]
+    by_hardware: tuple[Pick, ...]
+    on_off: OnOff | None
     serve: Export | None
     robustness: Robustness | None
     pareto: Fronts
@@ -104,8 +91,9 @@ class Advice(Answer):
         """Ratio to the best baseline by the objective; None where no baseline is allowed."""
         if (b := self.baseline) is None:
             return None
-        larger, smaller = (pick, b) if self.objective.name == "throughput" else (b, pick)
-        return larger.objective / smaller.objective
+        if self.objective.name == "throughput":
+            return pick.objective / b.objective
+        return b.objective / pick.objective
 
     @property
     def failed(self) -> bool:
@@ -118,80 +106,124 @@ class Advice(Answer):
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
         gain = self.gain(p)
         over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
-        where = f"batch {p.batch} on {p.tp} device{'s' * (p.tp > 1)}"
-        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {p.throughput_tokens_per_s:.0f} tokens/s{over}"
+        where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
+        rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
+        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {rate}{over}"
 
 
 @asks(AdviseQuery)
 def advise(question: AdviseQuery) -> Advice:
-    """Find the best draft, KV method and budget, gamma, batch and tensor-parallel degree, or keep the
-    baseline.
+    """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
 
     Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
     InputError for what the user got wrong.
     """
+    answers = [_of_one_kind(each) for each in question.by_kind]
+    feasible = [a for a in answers if a.chosen is not None]
+    if not feasible or len(answers) == 1:
+        return answers[0]
+    feasible.sort(key=_by_worth)
+    picks = tuple(a.chosen for a in feasible if a.chosen is not None)
+    return replace(feasible[0], by_hardware=picks)
+
+
+def _by_worth(answer: Advice) -> float:
+    """Sorts the answers for several kinds of device: by price, else by the objective."""
+    p = answer.chosen
+    assert p is not None
+    if answer.objective.name == "latency":
+        return p.tpot_s
+    if p.cost_per_million_tokens is not None:
+        return p.cost_per_million_tokens
+    return -p.throughput_tokens_per_s_per_device
+
+
+def _of_one_kind(question: AdviseQuery) -> Advice:
+    """The answer for one kind of device."""
     question = question.with_slots
-    alone, candidates, skips = find_candidates(question)
-    baseline, drafted = price(alone, candidates, question)
+    candidates = find_candidates(question)
+    baseline, drafted = price(candidates.baselines, candidates.drafted, question)
     found = [best(priced, question) for priced in (*baseline, *drafted)]
     ranked = [point for point in found if point is not None]
     ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
     allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
-    best_baseline = next((p for p in allowed if p.gamma == 0), None)
-    chosen = allowed[0] if allowed else None
-    if chosen is not None and all(p.gamma == 0 for p in allowed):
+    best_baseline = choose([p for p in allowed if not p.gamma], question)
+    rival = choose([p for p in allowed if p.gamma], question)
+    chosen = _better(best_baseline, rival)
+    others = [p for p in allowed if chosen is not None and p is not chosen and p.value <= chosen.value]
+    if chosen is not None and rival is None:
         would_pay = break_evens(question, chosen)
     else:
         would_pay = ()
     likely = likely_gains(question, chosen) if chosen is not None and would_pay else ()
     better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
+    if better is not None and question.may_choose(better.candidate.runs):
+        better = None
     searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
-    robustness = None if chosen is None else robustness_of(question, chosen, allowed, best_baseline, searched)
+    robustness = None
+    if chosen is not None:
+        robustness = robustness_of(question, chosen, others, best_baseline, searched)
     return Advice(
         query=question,
-        verdict=_verdict(question, allowed, robustness, would_pay),
-        reason=why_infeasible(question, baseline, drafted, skips)
+        verdict=_verdict(question, chosen, rival, robustness, would_pay),
+        reason=why_infeasible(question, baseline, drafted, candidates.skips)
         if chosen is None
-        else _reason(question, chosen, allowed, would_pay, likely, bool(drafted)),
+        else _reason(question, chosen, rival, would_pay, likely, bool(drafted)),
         objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
-        runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
+        runner_up=_pick(others[0], question) if others else None,
         baseline=_pick(best_baseline, question),
         not_run=_pick(better, question),
+        layouts=tuple(pick_of(p, question) for p in best_of_each_layout(allowed)),
+        by_hardware=(),
+        on_off=None if rival is None else on_off(rival, question),
         serve=None if chosen is None else _serve(question, chosen),
         robustness=robustness,
-        pareto=Fronts(front(baseline, question.batches), front(searched, question.batches)),
+        pareto=Fronts(front(baseline), front(searched)),
         candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
-        skipped=tuple(skips),
+        skipped=tuple(candidates.skips),
         unmeasured=would_pay,
         likely=likely,
-        remedies=_remedies(question, allowed),
-        calibration=Calibrated.of(alone[0].scenario) if alone else None,
+        remedies=() if chosen is None or chosen.gamma else _remedies(question, rival),
+        calibration=Calibrated.of(candidates.baselines[0].scenario) if candidates.baselines else None,
         warnings=_warnings(chosen, question)
         if chosen is not None
         else tuple(
             note
-            for candidate in alone[:1]
+            for candidate in candidates.baselines[:1]
             for note in common_doubts(question, candidate.scenario, 1.0, float(question.context), 0)
         ),
     )
 
 
+def _better(baseline: PricedPoint | None, rival: PricedPoint | None) -> PricedPoint | None:
+    """The better of two points; the baseline on a tie."""
+    if baseline is None or rival is None:
+        return rival or baseline
+    return rival if rival.value > baseline.value else baseline
+
+
+def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
+    return None if point is None else pick_of(point, query)
+
+
 def _verdict(
     query: AdviseQuery,
-    allowed: list[PricedPoint],
+    chosen: PricedPoint | None,
+    rival: PricedPoint | None,
     robustness: Robustness | None,
     would_pay: tuple[BreakEven, ...],
 ) -> Any:
-    """The verdict of the choice. A draft must pay at its own batch, as in `whatif`, and must beat the best
-    baseline.
+    """The verdict of the choice. rival: the best point with a draft.
+
+    A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
     """
-    if robustness is None:
+    if chosen is None or robustness is None:
         return "infeasible"
-    if (rival := next((p for p in allowed if p.gamma), None)) is None:
+    if rival is None:
         return "unknown_acceptance" if would_pay else "do_not_speculate"
     at_its_batch = _point_verdict(query, rival)
-    if not allowed[0].gamma:
+    if not chosen.gamma:
         return "too_close_to_call" if at_its_batch == "too_close_to_call" else "do_not_speculate"
     interval = robustness.gain_over_baseline_interval
     if at_its_batch == "pays" and (interval is None or interval[0] > 1):
@@ -199,18 +231,17 @@ def _verdict(
     return "too_close_to_call"
 
 
-def _remedies(query: AdviseQuery, allowed: list[PricedPoint]) -> tuple[Remedy, ...]:
-    """The switches with which the best draft pays at its batch, if the baseline is chosen over it."""
-    rival = next((p for p in allowed if p.gamma), None)
-    if rival is None or allowed[0].gamma:
+def _remedies(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:
+    """The switches with which the best draft pays at its batch."""
+    if rival is None:
         return ()
     s = rival.candidate.scenario
     point = query.query(
         batch=rival.batch,
-        tp=rival.candidate.tp,
         draft=s.draft.name,
         draft_kv=s.draft.kv.label(),
         draft_tp=s.draft.tensor_parallel,
+        **rival.layout.arguments(),
     )
     baseline_s = float(s.target_pass_s(float(rival.batch), float(query.context)))
     return remedies(point, s, baseline_s / rival.tpot_s)
@@ -247,48 +278,21 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
     batch = float(chosen.batch)
     gamma = chosen.gamma
     context = float(query.context)
-    room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
-    notes = [*warnings(query, s, batch, context, gamma, room.single()), *of_power(s, batch)]
+    memory = memory_of(s, batch, context, float(gamma), query.memory_fraction)
+    notes = [*warnings(query, s, batch, context, gamma, memory.single()), *of_power(s, batch)]
     for name in query.draft or ():  # chosen or not
         with suppress(InputError):  # listed among the skipped
-            named = query.query(batch=1, tp=chosen.candidate.tp, draft=name, draft_kv="full", draft_tp=None)
+            named = query.query(
+                batch=1, draft=name, draft_kv="full", draft_tp=None, **chosen.layout.arguments()
+            )
             notes += of_draft(resolve(named, UNUSED), context)
     return tuple(dict.fromkeys(notes))
-
-
-def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
-    if point is None:
-        return None
-    s = point.candidate.scenario
-    tp = point.candidate.tp
-    baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
-    throughput = point.batch / point.tpot_s
-    energy = Passes(s, float(point.batch), float(query.context), np.array([point.gamma])).energy(s)
-    return Pick(
-        tp=tp,
-        draft=s.draft.name if point.gamma else None,
-        draft_kv=s.draft.kv.label() if point.gamma else None,
-        draft_tp=s.draft.tensor_parallel if point.gamma else None,
-        gamma=point.gamma,
-        batch=point.batch,
-        tpot_s=point.tpot_s,
-        throughput_tokens_per_s=throughput,
-        throughput_tokens_per_s_per_device=throughput / tp,
-        cost_per_million_tokens=None if query.price is None else query.price * tp / 3600.0 * 1e6 / throughput,
-        speedup=baseline / point.tpot_s,
-        tokens_per_iteration=point.gained,
-        acceptance_source=s.acceptance.source if point.gamma else None,
-        runs_in=None if not point.gamma or point.candidate.runs is None else point.candidate.runs.text,
-        objective=point.value if query.objective == "throughput" else -point.value,
-        joules_per_token=energy.get("joules_per_token"),
-        power_w=energy.get("power_w"),
-    )
 
 
 def _reason(
     query: AdviseQuery,
     chosen: PricedPoint,
-    ranked: list[PricedPoint],
+    rival: PricedPoint | None,
     would_pay: tuple[BreakEven, ...],
     likely: tuple[LikelyGain, ...],
     drafted: bool,
@@ -296,7 +300,6 @@ def _reason(
     stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
     if chosen.gamma:
         return f"{_why(chosen, query)}; {stops}"
-    rival = next((p for p in ranked if p.gamma), None)
     if rival is None and not would_pay and drafted:
         return f"the engine runs no draft with a known acceptance; {stops}"
     if rival is None:
@@ -343,13 +346,12 @@ def _why(point: PricedPoint, query: AdviseQuery) -> str:
 
 def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
     """The reason why the next larger batch was not chosen."""
-    larger = query.batches[query.batches > chosen.batch]
+    batches = query.batches(chosen.layout)
     if query.objective == "latency":
-        return (
-            "the smallest batch is the fastest" if chosen.batch == query.batches[0] else "the fastest allowed"
-        )
+        return "the smallest batch is the fastest" if chosen.batch == batches[0] else "the fastest allowed"
+    larger = batches[batches > chosen.batch]
     if larger.size == 0:
         return "the end of the batch range"
-    if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query)):
+    if not bool(room(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query).fits):
         return "memory is full"
     return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"

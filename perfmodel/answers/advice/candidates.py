@@ -1,24 +1,17 @@
-"""The question of `advise` and its search space: drafts x KV methods x tensor-parallel degrees.
+"""The search space of `advise`: drafts x KV methods x layouts.
 
 A candidate without a measured acceptance is skipped and listed; no acceptance is ever assumed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.llama_server import SLOTS
-from perfmodel.answers.declaration import POSITIVE, argument, question
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.question import (
     UNUSED,
-    CommonOptions,
     Named,
-    Query,
     RunsIn,
-    arguments as arg,
     check_head,
     defect_warning,
     measured_acceptance,
@@ -27,159 +20,19 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
-from perfmodel.answers.readers import (
-    MaybeReal,
-    MaybeWholes,
-    MaybeWords,
-    Parsed,
-    Wholes,
-    methods,
-    texts,
-)
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, methods as kv_methods, names, parse_kv
-from perfmodel.operations import Array
-from perfmodel.parse import items
-from perfmodel.specs import LLAMACPP, AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
+from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.boundary import files
-from perfmodel.speculation import DEFAULT_MAX_GAMMA, Acceptance, Scenario
+from perfmodel.speculation import Acceptance, Scenario, memory_of
 
-OBJECTIVES = ("throughput", "latency", "cost")
 BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
 Unknown = tuple[str, KVMethod, str]
 """A draft, its KV method, and either its acceptance or the reason why none is known."""
-
-
-def _rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATE``."""
-    if isinstance(given, Mapping):
-        return {str(key): str(rate) for key, rate in given.items()}
-    rates: dict[str, str] = {}
-    for text in items(given):
-        key, _, rate = str(text).rpartition("=")
-        if not key:
-            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
-        if key in rates:
-            raise InputError(f"{flag}: {key} is given twice")
-        rates[key] = rate
-    return rates
-
-
-@question
-class AdviseQuery(CommonOptions):
-    """A question to `advise`.
-
-    rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
-    ``0.6x3.5`` (n-gram: hit probability x run length). acceptance: a file of rows. It replaces the bundled
-    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods that `rate` and the
-    file name, or all of them if neither is given.
-    """
-
-    context: arg.Context = argument(default=8192)
-    batch: MaybeWholes = argument(
-        "Batch sizes to search.",
-        arg.COUNTS,
-        "--batch-size -b",
-        shown=f"1..{MAX_BATCHES}; 1..{SLOTS} with llama.cpp",
-        default=None,
-    )
-    tp: Wholes = argument(
-        "Tensor-parallel degrees of the target to search.", arg.COUNTS, "--tensor-parallel", default=1
-    )
-    draft: MaybeWords = argument(
-        "A draft to search; may be repeated.",
-        "self|KIND|NAME|PATH",
-        "--draft-model",
-        texts,
-        repeated=True,
-        default=None,
-        group="Draft",
-    )
-    draft_kv: MaybeWords = argument(
-        "KV methods to search.",
-        "METHOD[:BUDGET],...",
-        read=methods,
-        shown="all that are known",
-        default=None,
-        group="Draft",
-    )
-    draft_tp: MaybeWholes = argument(
-        "Tensor-parallel degrees of the draft to search.",
-        arg.COUNTS,
-        shown="as --tp",
-        default=None,
-        group="Draft",
-    )
-    rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
-        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3; may be repeated.",
-        "DRAFT[@KV]=RATE",
-        read=_rates,
-        repeated=True,
-        default=(),
-        group="Acceptance",
-    )
-    acceptance: arg.AcceptanceFile = None
-    task: arg.Task = None
-    draft_path: arg.DraftPath = None
-    model_path: arg.ModelPath = None
-    any_draft: bool = argument(
-        "Also choose among drafts that the engine does not run.", default=False, group="Draft"
-    )
-    objective: str = argument("Quantity to optimise.", choices=OBJECTIVES, default="throughput")
-    max_tpot_ms: MaybeReal = argument(
-        "Upper bound on TPOT, in milliseconds.", "MS", limits=POSITIVE, default=None
-    )
-    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    power_limit: arg.PowerLimit = argument(default=None)
-    price: arg.Price = argument(default=None)
-
-    def check(self) -> None:
-        super().check()
-        if self.objective == "cost" and self.price is None:
-            raise InputError("--objective cost: needs --price, dollars per device and hour")
-        if not all(1 <= b <= 2**20 for b in self.batches):
-            raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
-        if self.draft_kv is not None and self.draft is None and (self.rate or self.acceptance):
-            raise InputError(
-                "--draft-kv: needs --draft; a rate names its method, as in --rate self@quest:1k=0.8"
-            )
-        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
-        self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
-
-    @property
-    def batches(self) -> Array:
-        """Distinct batch sizes in rising order."""
-        return np.unique(np.asarray(self.batch or range(1, MAX_BATCHES + 1), float))
-
-    @property
-    def with_slots(self) -> "AdviseQuery":
-        """The question with the batches of llama.cpp's server, if it is about llama.cpp and names no
-        batches.
-        """
-        if self.batch is not None or engine_of(Named.of(self).calibration) != LLAMACPP:
-            return self
-        return replace(self, batch=tuple(range(1, SLOTS + 1)))
-
-    def query(self, **changes: Any) -> Query:
-        """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""
-        return super().query(**{"rate": None} | changes)
-
-    def may_choose(self, runs: RunsIn | None) -> bool:
-        """Whether a draft may be recommended, given where it runs."""
-        return self.any_draft or runs is None or runs.runs
-
-    @property
-    def max_tpot_s(self) -> float | None:
-        """The bound on the time per token in seconds."""
-        return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
-
-    def as_dict(self) -> dict[str, Any]:
-        """As `Question.as_dict`, with only the smallest and the largest batch size."""
-        return super().as_dict() | {"batch": [int(end) for end in self.batches[[0, -1]]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,50 +46,72 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration without its batch and draft length.
+    """A configuration without its batch and draft length; `scenario` is one server of the layout.
 
     runs: whether the given engine runs the draft. None for the baseline and for a stack that is not a serving
     engine.
     """
 
     scenario: Scenario
+    layout: Layout
     runs: RunsIn | None = None
 
-    @property
-    def tp(self) -> int:
-        """The target's tensor-parallel degree."""
-        return self.scenario.machine.tensor_parallel
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The baselines (one per layout), the drafts with a known acceptance, and the skipped candidates."""
+
+    baselines: list[Candidate]
+    drafted: list[Candidate]
+    skips: list[Skip]
 
 
-def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
-    """Finds the baselines (one per degree), the drafts with a known acceptance, and the skipped candidates.
+def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Found:
+    """Finds the candidates of the question, or only those of some layouts.
 
-    A degree that the model or the calibration does not allow is skipped. Raises InputError for unknown names.
+    A layout that the model, the engine or the calibration does not allow is skipped. So are the drafts of a
+    searched layout that has no room for one sequence. Raises InputError for unknown names.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
-    baseline = []
-    candidates = []
-    skips = list[Skip]()
-    for tp in query.tp:
+    found = Found([], [], [])
+    for layout in query.layouts(named.target) if layouts is None else layouts:
         try:
-            alone = resolve(
-                query.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named
-            )
-            alone.target_pass_s(1.0, 1.0)
+            alone = _baseline(query, named, layout)
         except InputError as error:
-            skips.append(Skip("any", "any", as_names(error.as_flags)))
+            found.skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
-        baseline.append(Candidate(alone))
-        for name, kv, acceptance in known:
-            for draft_tp in dict.fromkeys(query.draft_tp or (tp,)):
-                try:
-                    candidates.append(_candidate(query, named, tp, name, kv, draft_tp, acceptance))
-                except InputError as error:
-                    skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
+        found.baselines.append(alone)
+        if query.gpus is None or _has_room(query, alone):
+            _add_drafts(query, named, layout, known, found)
+    skips = [*found.skips]
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
-    return baseline, candidates, list(dict.fromkeys(skips))
+    return Found(found.baselines, found.drafted, list(dict.fromkeys(skips)))
+
+
+def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
+    """The candidate without a draft. Raises InputError if it cannot run."""
+    asked = query.query(batch=1, draft="self", draft_kv="full", draft_tp=None, **layout.arguments())
+    alone = resolve(asked, UNUSED, named)
+    alone.target_pass_s(1.0, 1.0)
+    return Candidate(alone, layout)
+
+
+def _has_room(query: AdviseQuery, alone: Candidate) -> bool:
+    """Whether a server of the layout holds one sequence."""
+    memory = memory_of(alone.scenario, 1.0, float(query.context), 0.0, query.memory_fraction)
+    return bool(memory.fits)
+
+
+def _add_drafts(query: AdviseQuery, named: Named, layout: Layout, known: list[Known], found: Found) -> None:
+    """Adds every known draft on one layout, or the reason why it cannot run there."""
+    for name, kv, acceptance in known:
+        for draft_tp in dict.fromkeys(query.draft_tp or (layout.server_gpus,)):
+            try:
+                found.drafted.append(_candidate(query, named, layout, name, kv, draft_tp, acceptance))
+            except InputError as error:
+                found.skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
@@ -248,21 +123,20 @@ def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
 def _candidate(
     query: AdviseQuery,
     named: Named,
-    tp: int,
+    layout: Layout,
     name: str,
     kv: KVMethod,
     draft_tp: int,
     acceptance: Acceptance,
 ) -> Candidate:
     """Builds one candidate. Raises InputError if it cannot run."""
-    scenario = resolve(
-        query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp), acceptance, named
-    )
+    asked = query.query(batch=1, draft=name, draft_kv=kv.label(), draft_tp=draft_tp, **layout.arguments())
+    scenario = resolve(asked, acceptance, named)
     scenario.draft_pass_s(1.0, 1.0)
     runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
         runs = RunsIn(False, f"{runs.text}, but {defect_warning(defect)}")
-    return Candidate(scenario, runs)
+    return Candidate(scenario, layout, runs)
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:

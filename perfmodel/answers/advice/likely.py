@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates, without_acceptance
-from perfmodel.answers.advice.prices import PricedPoint, best, price
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
+from perfmodel.answers.advice.prices import price
+from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.answers.question import Named
 from perfmodel.answers.question.engine_support import ORDER
 from perfmodel.answers.question.typical import how_to_measure, typical_acceptance
@@ -72,13 +74,12 @@ def _gain_at(
         draft=None,
         draft_kv=None,
         acceptance=None,
-        tp=(baseline.candidate.tp,),
     )
-    alone, candidates, _ = find_candidates(accepted)
-    runnable = [c for c in candidates if query.may_choose(c.runs)]
+    found = find_candidates(accepted, [baseline.layout])
+    runnable = [c for c in found.drafted if query.may_choose(c.runs)]
     if not runnable:
         return None
-    _, drafted = price(alone, runnable, accepted)
+    _, drafted = price(found.baselines, runnable, accepted)
     points = [best(priced, accepted) for priced in drafted]
     gains = [point.times(baseline, query) for point in points if point is not None]
     return max(1.0, *gains) if gains else None

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates, without_acceptance
-from perfmodel.answers.advice.prices import Priced, PricedPoint, best, price
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
+from perfmodel.answers.advice.prices import Priced, price
+from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error
 
 MOST_BATCHES = 256
@@ -34,13 +36,14 @@ class Robustness:
 def robustness_of(
     query: AdviseQuery,
     chosen: PricedPoint,
-    ranked: list[PricedPoint],
+    others: list[PricedPoint],
     baseline: PricedPoint | None,
     searched: list[Priced],
 ) -> Robustness:
-    """The margins of the choice, which is the first of `ranked`.
+    """The margins of the choice.
 
-    ranked: the best point of each candidate, sorted by value. searched: the allowed candidates with a draft.
+    others: the best point of each other candidate, sorted by value. searched: the allowed candidates with a
+    draft.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -57,7 +60,7 @@ def robustness_of(
     return Robustness(
         gain_over_baseline=gain,
         gain_over_baseline_interval=interval,
-        gain_over_runner_up=chosen.times(ranked[1], query) if len(ranked) > 1 else None,
+        gain_over_runner_up=chosen.times(others[0], query) if others else None,
         alpha=alpha,
         smallest_alpha=smallest,
         smallest_tokens_per_iteration=fewest,
@@ -80,7 +83,7 @@ def _gain_interval(
         return None
     factor = interval_of(1.0, float(error[..., 0]))[1]
     column = int(np.flatnonzero(priced.drafted == chosen.gamma)[0])
-    least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
+    least_s = np.asarray(s.target_pass_s(priced.batches, context)) / chosen.gained
     usual_s = priced.tpot_s[:, column]
     gains = []
     for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):
@@ -114,14 +117,15 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     """The break-even alpha of each draft without a known acceptance, with the KV method that needs the least
     alpha; the least alpha comes first.
 
-    It includes only drafts that the engine runs, unless any may be chosen, on as many devices as the best
+    It includes only drafts that the engine runs, unless any may be chosen, on the layout of the best
     baseline. A draft that does not pay at alpha 1 is left out.
     """
     rates = {f"{name}@{kv.label()}": "1" for name, kv in without_acceptance(query)}
     if not rates:
         return ()
-    step = -(-query.batches.size // MOST_BATCHES)
-    batches = tuple(np.union1d(query.batches[::step], [baseline.batch]))
+    searched = query.batches(baseline.layout)
+    step = -(-searched.size // MOST_BATCHES)
+    batches = tuple(np.union1d(searched[::step], [baseline.batch]))
     accepted = replace(
         query,
         rate=rates,
@@ -129,10 +133,9 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
         draft_kv=None,
         acceptance=None,
         batch=batches,
-        tp=(baseline.candidate.tp,),
     )
-    alone, candidates, _ = find_candidates(accepted)
-    _, drafted = price(alone, [c for c in candidates if query.may_choose(c.runs)], accepted)
+    found = find_candidates(accepted, [baseline.layout])
+    _, drafted = price(found.baselines, [c for c in found.drafted if query.may_choose(c.runs)], accepted)
     least: dict[str, BreakEven] = {}
     reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
     for even in sorted(reachable, key=lambda even: even.smallest_alpha):
@@ -144,9 +147,9 @@ def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> Br
     """Break-even of a candidate that was priced at alpha 1. At each gamma the least alpha follows from the
     fewest tokens per iteration.
     """
-    enough_s = np.full(query.batches.shape, baseline.tpot_s)
+    enough_s = np.full(priced.batches.shape, baseline.tpot_s)
     if query.objective != "latency":
-        enough_s *= query.batches / baseline.batch
+        enough_s *= priced.batches / baseline.batch
     if query.max_tpot_s is not None:
         enough_s = np.minimum(enough_s, query.max_tpot_s)
     needed = np.where(priced.fits, priced.tpot_s * priced.gained / enough_s[:, None], np.inf)
@@ -164,6 +167,6 @@ def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> Br
         draft_kv=draft.kv.label(),
         draft_tp=draft.tensor_parallel,
         gamma=int(gammas[at]),
-        batch=int(query.batches[np.argmin(needed[:, column])]),
+        batch=int(priced.batches[np.argmin(needed[:, column])]),
         smallest_alpha=float(alphas[at]),
     )

@@ -121,6 +121,8 @@ class TrafficQuery(CommonOptions):
         default="auto",
     )
     tp: arg.TP = argument(default=1)
+    ep: arg.EP = argument(default=1)
+    dp: arg.DP = argument(default=1)
     slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
         "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
         "NAME:MS,...",

@@ -79,6 +79,8 @@ GivenGamma = Annotated[
 TP = Annotated[
     Whole, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
 ]
+EP = Annotated[Whole, Argument("Expert-parallel groups.", "N", "--expert-parallel", many=counts)]
+DP = Annotated[Whole, Argument("Data-parallel attention groups.", "N", "--data-parallel", many=counts)]
 WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
 Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model", group="Draft")]
 DraftTP = Annotated[

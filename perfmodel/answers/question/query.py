@@ -74,13 +74,6 @@ class CommonOptions(Question):
         default=None,
         group="Engine",
     )
-    ep: Whole = argument("Expert-parallel groups.", "N", "--expert-parallel", default=1)
-    dp: Whole = argument(
-        "Data-parallel attention groups.",
-        "N",
-        "--data-parallel",
-        default=1,
-    )
     context_std: Whole = argument(
         "Standard deviation of --context within a batch.",
         "COUNT",
@@ -171,6 +164,8 @@ class Options(CommonOptions):
         default=None,
         group="Draft",
     )
+    ep: arg.EP = argument(default=1)
+    dp: arg.DP = argument(default=1)
     draft_tp: arg.DraftTP = argument(default=None)
     acceptance_rate: MaybeReal = argument(
         "Share of drafted tokens that are accepted at --gamma, as engines log it; instead of --alpha.",

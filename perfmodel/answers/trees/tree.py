@@ -43,6 +43,8 @@ class TreeQuery(CommonOptions):
     batch: arg.Batch
     context: arg.Context
     tp: arg.TP = argument(default=1)
+    ep: arg.EP = argument(default=1)
+    dp: arg.DP = argument(default=1)
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
     rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(

@@ -1,0 +1,264 @@
+"""The question of `advise`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server
+from perfmodel.answers.advice.llama_server import SLOTS
+from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
+from perfmodel.answers.question import CommonOptions, Named, Query, RunsIn, arguments as arg
+from perfmodel.answers.readers import (
+    MaybeReal,
+    MaybeReals,
+    MaybeWhole,
+    MaybeWholes,
+    MaybeWords,
+    Parsed,
+    methods,
+    texts,
+)
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
+from perfmodel.parse import items, parse_names
+from perfmodel.specs import LLAMACPP, ModelSpec, engine_of
+from perfmodel.speculation import DEFAULT_MAX_GAMMA
+
+OBJECTIVES = ("throughput", "latency", "cost")
+MOST_GPUS = 1024
+MOST_STEPS = 32
+"""Larger batches than `MAX_BATCHES` are searched in steps of a 32nd of the next power of two."""
+COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
+"""A number of devices of one kind: ``8xh100``."""
+
+
+def _kinds(given: Any, flag: str) -> str:
+    """Reads one kind of device or several, as text with commas."""
+    return ",".join(name for each in items(given) for name in parse_names(each, flag))
+
+
+def _rates(given: Any, flag: str) -> dict[str, str]:
+    """Reads a mapping, or a list of ``DRAFT=RATE``."""
+    if isinstance(given, Mapping):
+        return {str(key): str(rate) for key, rate in given.items()}
+    rates: dict[str, str] = {}
+    for text in items(given):
+        key, _, rate = str(text).rpartition("=")
+        if not key:
+            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
+        if key in rates:
+            raise InputError(f"{flag}: {key} is given twice")
+        rates[key] = rate
+    return rates
+
+
+@question
+class AdviseQuery(CommonOptions):
+    """A question to `advise`.
+
+    rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
+    ``0.6x3.5`` (n-gram: hit probability x run length). acceptance: a file of rows. It replaces the bundled
+    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods that `rate` and the
+    file name, or all of them if neither is given.
+    """
+
+    hardware: Parsed[str, str | Sequence[str]] = argument(
+        "Device: of `perfmodel gpus list`, or a YAML file; a number of them, 8xh100, or several kinds.",
+        "NAME|PATH,...",
+        "--gpu --device",
+        _kinds,
+        listed="gpus",
+    )
+    context: arg.Context = argument(default=8192)
+    batch: MaybeWholes = argument(
+        "Batch sizes of one server to search.",
+        arg.COUNTS,
+        "--batch-size -b",
+        shown=f"1..{MAX_BATCHES} per device; 1..{SLOTS} with llama.cpp",
+        default=None,
+    )
+    tp: MaybeWholes = argument(
+        "Devices of one server to search.",
+        arg.COUNTS,
+        "--tensor-parallel",
+        shown="1; all with --gpus",
+        default=None,
+    )
+    draft: MaybeWords = argument(
+        "A draft to search; may be repeated.",
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        texts,
+        repeated=True,
+        default=None,
+        group="Draft",
+    )
+    draft_kv: MaybeWords = argument(
+        "KV methods to search.",
+        "METHOD[:BUDGET],...",
+        read=methods,
+        shown="all that are known",
+        default=None,
+        group="Draft",
+    )
+    draft_tp: MaybeWholes = argument(
+        "Tensor-parallel degrees of the draft to search.",
+        arg.COUNTS,
+        shown="as --tp",
+        default=None,
+        group="Draft",
+    )
+    rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
+        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3; may be repeated.",
+        "DRAFT[@KV]=RATE",
+        read=_rates,
+        repeated=True,
+        default=(),
+        group="Acceptance",
+    )
+    acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    draft_path: arg.DraftPath = None
+    model_path: arg.ModelPath = None
+    any_draft: bool = argument(
+        "Also choose among drafts that the engine does not run.", default=False, group="Draft"
+    )
+    objective: str = argument(
+        "Quantity to optimise: tokens/s per device, time per token, or dollars per token.",
+        choices=OBJECTIVES,
+        default="throughput",
+    )
+    max_tpot_ms: MaybeReal = argument(
+        "Upper bound on TPOT, in milliseconds.", "MS", limits=POSITIVE, default=None
+    )
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    power_limit: arg.PowerLimit = argument(default=None)
+    price: MaybeReals = argument(
+        "Price per device and hour, one or one for each kind of device.",
+        "DOLLARS,...",
+        limits=(TINY, 100_000),
+        shown="none",
+        default=None,
+    )
+    _: KW_ONLY
+    gpus: MaybeWhole = argument(
+        "Devices to divide into servers; all layouts are searched.",
+        "N",
+        limits=(1, MOST_GPUS),
+        default=None,
+    )
+    ep: MaybeWholes = argument(
+        "Expert-parallel groups to search.",
+        arg.COUNTS,
+        "--expert-parallel",
+        shown="1; all with --gpus",
+        default=None,
+    )
+    dp: MaybeWholes = argument(
+        "Data-parallel attention groups to search.",
+        arg.COUNTS,
+        "--data-parallel",
+        shown="1; all with --gpus",
+        default=None,
+    )
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values with the number of devices that ``8xh100`` states."""
+        counted = COUNTED.fullmatch(values["hardware"])
+        if counted is None or "," in values["hardware"]:
+            return super().settled(values)
+        if values["gpus"] is not None:
+            raise InputError("--gpus: must be left out with a number of devices in --hardware")
+        return super().settled(values | {"gpus": int(counted[1]), "hardware": counted[2]})
+
+    def check(self) -> None:
+        super().check()
+        kinds = len(self.hardware.split(","))
+        if self.objective == "cost" and self.price is None:
+            raise InputError("--objective cost: needs --price, dollars per device and hour")
+        if self.price is not None and len(self.price) not in (1, kinds):
+            raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
+        if not all(1 <= batch <= 2**20 for batch in self.batch or ()):
+            raise refuse("--batch", None, "whole numbers from 1 to 2^20", max(self.batch or ()))
+        if self.draft_kv is not None and self.draft is None and (self.rate or self.acceptance):
+            raise InputError(
+                "--draft-kv: needs --draft; a rate names its method, as in --rate self@quest:1k=0.8"
+            )
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
+        self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
+
+    @property
+    def by_kind(self) -> "list[AdviseQuery]":
+        """The question for each kind of device, with its own price."""
+        kinds = self.hardware.split(",")
+        prices = self.price or (None,)
+        each = prices * len(kinds) if len(prices) == 1 else prices
+        return [
+            replace(self, hardware=kind, price=None if price is None else (price,))
+            for kind, price in zip(kinds, each, strict=True)
+        ]
+
+    @property
+    def dollars(self) -> float | None:
+        """The price per device and hour of a question about one kind of device."""
+        return None if self.price is None else self.price[0]
+
+    def layouts(self, model: ModelSpec) -> list[Layout]:
+        """The layouts to search: all of the given devices, or one server of each given size."""
+        if self.gpus is None:
+            return [
+                one_server(tp, dp, ep)
+                for tp in self.tp or (1,)
+                for dp in self.dp or (1,)
+                for ep in self.ep or (1,)
+            ]
+        return [
+            layout
+            for layout in of_gpus(self.gpus, model)
+            if layout.server_gpus in (self.tp or (layout.server_gpus,))
+            and layout.dp in (self.dp or (layout.dp,))
+            and layout.ep in (self.ep or (layout.ep,))
+        ]
+
+    def batches(self, layout: Layout) -> Array:
+        """Distinct batch sizes of one server of a layout, in rising order."""
+        if self.batch is not None:
+            return np.unique(np.asarray(self.batch, float))
+        most = MAX_BATCHES * layout.server_gpus
+        sizes = list(range(1, MAX_BATCHES + 1))
+        while sizes[-1] < most:
+            step = 2 * sizes[-1] // MOST_STEPS
+            sizes += range(sizes[-1] + step, 2 * sizes[-1] + 1, step)
+        return np.asarray([size for size in sizes if size <= most], float)
+
+    @property
+    def with_slots(self) -> "AdviseQuery":
+        """The question with the batches of llama.cpp's server, if it is about llama.cpp and names no
+        batches.
+        """
+        if self.batch is not None or engine_of(Named.of(self).calibration) != LLAMACPP:
+            return self
+        return replace(self, batch=tuple(range(1, SLOTS + 1)))
+
+    def query(self, **changes: Any) -> Query:
+        """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""
+        return super().query(**{"rate": None} | changes)
+
+    def may_choose(self, runs: RunsIn | None) -> bool:
+        """Whether a draft may be recommended, given where it runs."""
+        return self.any_draft or runs is None or runs.runs
+
+    @property
+    def max_tpot_s(self) -> float | None:
+        """The bound on the time per token in seconds."""
+        return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `Question.as_dict`, with only the smallest and the largest batch size that are given."""
+        ends = None if self.batch is None else [min(self.batch), max(self.batch)]
+        return super().as_dict() | {"batch": ends}

@@ -1,0 +1,95 @@
+"""Layouts: how GPUs are divided into servers, and each server into attention groups and expert groups."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.specs import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Equal servers behind a router, on `gpus` GPUs; some of these stay idle if they do not divide evenly.
+
+    server_gpus: GPUs of one server. dp: data-parallel attention groups of a server; each has all of attention
+    for its own sequences. ep: groups of a server's GPUs that have whole experts; 1 divides every expert over
+    all of them.
+    """
+
+    gpus: int
+    replicas: int
+    server_gpus: int
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def tp(self) -> int:
+        """GPUs of one attention group, which share its heads."""
+        return self.server_gpus // self.dp
+
+    @property
+    def idle(self) -> int:
+        """GPUs that no server uses."""
+        return self.gpus - self.replicas * self.server_gpus
+
+    @property
+    def simplicity(self) -> tuple[int, bool, int, bool]:
+        """Sorts layouts by what they take to run: GPUs of a server, then its kinds of groups.
+
+        One kind of attention group is simpler than both. Whole experts on every GPU are usual with
+        data-parallel attention, and divided ones without it.
+        """
+        mixed = 1 < self.dp < self.server_gpus
+        usual_ep = self.server_gpus if self.dp > 1 else 1
+        return self.server_gpus, mixed, self.dp, self.ep != usual_ep
+
+    def label(self) -> str:
+        """The layout in words: ``8 x TP 1``, ``TP 4 DP 2 EP 8``."""
+        sizes = {"TP": self.tp, "DP": self.dp, "EP": self.ep}
+        server = " ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "TP 1"
+        servers = f"{self.replicas} x {server}" if self.replicas > 1 else server
+        return f"{servers}, {self.idle} idle" if self.idle else servers
+
+    def arguments(self) -> dict[str, int]:
+        """The arguments of a question about one of the servers."""
+        return {"tp": self.server_gpus, "dp": self.dp, "ep": self.ep}
+
+
+def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
+    """One server on as many GPUs as it needs."""
+    return Layout(server_gpus, 1, server_gpus, dp, ep)
+
+
+def of_gpus(gpus: int, model: ModelSpec) -> list[Layout]:
+    """Every layout of this number of GPUs that the model may have; the smallest servers come first.
+
+    Data-parallel attention and expert parallelism are for models with experts. Experts are divided over all
+    GPUs of a server or over none of them, which every engine runs.
+    """
+    return [
+        Layout(gpus, gpus // size, size, dp, ep)
+        for size in _server_sizes(gpus)
+        for dp in (_divisors(size) if model.moe else [1])
+        for ep in _expert_groups(size, model)
+    ]
+
+
+def _expert_groups(size: int, model: ModelSpec) -> list[int]:
+    if model.moe and size > 1:
+        return [1, size]
+    return [1]
+
+
+def _server_sizes(gpus: int) -> list[int]:
+    """GPUs of a server: the divisors of all, and powers of two, which leave some idle."""
+    return sorted({*_divisors(gpus), *_powers_of_two(gpus)})
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]
+
+
+def _powers_of_two(most: int) -> Iterator[int]:
+    size = 1
+    while size <= most:
+        yield size
+        size *= 2

@@ -1,0 +1,34 @@
+"""The batch at which a server should turn its draft off, as `schedule` finds it."""
+
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.draft_lengths import MAX_BATCHES, length_tables
+from perfmodel.answers.advice.prices import room
+from perfmodel.answers.advice.ranking import PricedPoint
+
+
+@dataclass(frozen=True, slots=True)
+class OnOff:
+    """Running sequences of one server between which a draft is on: from `on_from`, and off from `off_from`.
+
+    off_from: None if the draft is on up to `looked_to`, the largest batch that was tried.
+    """
+
+    draft: str
+    on_from: int
+    off_from: int | None
+    looked_to: int
+
+
+def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
+    """Where the draft of a point is on, on the point's own server. None if it is on at no batch."""
+    s = point.candidate.scenario
+    fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)
+    most = min(fitting, max(MAX_BATCHES, point.batch))
+    table = length_tables(s, (int(query.context),), (most,), query.max_gamma)[0]
+    on = [r for r in table.ranges if r.tokens]
+    if not on:
+        return None
+    last = on[-1].high
+    return OnOff(s.draft.name, on[0].low, last + 1 if last < most else None, most)

@@ -1,0 +1,90 @@
+"""One configuration of an answer of `advise`: its layout, draft, batch and rates."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.speculation import Passes
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One configuration; draft, draft_kv and draft_tp are None for the baseline.
+
+    gpus: those of all `replicas` equal servers, idle ones included. tp, dp, ep: devices and groups of one
+    server. batch, tpot_s, power_w and throughput_tokens_per_s are of one server;
+    all_servers_tokens_per_s is the sum over the replicas, and throughput_tokens_per_s_per_device that sum
+    over `gpus`. runs_in: the engine that runs the draft, in words. It is None for the baseline and for a
+    stack that is not a serving engine. `speedup` is over the baseline at the same batch and layout.
+    `objective` is the value of the objective. joules_per_token: energy per token. power_w: mean power of one
+    device. Both are None if the power of the device was not measured.
+    """
+
+    hardware: str
+    layout: str
+    gpus: int
+    replicas: int
+    tp: int
+    dp: int
+    ep: int
+    draft: str | None
+    draft_kv: str | None
+    draft_tp: int | None
+    gamma: int
+    batch: int
+    tpot_s: float
+    throughput_tokens_per_s: float
+    throughput_tokens_per_s_per_device: float
+    all_servers_tokens_per_s: float
+    cost_per_million_tokens: float | None
+    speedup: float
+    tokens_per_iteration: float
+    acceptance_source: str | None
+    runs_in: str | None
+    objective: float
+    joules_per_token: float | None
+    power_w: float | None
+
+
+def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
+    """The configuration of a priced point."""
+    s = point.candidate.scenario
+    layout = point.layout
+    runs = point.candidate.runs
+    context = float(query.context)
+    drafts = point.gamma > 0
+    baseline = float(s.target_pass_s(float(point.batch), context))
+    throughput = point.batch / point.tpot_s
+    total = layout.replicas * throughput
+    cost = None
+    if query.dollars is not None:
+        cost = query.dollars * layout.gpus / 3600.0 * 1e6 / total
+    energy = Passes(s, float(point.batch), context, np.array([point.gamma])).energy(s)
+    return Pick(
+        hardware=query.hardware,
+        layout=layout.label(),
+        gpus=layout.gpus,
+        replicas=layout.replicas,
+        tp=layout.server_gpus,
+        dp=layout.dp,
+        ep=layout.ep,
+        draft=s.draft.name if drafts else None,
+        draft_kv=s.draft.kv.label() if drafts else None,
+        draft_tp=s.draft.tensor_parallel if drafts else None,
+        gamma=point.gamma,
+        batch=point.batch,
+        tpot_s=point.tpot_s,
+        throughput_tokens_per_s=throughput,
+        throughput_tokens_per_s_per_device=total / layout.gpus,
+        all_servers_tokens_per_s=total,
+        cost_per_million_tokens=cost,
+        speedup=baseline / point.tpot_s,
+        tokens_per_iteration=point.gained,
+        acceptance_source=s.acceptance.source if drafts else None,
+        runs_in=runs.text if drafts and runs is not None else None,
+        objective=point.value if query.objective == "throughput" else -point.value,
+        joules_per_token=energy.get("joules_per_token"),
+        power_w=energy.get("power_w"),
+    )

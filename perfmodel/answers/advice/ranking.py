@@ -1,0 +1,166 @@
+"""Ranks the priced points of `advise`: the best of a candidate, the best layout, the Pareto fronts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate
+from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.prices import Priced
+from perfmodel.operations import Array
+
+ALIKE = 0.025
+"""Largest share by which a simpler layout may be worse and still be chosen: no layout in the answer is beaten
+by more than 3 %.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPoint:
+    """A point of a candidate, and its value by the objective (larger is better). batch: of one server."""
+
+    candidate: Candidate
+    batch: int
+    gamma: int
+    gained: float
+    tpot_s: float
+    value: float
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the candidate."""
+        return self.candidate.layout
+
+    def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
+        """The factor by which this point is better than another."""
+        if query.objective == "throughput":
+            return self.value / other.value
+        return other.value / self.value
+
+
+def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
+    """The best allowed point of one candidate; on a tie the smallest batch and draft. None if no point is
+    allowed.
+    """
+    if not priced.allowed.any():
+        return None
+    worth = _value(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
+    value = np.where(priced.allowed, worth, -np.inf)
+    i, j = divmod(int(np.argmax(value)), value.shape[1])
+    return PricedPoint(
+        candidate=priced.candidate,
+        batch=int(priced.batches[i]),
+        gamma=int(priced.drafted[j]),
+        gained=float(priced.gained[j]),
+        tpot_s=float(priced.tpot_s[i, j]),
+        value=float(value[i, j]),
+    )
+
+
+def _value(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
+    """The quantity that the objective maximises: tokens/s per GPU, the negative time per token, or the
+    negative price of tokens. Idle GPUs count.
+    """
+    if query.objective == "latency":
+        return -tpot_s
+    sequences = layout.replicas * batch
+    if query.objective == "throughput":
+        return sequences / tpot_s / layout.gpus
+    assert query.dollars is not None
+    per_second = query.dollars * layout.gpus / 3600.0 * 1e6
+    return -per_second * tpot_s / sequences
+
+
+def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:
+    """The best point on the simplest layout whose best point is at most `ALIKE` worse than the best of all.
+    On a tie the earlier point.
+    """
+    if not points:
+        return None
+    top = max(points, key=lambda p: p.value)
+    close = [p for p in points if top.times(p, query) <= 1.0 + ALIKE]
+    simplest = min(p.layout.simplicity for p in close)
+    return max((p for p in close if p.layout.simplicity == simplest), key=lambda p: p.value)
+
+
+def best_of_each_layout(points: Sequence[PricedPoint]) -> list[PricedPoint]:
+    """The best point of each layout, the best first."""
+    found: dict[Layout, PricedPoint] = {}
+    for point in sorted(points, key=lambda p: -p.value):
+        found.setdefault(point.layout, point)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A point that no other beats in both throughput per device and time per token.
+
+    batch and throughput_tokens_per_s are of one server, on `tp` devices.
+    """
+
+    tpot_s: float
+    throughput_tokens_per_s: float
+    throughput_tokens_per_s_per_device: float
+    batch: int
+    gamma: int
+    layout: str
+    tp: int
+    draft: str | None
+    draft_kv: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fronts:
+    """Throughput per device against time per token, for the baseline and for speculation. Only points that
+    fit in memory.
+    """
+
+    baseline: tuple[FrontPoint, ...]
+    speculating: tuple[FrontPoint, ...]
+
+
+def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
+    """The Pareto front: points of rising throughput per device and rising time per token that no other point
+    beats in both. Only points that fit in memory.
+    """
+    if not any(x.fits.any() for x in priced):
+        return ()
+    speed = np.concatenate([np.where(x.fits, x.tpot_s, np.inf).ravel() for x in priced])
+    rate = np.concatenate([_per_gpu(x).ravel() for x in priced])
+    order = np.argsort(speed, kind="stable")
+    top = np.maximum.accumulate(rate[order])
+    rises = np.concatenate(([True], top[1:] > top[:-1] * (1 + 1e-9)))
+    unbeaten = order[rises & np.isfinite(speed[order])]
+    starts = np.cumsum([0, *(x.tpot_s.size for x in priced)])
+    points = []
+    for at in unbeaten:
+        which = int(np.searchsorted(starts, at, "right")) - 1
+        winner = priced[which]
+        i, j = divmod(int(at - starts[which]), winner.tpot_s.shape[1])
+        gamma = int(winner.drafted[j])
+        draft = winner.candidate.scenario.draft
+        layout = winner.candidate.layout
+        batch = int(winner.batches[i])
+        points.append(
+            FrontPoint(
+                tpot_s=float(speed[at]),
+                throughput_tokens_per_s=batch / float(speed[at]),
+                throughput_tokens_per_s_per_device=float(rate[at]),
+                batch=batch,
+                gamma=gamma,
+                layout=layout.label(),
+                tp=layout.server_gpus,
+                draft=draft.name if gamma else None,
+                draft_kv=draft.kv.label() if gamma else None,
+            )
+        )
+    return tuple(points)
+
+
+def _per_gpu(priced: Priced) -> Array:
+    """Tokens per second and GPU, ``[batch, gamma]``; 0 where memory does not suffice."""
+    layout = priced.candidate.layout
+    rate = layout.replicas * priced.batches[:, None] / priced.tpot_s / layout.gpus
+    return np.where(priced.fits, rate, 0.0)

@@ -1,0 +1,118 @@
+"""Layouts of several GPUs: what is searched, what is chosen, and that no other layout beats it."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from perfmodel.answers.advice.advise import Advice, advise
+from perfmodel.answers.advice.layouts import Layout, of_gpus
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.errors import InputError
+from perfmodel.specs import load_model
+
+BEATEN = 1.03
+"""Largest factor by which another layout of the same GPUs may be better than the choice."""
+BATCHES = (1, 64, 256, 500)
+PLACES = [
+    ("llama-3.1-8b", "h100", 8, "eagle3"),
+    ("qwen3-30b-a3b", "l40s", 4, "eagle3"),
+    ("deepseek-v3", "h200", 8, "mtp"),
+]
+
+
+def rates(model: str, hardware: str, gpus: int, draft: str, found: Advice) -> Iterator[tuple[float, str]]:
+    """Tokens/s per GPU and the label of every layout, batch and draft length that `whatif` prices."""
+    batches = {*BATCHES, *(p.batch for p in found.layouts)}
+    for layout, batch, gamma in product(of_gpus(gpus, load_model(model)), batches, (0, 1, 3)):
+        try:
+            a = whatif(model, hardware, batch, 8192, gamma, draft=draft, **layout.arguments())
+        except InputError:
+            continue
+        if a.memory.fits and batch <= 256 * layout.server_gpus:
+            yield layout.replicas * a.throughput_tokens_per_s / gpus, layout.label()
+
+
+@pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
+def test_no_other_layout_of_the_same_gpus_beats_the_choice(model, hardware, gpus, draft) -> None:
+    found = advise(model, hardware, gpus=gpus, draft=draft)
+    best, where = max(rates(model, hardware, gpus, draft, found))
+    assert found.chosen.gpus == gpus
+    assert best <= BEATEN * found.chosen.throughput_tokens_per_s_per_device, where
+
+
+@pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
+def test_the_figures_are_those_of_whatif_and_schedule(model, hardware, gpus, draft) -> None:
+    found = advise(model, hardware, gpus=gpus, draft=draft)
+    for p in found.layouts:
+        a = whatif(model, hardware, p.batch, 8192, p.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft)
+        assert a.memory.fits
+        assert p.throughput_tokens_per_s == pytest.approx(a.throughput_tokens_per_s, rel=1e-9)
+        per_gpu = p.replicas * a.throughput_tokens_per_s / gpus
+        assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu, rel=1e-9)
+        assert p.speedup == pytest.approx(a.speedup, rel=1e-9)
+    p = found.chosen
+    at_its_batch = whatif(model, hardware, p.batch, 8192, p.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft)
+    assert (found.verdict == "speculate") <= (at_its_batch.verdict == "pays")
+    on = found.on_off
+    table = schedule(
+        model, hardware, "8k", on.looked_to, tp=p.tp, dp=p.dp, ep=p.ep, draft=draft, dynamic_price=0
+    ).tables[0]
+    drafted = [r for r in table.ranges if r.tokens]
+    assert drafted[-1].high == (on.looked_to if on.off_from is None else on.off_from - 1)
+
+
+def test_eight_small_servers_beat_one_large_one_that_has_more_tokens_in_all() -> None:
+    found = advise("llama-3.1-8b", "h100", tp=(1, 2, 4, 8))
+    assert found.chosen.tp == 1
+    one_large = next(p for p in found.layouts if p.tp == 8)
+    assert one_large.throughput_tokens_per_s > found.chosen.throughput_tokens_per_s
+    all_eight = advise("llama-3.1-8b", "8xh100")
+    assert all_eight.chosen.layout == "8 x TP 1"
+    assert all_eight.chosen.all_servers_tokens_per_s == pytest.approx(
+        8 * found.chosen.throughput_tokens_per_s
+    )
+    assert all_eight.serve == found.serve
+
+
+def test_a_latent_cache_gets_data_parallel_attention() -> None:
+    found = advise("deepseek-v3", "h200", gpus=8)
+    assert found.chosen.dp == 8
+    tensor_parallel = next(p for p in found.layouts if p.layout == "TP 8")
+    assert found.gain(found.chosen) > 2 * found.gain(tensor_parallel)
+    given = advise("deepseek-v3", "h200", tp=8, dp="1,8", ep="1,8")
+    assert given.chosen.throughput_tokens_per_s == pytest.approx(found.chosen.throughput_tokens_per_s)
+
+
+def test_layouts_that_do_not_run_are_skipped_with_the_reason() -> None:
+    found = advise("minimax-m2", "8xh200", context=4096)
+    assert not any(p.layout == "TP 8" for p in found.layouts)
+    assert any("8 devices would divide a block" in skip.reason for skip in found.skipped)
+
+
+def test_idle_gpus_count_in_the_rate_per_gpu() -> None:
+    found = advise("qwen2.5-7b", "h100", gpus=3, rate={"ngram": "0.3x3"})
+    assert found.chosen.layout == "3 x TP 1"
+    pair = next(p for p in found.layouts if p.tp == 2)
+    assert pair.layout == "TP 2, 1 idle"
+    assert pair.throughput_tokens_per_s_per_device == pytest.approx(pair.throughput_tokens_per_s / 3)
+
+
+def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
+    kinds = "h100,h200,b200"
+    by_price = advise("llama-3.1-70b", kinds, gpus=8, weights="fp8", price="2,100,100")
+    assert by_price.by_hardware[0].hardware == by_price.chosen.hardware == "h100"
+    costs = [p.cost_per_million_tokens for p in by_price.by_hardware]
+    assert costs == sorted(costs)
+    by_rate = advise("llama-3.1-70b", kinds, gpus=8, weights="fp8")
+    assert by_rate.chosen.hardware == "b200"
+    with pytest.raises(InputError, match="price: must be one price, or one for each of 3 kinds, given 2"):
+        advise("llama-3.1-70b", kinds, gpus=8, price="2,3")
+
+
+def test_a_layout_in_words() -> None:
+    assert Layout(8, 8, 1).label() == "8 x TP 1"
+    assert Layout(8, 1, 8, 8, 8).label() == "DP 8 EP 8"
+    assert Layout(16, 2, 8, 2, 8).label() == "2 x TP 4 DP 2 EP 8"
+    assert Layout(1, 1, 1).label() == "TP 1"
