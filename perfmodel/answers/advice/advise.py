@@ -60,9 +60,9 @@ class Advice(Answer):
     layouts: the best point of each layout, the best first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
     if it never is. not_run: a better configuration that the engine does not run. serve: the engine's command
-    line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain with
-    a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which the
-    best draft would pay at its batch, where it does not.
+    line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain
+    with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
+    the best draft would pay at its batch, where it does not.
     """
 
     query: AdviseQuery
