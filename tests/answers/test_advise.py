@@ -4,6 +4,7 @@ pair.
 
 import itertools
 import json
+import re
 from collections import Counter
 from functools import cache
 
@@ -284,3 +285,21 @@ def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
 def test_a_degree_that_does_not_run_is_explained() -> None:
     why = "layouts (tp: experts of minimax-m2 are 1536 wide in blocks of 128, and 8 devices"
     assert why in advise("minimax-m2", "h200", context=4096, tp=8).reason
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "tp"),
+    [("llama-3.1-8b", "rtx-4090", 1), ("llama-3.1-70b", "rtx-4090", 2), ("deepseek-v3", "h100", 8)],
+)
+def test_what_is_said_to_fit_is_answered_when_asked(model: str, hardware: str, tp: int) -> None:
+    said = advise(model, hardware, context=65_536, tp=tp).reason
+    assert "together" in said  # the sum is printed
+    options = dict(re.findall(r"--(kv-dtype|weights|tp) ([\w-]+)", said))
+    changes = [{name.replace("-", "_"): value} for name, value in options.items()]
+    device = re.search(r"on (?:\d+ x )?([a-z][\w-]+)$", said.partition(";")[2].removesuffix(f"; {said}"))
+    if device:
+        changes.append({"hardware": device[1]})
+    assert changes
+    question = {"model": model, "hardware": hardware, "context": 65_536, "tp": tp, "batch": 1}
+    for change in changes:
+        assert advise(**question | change).chosen is not None, change

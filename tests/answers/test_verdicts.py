@@ -92,12 +92,14 @@ def test_warnings_begin_at_their_limits() -> None:
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
     s = scenario(draft="llama-68m")
-    assert tuple(caveats.beyond(scenario(), 131_068, 3)) == ()
-    assert tuple(caveats.beyond(scenario(), 131_069, 3)) == (
+    assert tuple(caveats.beyond("llama-3.1-8b", scenario(), 131_068, 3)) == ()
+    assert tuple(caveats.beyond("llama-3.1-8b", scenario(), 131_069, 3)) == (
         "context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",
     )
-    assert tuple(caveats.beyond(s, 2045, 3)) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
-    assert [*caveats.beyond(s, 131_071, 0), *caveats.beyond(s, 2044, 3)] == []
+    assert tuple(caveats.beyond("llama-3.1-8b", s, 2045, 3)) == (
+        "context 2045 (+4) is beyond llama-68m's maximum of 2048",
+    )
+    assert [*caveats.beyond("llama-3.1-8b", s, 131_071, 0), *caveats.beyond("llama-3.1-8b", s, 2044, 3)] == []
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:

@@ -300,3 +300,11 @@ def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
     assert (baseline.query.draft, baseline.verdict) == ("eagle3", "does_not_pay")
     assert baseline.gamma_optimal == whatif(model="qwen3-32b", **point).gamma_optimal > 0
     assert baseline.sentence == "Baseline (no speculation), as asked"
+
+
+def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_shape() -> None:
+    query = Query("llama-3.1-8b", "h100", 4, 8000, draft="self", draft_kv="streamingllm:512")
+    assert whatif(query).speedup is not None
+    other = whatif(replace(query, model="deepseek-r1-distill-llama-8b"))
+    assert other.verdict == "unknown_acceptance"
+    assert "no acceptance is known for deepseek-r1-distill-llama-8b" in other.headline()

@@ -7,6 +7,7 @@ import pytest
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs import ModelSpec, files, hub_id, load_model, short_name
 from perfmodel.specs.models import model
+from perfmodel.specs.models.model import Variant
 from tests.validate.tiny import refused
 
 NAMES = files.bundled_names("models")
@@ -119,3 +120,24 @@ def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
     ):
         files.parse(ModelSpec, llama | good, "mine.yaml")
         refused(r"^mine\.yaml: ", files.parse, ModelSpec, llama | bad, "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("meta-llama/Meta-Llama-3-8B-Instruct", 8192),
+        ("llama-3-70b", 8192),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", 131_072),
+        ("llama-3.1-8b-instruct", 131_072),
+        ("qwen3-8b", 40_960),
+    ],
+)
+def test_a_variant_of_a_shape_has_its_own_longest_context(name: str, most: int) -> None:
+    assert load_model(name).max_position_embeddings == most
+
+
+def test_every_variant_is_another_name_of_a_bundled_model() -> None:
+    rows = read_rows(data_folder("models") / "variants.csv", Variant)
+    assert rows
+    for row in rows:
+        assert load_model(row.name).name != row.name

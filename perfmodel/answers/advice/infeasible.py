@@ -2,17 +2,23 @@
 device.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Skip
-from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.candidates import Candidate, Skip
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.question import UNUSED, resolve
 from perfmodel.errors import InputError
-from perfmodel.specs import load_gpu
+from perfmodel.specs import engine_of, load_gpu
 from perfmodel.specs.boundary import files
 from perfmodel.speculation import memory_of
+
+SMALLER_KV = ("fp8",)
+SMALLER_WEIGHTS = ("fp8", "int4-g128")
+"""Formats to try, the larger first."""
+MOST_DOUBLINGS = 4
+"""Degrees to try: up to 2^4 devices."""
 
 
 def why_infeasible(
@@ -30,47 +36,94 @@ def why_infeasible(
         most = max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
-        weights = min(float(x.candidate.scenario.weight_bytes) for x in baseline) / 1e9
-        available = float(room[0].available_bytes)
-        return (
-            f"nothing fits: a device would hold {weights:.1f} GB of weights and the cache of one sequence, "
-            f"but has room for {available / 1e9:.1f} GB{_would_fit(query, _largest(baseline), available)}"
-        )
+        return f"nothing fits: {_shortage(query, baseline)}{_would_fit(query, _largest(baseline))}"
     return f"the lowest TPOT is {min(fitting) * 1e3:.2f} ms, above the bound of {query.max_tpot_ms:g} ms"
 
 
-def _largest(baseline: list[Priced]) -> Layout:
-    """The layout with the largest servers; of these, the one with the fewest groups."""
-    layouts = [x.candidate.layout for x in baseline]
-    return max(layouts, key=lambda layout: (layout.server_gpus, -layout.dp, -layout.ep))
+def _largest(baseline: list[Priced]) -> Candidate:
+    """The candidate with the largest servers; of these, the one with the fewest groups."""
+
+    def size(candidate: Candidate) -> tuple[int, int, int]:
+        layout = candidate.layout
+        return layout.server_gpus, -layout.dp, -layout.ep
+
+    return max((x.candidate for x in baseline), key=size)
 
 
-def _would_fit(query: AdviseQuery, layout: Layout, available_bytes: float) -> str:
-    """The smallest change of each kind (degree, weight format, device) with which one sequence fits."""
+def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
+    """What one sequence needs on a device at the largest degree, and the room for it."""
+    rooms = [
+        memory_of(x.candidate.scenario, 1.0, float(query.context), 0.0, query.memory_fraction)
+        for x in baseline
+    ]
+    room = min(rooms, key=lambda r: float(r.weight_bytes) + float(r.kv_bytes))
+    weights = float(room.weight_bytes)
+    cache = float(room.kv_bytes)
+    return (
+        f"a device would hold {weights / 1e9:.1f} GB of weights and {cache / 1e9:.1f} GB of KV cache for one "
+        f"sequence, together {(weights + cache) / 1e9:.1f} GB, but has room for "
+        f"{float(room.available_bytes) / 1e9:.1f} GB"
+    )
 
-    def fits_with(**changes: Any) -> bool:
-        arguments = {
-            "batch": 1,
-            "draft": "self",
-            "draft_kv": "full",
-            "draft_tp": None,
-            **layout.arguments(),
-        } | changes
-        try:
-            scenario = resolve(query.query(**arguments), UNUSED)
-        except InputError:
-            return False
-        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, query.memory_fraction).fits)
 
-    degrees = [tp for tp in (2, 4, 8, 16) if tp > layout.server_gpus and fits_with(tp=tp)]
-    formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
-    gpus = [load_gpu(name) for name in files.bundled_names("gpus")]
-    enough = available_bytes / query.memory_fraction
-    larger = sorted((gpu.memory_bytes, gpu.name) for gpu in gpus if gpu.memory and gpu.memory_bytes > enough)
-    device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
+def _would_fit(query: AdviseQuery, largest: Candidate) -> str:
+    """The smallest change of each kind with which one sequence fits and the tool has an answer: a smaller KV
+    format, smaller weights, more devices, another device of the same maker for the same engine.
+
+    largest: the baseline with the largest servers.
+    """
+    ways = [*_formats(query, largest), *_degrees(query, largest), *_devices(query, largest)]
+    texts = [way for way in ways if way]
+    if not texts:
+        return ""
+    last = texts.pop()
+    return f"; it would fit {', '.join(texts)} or {last}" if texts else f"; it would fit {last}"
+
+
+def _formats(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+    """The smallest change of number formats; one of both kinds only where neither suffices alone."""
+    kv = [f"--kv-dtype {name}" for name in SMALLER_KV if _fits_with(query, largest, kv_dtype=name)]
+    weights = [f"--weights {name}" for name in SMALLER_WEIGHTS if _fits_with(query, largest, weights=name)]
+    yield from (f"with {change}" for change in (*kv[:1], *weights[:1]))
+    if kv or weights:
+        return
+    for weight in SMALLER_WEIGHTS:
+        for cache in SMALLER_KV:
+            if _fits_with(query, largest, weights=weight, kv_dtype=cache):
+                yield f"with --weights {weight} --kv-dtype {cache}"
+                return
+
+
+def _degrees(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+    """The next tensor-parallel degree."""
+    degrees = (2**exponent for exponent in range(1, MOST_DOUBLINGS + 1))
+    larger = [tp for tp in degrees if tp > largest.layout.server_gpus]
     flag = "--tp" if query.gpus is None else "--gpus"
-    ways = [*(f"with {flag} {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
-    ways += [device] if device else []
-    if ways:
-        return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}"
-    return ""
+    yield from [f"with {flag} {tp}" for tp in larger if _fits_with(query, largest, tp=tp)][:1]
+
+
+def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+    """The smallest other device of the same maker for the same engine whose memory is no slower."""
+    gpu = largest.scenario.machine.gpu
+    engine = query.engine or engine_of(largest.scenario.machine.calibration)
+    others = [load_gpu(name) for name in files.bundled_names("gpus")]
+    alike = [g for g in others if g.vendor == gpu.vendor and g.kind == gpu.kind and g.memory is not None]
+    as_fast = [g for g in alike if g.memory_bandwidth_bytes_per_s >= gpu.memory_bandwidth_bytes_per_s]
+    larger = sorted((g.memory_bytes, g.name) for g in as_fast if g.memory_bytes > gpu.memory_bytes)
+    for _, name in larger:
+        if _fits_with(query, largest, hardware=name, engine=engine):
+            devices = largest.layout.server_gpus
+            yield f"on {name}" if devices == 1 else f"on {devices} x {name}"
+            return
+
+
+def _fits_with(query: AdviseQuery, largest: Candidate, **changes: Any) -> bool:
+    """Whether one sequence fits after a change, and the tool answers for it."""
+    alone = {"batch": 1, "draft": "self", "draft_kv": "full", "draft_tp": None}
+    context = float(query.context)
+    try:
+        scenario = resolve(query.query(**alone | largest.layout.arguments() | changes), UNUSED)
+        scenario.target_pass_s(1.0, context)
+    except InputError:
+        return False
+    return bool(memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).fits)

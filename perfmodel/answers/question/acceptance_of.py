@@ -24,7 +24,7 @@ from perfmodel.specs.acceptance.acceptance_rows import (
     find_acceptance,
     published_rows,
 )
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec, name_of
 from perfmodel.speculation import Acceptance
 
 
@@ -43,7 +43,7 @@ def measured_acceptance(
 
     Raises UnknownAcceptance if nothing was measured; the error lists the measurements of this target.
     """
-    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     try:
         return Acceptance.from_row(find_acceptance(*key, context, rows, flag))
     except UnknownAcceptance as error:
@@ -87,7 +87,7 @@ def acceptance_by_context(
     task: str | None = None,
 ) -> Callable[[float], Acceptance]:
     """`measured_acceptance` by context. Below the shortest measured context, the acceptance there counts."""
-    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
     measured = [
         row.context_tokens for row in (published_rows() if rows is None else rows) if row.subject == key
     ]

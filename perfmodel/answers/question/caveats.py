@@ -25,7 +25,7 @@ from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.models.ggml import repository
-from perfmodel.specs.models.model import named_format
+from perfmodel.specs.models.model import name_of, named_format
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
 
 FAR = 30.0
@@ -72,7 +72,7 @@ def common_doubts(
         *(assumed(question, scenario) if drafts and isinstance(question, Options) else ()),
         *(of_weights(question, scenario) if scenario.machine.calibration.stack == LLAMACPP else ()),
         *(by_name(question.model) if question.weights is None else ()),
-        *beyond(scenario, context, gamma),
+        *beyond(question.model, scenario, context, gamma),
         *room.shortage(batch),
         *(of_acceptance(scenario, context, gamma) if gamma else ()),
         *(of_draft(scenario, context) if drafts else ()),
@@ -130,10 +130,13 @@ def by_name(model: str) -> Iterator[str]:
         yield f"weights are {form} by the name of {model}; --model PATH of its config.json is exact"
 
 
-def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """The models whose positions end before this context."""
-    models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
-    for name, most in {m.name: m.max_position_embeddings for m in models}.items():
+def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
+    """The models whose positions end before this context. model: the target as the user named it."""
+    target = scenario.target
+    limits = {name_of(model, target): target.max_position_embeddings}
+    if gamma and scenario.draft.model.name != target.name:
+        limits[scenario.draft.model.name] = scenario.draft.model.max_position_embeddings
+    for name, most in limits.items():
         if context + gamma + 1 > most:
             yield f"context {context:.0f} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
 

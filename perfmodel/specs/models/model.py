@@ -56,9 +56,43 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     if repo := repository(name):
         base = load_model(repo[0], flag)
         return base.model_copy(update={"weights": repo[1] or CONVERTED.get(base.weights, USUAL_MIX)})
-    return _quantised(key) or load_bundled(
+    found = _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )
+    other = variant(name)
+    if other is None:
+        return found
+    return found.model_copy(update={"max_position_embeddings": other.max_position_embeddings})
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another model of a bundled shape, listed in ``models/variants.csv``.
+
+    It has its own longest context, and acceptances that were measured for the bundled model are not its own.
+    name: without owner and tuning suffix.
+    """
+
+    name: str
+    max_position_embeddings: int
+    source: str
+
+
+@cache
+def _variants() -> dict[str, Variant]:
+    """Name -> the listed variant."""
+    return {row.name: row for row in read_rows(data_folder("models") / "variants.csv", Variant)}
+
+
+def variant(name: str) -> Variant | None:
+    """The variant that a name means; None for the bundled model itself."""
+    return _variants().get(_base_name(name))
+
+
+def name_of(name: str, model: ModelSpec) -> str:
+    """The name of the model itself: of the variant that the user named, else of the bundled model."""
+    other = variant(name)
+    return model.name if other is None else other.name
 
 
 @dataclass(frozen=True, slots=True)
