@@ -83,7 +83,7 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
 
 
 def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
-    others = {"sweep", "explore", "plot", "mcp", *TABLES, "kv", "calibrations", "validate"}
+    others = {"sweep", "explore", "plot", "mcp", "serve", *TABLES, "kv", "calibrations", "validate"}
     assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)
     assert set(dir(pm)) == set(pm.__all__)
     assert set(ASKED) == set(ANSWERS)

@@ -33,6 +33,7 @@ HEADINGS = {
         "explore": "Speedup surfaces to explore in a browser: one HTML file.",
         "plot": "Pictures of the answers as .png or .svg (matplotlib).",
         "mcp": "A Model Context Protocol server for assistants (extra: mcp).",
+        "serve": "The time of a batch over HTTP, for simulators and planners.",
     },
     "Data": {
         "gpus": "The devices: list, show, check.",

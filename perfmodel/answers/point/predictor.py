@@ -220,7 +220,7 @@ class Predictor:
         try:
             new = np.asarray(new_tokens, float)
             past = np.asarray(past_tokens, float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._refusal("new_tokens, past_tokens: must be sequences of numbers") from None
         if new.ndim != 1 or new.shape != past.shape or not new.size:
             raise self._refusal("new_tokens, past_tokens: must have one entry per request, at least one")

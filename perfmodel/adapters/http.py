@@ -1,0 +1,149 @@
+"""The predictor as an HTTP endpoint, for tools in other languages: ``perfmodel serve``.
+
+    POST /forward  {"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3}
+                   {"seconds": 0.0871, "tokens_per_iteration": 2.26}
+    GET  /         the question, KV tokens and the longest draft
+
+The server has no state: every request is a batch for the question of its command line. It reads no file for a
+request. A refused request gets one JSON error.
+"""
+
+import sys
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+from perfmodel.answers.point.predictor import Predictor
+from perfmodel.errors import InputError
+
+MOST_BYTES = 2**20
+"""Largest body of a request: some 50,000 requests of a batch."""
+TIMEOUT_S = 10.0
+"""Seconds until a client that sends nothing is disconnected."""
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request. gamma: None is that of the command line."""
+
+    new_tokens: list[int | float]
+    past_tokens: list[int | float]
+    gamma: int | None = None
+
+
+class Refused(Exception):
+    """A request that is not answered: the HTTP status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "perfmodel"
+    sys_version = ""
+
+    def __init__(self, predictor: Predictor, timeout_s: float, *connection: Any) -> None:
+        self.predictor = predictor
+        self.timeout_s = timeout_s
+        super().__init__(*connection)
+
+    def setup(self) -> None:
+        """See `socketserver.StreamRequestHandler`."""
+        self.request.settimeout(self.timeout_s)
+        super().setup()
+
+    def do_GET(self) -> None:
+        """The question, KV tokens and the longest draft."""
+        self._answer(partial(about, self.predictor), "/")
+
+    def do_POST(self) -> None:
+        """Seconds of a forward pass."""
+        self._answer(lambda: forward(self.predictor, self._body()), "/forward")
+
+    def _answer(self, answer: Any, path: str) -> None:
+        try:
+            if self.path != path:
+                raise Refused(404, "there are POST /forward and GET /")
+            self._send(200, answer())
+        except Refused as refused:
+            self.close_connection = True  # what the client still sends is no request
+            self._send(refused.status, {"error": str(refused)})
+
+    def _body(self) -> bytes:
+        """The body. Refuses one without a length, or that is too long."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            raise Refused(411, "Content-Length: must be given as a number of bytes")
+        if len(length) > 9 or int(length) > MOST_BYTES:
+            raise Refused(413, f"body: must have at most {MOST_BYTES} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise Refused(400, "body: ended early")
+        return body
+
+    def _send(self, status: int, content: dict[str, Any]) -> None:
+        text = msgspec.json.encode(content)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(text)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """An error of the protocol, such as an unknown method, in the form of all others."""
+        self.close_connection = True
+        self._send(code, {"error": message or self.responses[code][0]})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Logs nothing: a simulator asks a million times."""
+
+
+def about(predictor: Predictor) -> dict[str, Any]:
+    """The question and what a planner asks once."""
+    return {
+        "question": msgspec.to_builtins(predictor.question.as_dict(), str_keys=True),
+        "kv_tokens": predictor.kv_tokens,
+        "max_gamma": predictor.max_gamma,
+    }
+
+
+def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
+    """The answer to the body of a request. Raises Refused."""
+    try:
+        batch = msgspec.json.decode(body, type=Batch)
+        seconds = predictor.forward_s(batch.new_tokens, batch.past_tokens, batch.gamma)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, f"body: {error}") from None
+    except InputError as error:
+        raise Refused(400, str(error)) from None
+    answer: dict[str, Any] = {"seconds": seconds, "tokens_per_iteration": None}
+    with suppress(InputError):  # no acceptance is known
+        answer["tokens_per_iteration"] = float(predictor.tokens_per_iteration(batch.gamma))
+    return answer
+
+
+class Server(ThreadingHTTPServer):
+    """A server whose threads end with the process. A client that leaves is no error."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints the traceback of a bug only."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> Server:
+    """A server for one question. port: 0 takes a free one. Raises InputError if the address is not free."""
+    try:
+        return Server((host, port), partial(Handler, predictor, timeout_s))
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--host, --port: {host}:{port} cannot be used: {error}") from None

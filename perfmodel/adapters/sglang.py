@@ -1,0 +1,88 @@
+"""The predictor of SGLang's simulator (sgl-project/sglang, tools/sglang-simulator).
+
+The simulator runs SGLang's scheduler, radix cache and hierarchical cache on a CPU. Its predictor replaces the
+forward pass. It is made with a model (a folder with config.json), an accelerator (a name), the scheduler's
+configuration and the options of the configuration file::
+
+    predictor:
+      name: perfmodel
+      draft: eagle3      # every option of pm.predictor
+      gamma: 3
+
+With gamma, a decoding pass is an iteration (drafting and verification). The simulator itself does not
+speculate: it advances each request by one token per pass, so `get_metrics` states the expected tokens.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.point.predictor import predictor
+from perfmodel.errors import InputError
+
+IMPOSSIBLE = -1.0
+"""Time of a batch that does not fit in memory; the simulator refuses negative times."""
+UNMODELLED = ("pp_size", "cp_size")
+"""Degrees of the scheduler's configuration that must be 1."""
+FORMATS = {"data_type": "weights", "kv_cache_data_type": "kv_dtype"}
+"""Formats of the scheduler's configuration -> arguments of a question."""
+
+
+class SGLangPredictor:
+    """Seconds of one forward pass of a batch (`predict_infer_time`), by ``pm.predictor``.
+
+    model, accelerator: a name or path, or an object with `path` or `name`. scheduler: a mapping or an object
+    with `tp_size`, `ep_size`, `dp_size`, `data_type`, ... options: further arguments of ``pm.predictor``.
+    Raises InputError for a configuration that is not modelled.
+    """
+
+    def __init__(self, model: Any, accelerator: Any, scheduler: Any, options: Mapping[str, Any]) -> None:
+        for name in UNMODELLED:
+            if (_of(scheduler, name) or 1) != 1:
+                raise InputError(f"{name}: must be 1 (not modelled), given {_of(scheduler, name)}")
+        question: dict[str, Any] = {"engine": "sglang"}
+        for name in ("tp", "ep", "dp"):
+            question[name] = _of(scheduler, f"{name}_size") or 1
+        for name, argument in FORMATS.items():
+            if (given := _of(scheduler, name)) not in (None, "auto"):
+                question[argument] = given
+        question |= {name: value for name, value in options.items() if name != "name"}
+        names = (_of(model, "path", "name"), _of(accelerator, "name"))
+        self.predictor = predictor(*(str(name) for name in names), **question)
+        self.reset_metrics()
+
+    def predict_infer_time(self, batch: Any) -> float:
+        """Seconds of a pass over requests with `extend_length` and `past_kv_length`; `IMPOSSIBLE` beyond the
+        memory.
+        """
+        requests: Iterable[Any] = getattr(batch, "requests", batch)
+        lengths = np.array([(r.extend_length, r.past_kv_length) for r in requests], float).reshape(-1, 2)
+        if lengths.sum() > self.predictor.kv_tokens:
+            return IMPOSSIBLE
+        seconds = self.predictor.forward_s(lengths[:, 0], lengths[:, 1])
+        self._passes += 1
+        self._seconds += seconds
+        return seconds
+
+    def get_metrics(self) -> dict[str, float]:
+        """Passes and seconds since the start, tokens per iteration of a request, and KV tokens that fit."""
+        return {
+            "passes": self._passes,
+            "seconds": self._seconds,
+            "tokens_per_iteration": float(self.predictor.tokens_per_iteration()),
+            "max_total_tokens": self.predictor.kv_tokens,
+        }
+
+    def reset_metrics(self) -> None:
+        """Sets passes and seconds to 0."""
+        self._passes = 0
+        self._seconds = 0.0
+
+
+def _of(info: Any, *names: str) -> Any:
+    """The first of these fields of a mapping or an object; a plain text is itself."""
+    if isinstance(info, str):
+        return info
+    fields = info if isinstance(info, Mapping) else {name: getattr(info, name, None) for name in names}
+    return next((fields[name] for name in names if fields.get(name) is not None), None)

@@ -1,0 +1,30 @@
+"""``perfmodel serve``: the predictor over HTTP, for tools in other languages."""
+
+from typing import Annotated
+
+import click
+
+from perfmodel.adapters.http import server
+from perfmodel.answers.declaration import Argument
+from perfmodel.answers.point.predictor import PredictorQuery, predictor
+from perfmodel.answers.readers import whole
+from perfmodel.cli.commands import command, takes
+
+Host = Annotated[str, Argument("Address to listen at.", "ADDRESS", group="Run")]
+Port = Annotated[
+    int, Argument("Port to listen at; 0 takes a free one.", "N", read=whole, limits=(0, 65535), group="Run")
+]
+
+
+@command(example="--model qwen3-32b --hardware h100 --tp 2 --draft eagle3 --gamma 3")
+@takes(PredictorQuery)
+def app(question: PredictorQuery, host: Host = "127.0.0.1", port: Port = 8010) -> None:
+    """Answer the time of batches over HTTP, for simulators and planners in other languages.
+
+    POST /forward takes {"new_tokens": [...], "past_tokens": [...], "gamma": N}, one entry per request, and
+    returns the seconds of that pass. GET / returns the question and the KV tokens that fit. The question is
+    resolved once, at the start. Only this machine is answered, unless --host says otherwise.
+    """
+    made = server(predictor(question), host, port)
+    click.echo(f"http://{host}:{made.server_port}/forward", err=True)
+    made.serve_forever()

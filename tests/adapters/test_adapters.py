@@ -1,0 +1,70 @@
+"""The adapters against the written contract of the tools they serve."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.adapters.sglang import IMPOSSIBLE, SGLangPredictor
+from perfmodel.adapters.vllm import forward_time
+from perfmodel.errors import InputError
+from tests.adapters.simulator import Batch, Request, simulate
+
+SCHEDULER = {"tp_size": 2, "ep_size": 1, "dp_size": 1, "pp_size": 1, "cp_size": 1, "data_type": "auto"}
+DRAFTS = {"draft": "eagle3", "alpha": 0.7}
+
+
+def adapter(gamma: int, **scheduler: object) -> SGLangPredictor:
+    options = {"name": "perfmodel", "gamma": gamma, **DRAFTS}
+    return SGLangPredictor("qwen3-32b", "h100", SCHEDULER | scheduler, options)
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_a_trace_in_a_simulator_agrees_with_the_replay(gamma: int) -> None:
+    predictor = adapter(gamma)
+    served = pm.traffic(
+        "qwen3-32b", "h100", 1500, 300, tp=2, engine="sglang", max_concurrency=16, gamma=gamma,
+        num_prompts=200, input_std=400, output_std=80, replay=True, acceptance_std=0, **DRAFTS,
+    )  # fmt: skip
+    (row,) = (row for row in served.replay or () if row.gamma == gamma)
+    draw = np.random.default_rng(5)
+    prompts = draw.uniform(1500 - 400 * 3**0.5, 1500 + 400 * 3**0.5, 200).round()
+    answers = draw.uniform(300 - 80 * 3**0.5, 300 + 80 * 3**0.5, 200).round()
+    gained = predictor.get_metrics()["tokens_per_iteration"]
+    tpot_s, tokens_per_s = simulate(predictor, prompts, answers, 16, gained)
+    assert tpot_s == pytest.approx(row.tpot_s.mean, rel=0.05)
+    assert tokens_per_s == pytest.approx(row.output_tokens_per_s, rel=0.05)
+    assert predictor.get_metrics()["passes"] > 200
+    predictor.reset_metrics()
+    assert predictor.get_metrics()["seconds"] == 0
+
+
+def test_a_batch_beyond_the_memory_cannot_be_run() -> None:
+    predictor = adapter(0)
+    most = predictor.get_metrics()["max_total_tokens"]
+    assert predictor.predict_infer_time(Batch([Request(1, most)])) == IMPOSSIBLE
+    assert predictor.predict_infer_time(Batch([Request(1, most // 2)])) > 0
+
+
+def test_the_configuration_is_read_from_objects_and_mappings(tmp_path) -> None:
+    accelerator = SimpleNamespace(name="h100")
+    model = SimpleNamespace(path="qwen3-32b")
+    as_objects = SGLangPredictor(model, accelerator, SimpleNamespace(**SCHEDULER), {"gamma": 3} | DRAFTS)
+    batch = Batch([Request(1, 3000)] * 8)
+    assert as_objects.predict_infer_time(batch) == adapter(3).predict_infer_time(batch)
+    assert adapter(0, data_type="fp8").predict_infer_time(batch) < adapter(0).predict_infer_time(batch)
+    with pytest.raises(InputError, match="pp_size: must be 1"):
+        adapter(0, pp_size=2)
+    with pytest.raises(InputError, match="no argument named"):
+        SGLangPredictor("qwen3-32b", "h100", SCHEDULER, {"gammas": 3})
+
+
+def test_vllms_passes_are_those_of_the_predictor() -> None:
+    predictor = pm.predictor("qwen3-32b", "h100", tp=2, **DRAFTS)
+    seconds = forward_time(predictor)
+    computed = {"a": 3000, "b": 5000, "c": 0}
+    plain = seconds({"a": 1, "b": 1, "c": 2000}, computed, {})
+    assert plain == predictor.forward_s([1, 1, 2000], [3000, 5000, 0], 0)
+    verified = seconds({"a": 4, "b": 4}, computed, {"a": [7, 8, 9], "b": [7, 8, 9]})
+    assert verified == predictor.forward_s([1, 1], [3000, 5000], 3)
