@@ -18,7 +18,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import COVERAGE, ENGINES, LLAMACPP
+from perfmodel.specs import COVERAGE, DRIFT, ENGINES, LLAMACPP
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""
@@ -46,7 +46,8 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     headline, why = _verdict(a)
     # a requested baseline is neither good nor bad
     say(headline, "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}")
-    facts(_facts(a, why, verbose))
+    older = _older_version(a, query)
+    facts(older | _facts(a, why, verbose))
     if verbose:
         _passes(a)
         facts(_more(a))
@@ -57,6 +58,19 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
         say_whole(llamacpp_line(replace(query, draft=a.query.draft), a.gamma_optimal) or "")
+
+
+def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
+    """The newest older version of the engine with another verdict, if there is one."""
+    if a.speedup is None or not a.memory.fits:
+        return {}
+    from perfmodel.answers.point.versions import other_verdict  # prices the question for each version
+
+    older = other_verdict(replace(query, draft=a.query.draft, gamma=a.query.gamma), a.verdict)
+    if older is None:
+        return {}
+    word, _, version = a.calibration.stack.partition(" ")
+    return {"version": f"{ENGINES[word]} {version}, the newest fitted; {older.text} at gamma {a.query.gamma}"}
 
 
 def several(answers: Sequence[WhatIf]) -> None:
@@ -269,6 +283,7 @@ def _engine(a: WhatIf) -> str:
     name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
     if a.calibration.rests_on:
         name = f"{ENGINES[word]} {version}".strip()
+        name += "" if DRIFT in (a.query.engine or "") else ", the newest fitted"
         name += f" ({a.query.attention_backend})" if a.query.attention_backend else ""
     if a.runs_in is None:
         return name

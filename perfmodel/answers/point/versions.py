@@ -1,0 +1,67 @@
+"""The same question for the older fitted versions of an engine, whose verdict may differ."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.point.verdict import Verdict, verdict
+from perfmodel.answers.question import Query, resolve, runs_in
+from perfmodel.errors import InputError
+from perfmodel.specs import DRIFT, engine_of
+from perfmodel.specs.engines.engines import engines
+from perfmodel.speculation import Interval, Scenario, Workload, predict, speedup_interval
+
+
+@dataclass(frozen=True, slots=True)
+class VersionGain:
+    """The speedup at the question's draft length in one version of the engine."""
+
+    version: str
+    verdict: Verdict
+    speedup: float
+    speedup_interval: Interval | None
+
+    @property
+    def text(self) -> str:
+        """``0.5.5: 0.78x (0.64 to 0.97)``."""
+        interval = ""
+        if self.speedup_interval is not None:
+            interval = " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        return f"{self.version}: {self.speedup:.2f}x{interval}"
+
+
+def other_verdict(query: Query, now: Verdict) -> VersionGain | None:
+    """The newest older version with another verdict; None if there is none, or if the question names one.
+
+    query: with its draft and its draft length. now: the verdict of the newest fitted version.
+    """
+    if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
+        return None
+    return next((older for older in _older(query) if older.verdict != now), None)
+
+
+def _older(query: Query) -> Iterator[VersionGain]:
+    """The older fitted versions that run the draft, the newest first."""
+    newest = resolve(query)
+    word = engine_of(newest.machine.calibration)
+    known = engines().engines.get(word or "")
+    if known is None:
+        return
+    for version in reversed(known.versions[:-1]):
+        named = f"{word}{DRIFT}{version}"
+        runs = runs_in(word, newest.draft, named)
+        if runs is not None and not runs.runs:
+            continue
+        try:
+            scenario = resolve(replace(query, engine=named))
+        except InputError:
+            continue
+        yield _gain(query, scenario, version)
+
+
+def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
+    batch = float(query.batch)
+    context = float(query.context)
+    gamma = int(query.gamma or 0)
+    speedup = float(predict(scenario, Workload.of(batch, context, gamma), query.max_gamma).speedup)
+    interval = speedup_interval(scenario, batch, context, gamma, speedup)
+    return VersionGain(version, verdict(speedup, interval, gamma), speedup, interval)
