@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from perfmodel.answers.advice.advise import Advice, advise as answer
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.on_off import OnOff

@@ -5,7 +5,8 @@ from itertools import product
 
 import pytest
 
-from perfmodel.answers.advice.advise import Advice, advise
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.layouts import Layout, of_gpus
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif

@@ -1,0 +1,86 @@
+"""The answer of `advise`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Skip
+from perfmodel.answers.advice.engine_lines import Export
+from perfmodel.answers.advice.likely import LikelyGain
+from perfmodel.answers.advice.margins import BreakEven, Robustness
+from perfmodel.answers.advice.on_off import OnOff
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.ranking import Fronts
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.remedies import Remedy
+from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.text import ratio_text
+
+UNITS = {"throughput": "tokens/s per device", "latency": "s per token", "cost": "$ per million tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The quantity to maximise or minimise, and its unit."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Answer):
+    """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
+    nothing fits.
+
+    layouts: the best point of each layout, the best first. by_hardware: the choice on each kind of device,
+    the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
+    if it never is. not_run: a better configuration that the engine does not run. serve: the engine's command
+    line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain
+    with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
+    the best draft would pay at its batch, where it does not.
+    """
+
+    query: AdviseQuery
+    verdict: Literal["speculate", "too_close_to_call", "do_not_speculate", "unknown_acceptance", "infeasible"]
+    reason: str
+    objective: Objective
+    chosen: Pick | None
+    runner_up: Pick | None
+    baseline: Pick | None
+    not_run: Pick | None
+    layouts: tuple[Pick, ...]
+    by_hardware: tuple[Pick, ...]
+    on_off: OnOff | None
+    serve: Export | None
+    robustness: Robustness | None
+    pareto: Fronts
+    candidates: int
+    skipped: tuple[Skip, ...]
+    unmeasured: tuple[BreakEven, ...]
+    likely: tuple[LikelyGain, ...]
+    remedies: tuple[Remedy, ...]
+    calibration: Calibrated | None
+    warnings: tuple[str, ...]
+
+    def gain(self, pick: Pick) -> float | None:
+        """Ratio to the best baseline by the objective; None where no baseline is allowed."""
+        if (b := self.baseline) is None:
+            return None
+        if self.objective.name == "throughput":
+            return pick.objective / b.objective
+        return b.objective / pick.objective
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing fits, or nothing is decided."""
+        return self.verdict in ("infeasible", "unknown_acceptance")
+
+    def headline(self) -> str:
+        if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
+            return f"{SENTENCES[self.verdict]}: {self.reason}"
+        draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
+        gain = self.gain(p)
+        over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
+        where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
+        rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
+        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {rate}{over}"

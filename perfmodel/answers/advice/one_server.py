@@ -1,0 +1,75 @@
+"""One server of a choice: its verdict, command lines, warnings and remedies."""
+
+from contextlib import suppress
+
+import numpy as np
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.draft_lengths import LengthTable
+from perfmodel.answers.advice.engine_lines import Export, export, served_with
+from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.point.remedies import Remedy, remedies
+from perfmodel.answers.point.verdict import Verdict, verdict, warnings
+from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve, slowing
+from perfmodel.errors import InputError
+from perfmodel.specs import engine_of
+from perfmodel.speculation import memory_of, speedup_interval, speedups
+
+
+def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
+    """The verdict of `whatif` for the point, against the baseline at the same batch."""
+    s = point.candidate.scenario
+    batch = float(point.batch)
+    context = float(query.context)
+    speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
+    return verdict(
+        speedup,
+        speedup_interval(s, batch, context, point.gamma, speedup),
+        point.gamma,
+        defect=slowing(s, context),
+    )
+
+
+def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:
+    """The switches with which the best draft pays at its batch."""
+    if rival is None:
+        return ()
+    s = rival.candidate.scenario
+    point = query.query(
+        batch=rival.batch,
+        draft=s.draft.name,
+        draft_kv=s.draft.kv.label(),
+        draft_tp=s.draft.tensor_parallel,
+        **rival.layout.arguments(),
+    )
+    baseline_s = float(s.target_pass_s(float(rival.batch), float(query.context)))
+    return remedies(point, s, baseline_s / rival.tpot_s)
+
+
+def serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
+    """Command lines for the choice, with the draft length of the chosen batch. None without an engine."""
+    s = chosen.candidate.scenario
+    if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
+        return None
+    context = query.context
+    most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
+    by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
+    table = LengthTable.at(chosen.batch, context, chosen.gamma, by_length)
+    return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
+
+
+def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
+    s = chosen.candidate.scenario
+    batch = float(chosen.batch)
+    gamma = chosen.gamma
+    context = float(query.context)
+    memory = memory_of(s, batch, context, float(gamma), query.memory_fraction)
+    notes = [*warnings(query, s, batch, context, gamma, memory.single()), *of_power(s, batch)]
+    for name in query.draft or ():  # chosen or not
+        with suppress(InputError):  # listed among the skipped
+            named = query.query(
+                batch=1, draft=name, draft_kv="full", draft_tp=None, **chosen.layout.arguments()
+            )
+            notes += of_draft(resolve(named, UNUSED), context)
+    return tuple(dict.fromkeys(notes))

@@ -1,0 +1,77 @@
+"""The reason of an answer of `advise`, as a part of a sentence."""
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.likely import LikelyGain
+from perfmodel.answers.advice.margins import BreakEven
+from perfmodel.answers.advice.prices import room
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.point.verdict import reason
+from perfmodel.speculation import Workload, predict
+
+
+def reason_of(
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    rival: PricedPoint | None,
+    would_pay: tuple[BreakEven, ...],
+    likely: tuple[LikelyGain, ...],
+    drafted: bool,
+) -> str:
+    stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
+    if chosen.gamma:
+        return f"{_why(chosen, query)}; {stops}"
+    if rival is None and not would_pay and drafted:
+        return f"the engine runs no draft with a known acceptance; {stops}"
+    if rival is None:
+        return f"no acceptance is known for {query.model}{_likely(likely)}{_would_pay(would_pay)}; {stops}"
+    why = _why(rival, query)
+    draft = rival.candidate.scenario.draft
+    return (
+        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch "
+        f"{rival.batch}) reaches {rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
+    )
+
+
+def _likely(likely: tuple[LikelyGain, ...]) -> str:
+    """The likely gains of the two preferred drafts."""
+    if not likely:
+        return ""
+    gains = " or ".join(gain.text for gain in likely[:2])
+    return f": likely {gains}, not decided until measured"
+
+
+def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
+    """Names the target's own MTP layer, the drafts that need the least acceptance, and the flag that supplies
+    one.
+    """
+    if not would_pay:
+        return "; no draft pays at any acceptance"
+    needs = [
+        f"{b.smallest_alpha:.2f} "
+        f"({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
+        f", gamma {b.gamma}, batch {b.batch})"
+        for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]
+    ]
+    return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
+
+
+def _why(point: PricedPoint, query: AdviseQuery) -> str:
+    """The time that an iteration saves and the time that it adds."""
+    s = point.candidate.scenario
+    batch = float(point.batch)
+    context = float(query.context)
+    prediction = predict(s, Workload.of(batch, context, point.gamma), query.max_gamma)
+    return reason(prediction, str(s.target_step(batch, context).limiter))
+
+
+def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
+    """The reason why the next larger batch was not chosen."""
+    batches = query.batches(chosen.layout)
+    if query.objective == "latency":
+        return "the smallest batch is the fastest" if chosen.batch == batches[0] else "the fastest allowed"
+    larger = batches[batches > chosen.batch]
+    if larger.size == 0:
+        return "the end of the batch range"
+    if not bool(room(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query).fits):
+        return "memory is full"
+    return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"
