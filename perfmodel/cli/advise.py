@@ -11,7 +11,6 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
-from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
@@ -65,7 +64,7 @@ def _print(a: Advice, verbose: bool) -> None:
         if a.chosen.power_w is not None:
             say(f"Energy: {a.chosen.joules_per_token:.2f} J per token, {a.chosen.power_w:.0f} W per device.")
         if a.chosen.runs_in is not None:
-            say(f"Runs in: {a.chosen.runs_in}.{_older_version(a, a.chosen)}")
+            say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
             beyond = (
                 f"gamma {p.gamma}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
@@ -97,27 +96,6 @@ def _print(a: Advice, verbose: bool) -> None:
             say_whole(line)
         if line in (None, a.serve.llamacpp_line):
             say("; ".join(a.serve.notes), "dim")
-
-
-def _older_version(a: Advice, p: Pick) -> str:
-    """The newest older version of the engine in which the chosen draft has another verdict at its batch."""
-    q = a.query
-    point = q.query(
-        hardware=p.hardware,
-        batch=p.batch,
-        gamma=p.gamma,
-        tp=p.tp,
-        dp=p.dp,
-        ep=p.ep,
-        draft=p.draft,
-        draft_kv=p.draft_kv,
-        draft_tp=p.draft_tp,
-        rate=q.rate.get(p.draft or "", q.rate.get(f"{p.draft}@{p.draft_kv}")),
-    )
-    from perfmodel.answers.point.versions import other_verdict  # prices the point for each version
-
-    older = other_verdict(point, whatif(point).verdict)
-    return "" if older is None else f" Older versions differ, {older.text}."
 
 
 def _headline(a: Advice) -> str:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
+from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.by_engine import ENGINES, devices_of, parse_engine
 from perfmodel.specs.engines.engines import Engine, engines
+from perfmodel.specs.engines.serving import lender_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,17 @@ def _describe(engine: EngineFacts) -> dict[str, Any]:
     return found | {name: getattr(engine.fitted, name) for name in names}
 
 
+def _faults(engine: EngineFacts) -> list[str]:
+    """Why no question can be answered for this engine."""
+    if devices_of(engine.name):
+        return []
+    try:
+        lender = lender_of(engine.name)
+    except InputError as error:
+        return [error.as_flags]
+    return [] if lender else [f"{engine.name}: no device has a calibration of it"]
+
+
 CATALOGUE = Catalogue(
     verb="engines",
     example="vllm",
@@ -61,6 +74,6 @@ CATALOGUE = Catalogue(
     ),
     describe=_describe,
     argument="ENGINE",
-    faults=lambda e: [] if devices_of(e.name) else [f"{e.name}: no device has a calibration of it"],
+    faults=_faults,
 )
 app = app_of(CATALOGUE)

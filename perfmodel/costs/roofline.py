@@ -19,7 +19,8 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Op, summed
 from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
-from perfmodel.specs.engines.attention import Backend, backend_name
+from perfmodel.specs.engines.attention import Backend
+from perfmodel.specs.engines.backends import backend_name
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for other formats that compute at this peak."""

@@ -36,7 +36,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     square,
 )
 from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
-from perfmodel.specs.engines.attention import engine_attention
+from perfmodel.specs.engines.backends import engine_attention
 from perfmodel.specs.engines.engines import (
     DRIFT,
     ONLY,

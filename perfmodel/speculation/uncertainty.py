@@ -160,9 +160,11 @@ def step_log_error(
     if c.errors:  # a serving engine's: errors of held-out sources, and of a device without rows
         relation = c.relation("target_s", scenario.target.name, machine.gpu)
         devices = step_errors().devices
-        unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
+        other_device = relation in ("transferred", "maker") and machine.gpu.name not in devices
+        unseen = other_device or bool(c.constants_of)
         known = relation == "seen"
-        kernels = kernels_of(machine.gpu, machine.gpu.name if known else c.gpu)
+        kernels_gpu = None if c.constants_of else c.gpu
+        kernels = kernels_of(machine.gpu, machine.gpu.name if known else kernels_gpu)
         of_sources = step_errors().deviation(c.stack, batch, kernels, scatter.deviation if known else None)
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     elif c.step_error and not is_transferred(scenario):
@@ -192,9 +194,9 @@ def interval_of(predicted: float, *log_errors: float) -> Interval:
 
 
 def is_transferred(scenario: Scenario) -> bool:
-    """Whether the calibration is another device's."""
+    """Whether the calibration is another device's, or another engine's."""
     c = scenario.machine.calibration
-    return c.gpu is not None and c.gpu != scenario.machine.gpu.name
+    return c.gpu is not None and (c.gpu != scenario.machine.gpu.name or bool(c.constants_of))
 
 
 def variance_of(scenario: Scenario, passes: Passes) -> Array:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.point.inflection import InflectionQuery, inflection
-from perfmodel.answers.point.versions import other_verdict
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
@@ -309,15 +308,3 @@ def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_
     other = whatif(replace(query, model="deepseek-r1-distill-llama-8b"))
     assert other.verdict == "unknown_acceptance"
     assert "no acceptance is known for deepseek-r1-distill-llama-8b" in other.headline()
-
-
-def test_an_older_version_with_another_verdict_is_named() -> None:
-    query = Query("qwen3-30b-a3b", "h100", 1, 500, tp=2, engine="sglang", draft="eagle3", gamma=3)
-    query = replace(query, tokens_per_iteration=1.86)
-    newest = whatif(query)
-    older = other_verdict(query, newest.verdict)
-    assert older is not None
-    asked_by_name = whatif(replace(query, engine=f"sglang@{older.version}"))
-    assert older.verdict == asked_by_name.verdict != newest.verdict
-    assert older.speedup == pytest.approx(asked_by_name.speedup)
-    assert other_verdict(replace(query, engine=f"sglang@{older.version}"), newest.verdict) is None

@@ -13,7 +13,7 @@ from perfmodel.costs.roofline import Machine, curve_of
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import WEIGHT_FORMATS, load_gpu
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
-from perfmodel.specs.engines.attention import backend_name
+from perfmodel.specs.engines.backends import backend_name
 from tests.costs.machines import BW, F, count, machine, part
 
 

@@ -47,7 +47,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         values |= {name: (value, source) for name, value in zip(INDEX, k.index.values, strict=True) if value}
     values |= dict.fromkeys(
         ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"),
-        (0, "hardware/engines.yaml states it"),
+        (0, "hardware/fitted/engines.yaml states it"),
     )
     fields: dict[str, Any] = {
         "name": f"{gpu.name}.{engine}",
@@ -56,7 +56,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         "kind": "kernels",
         "date": date or datetime.date.today(),
         "notes": f"Kernels alone, from {k.source}; what the engine costs beyond them is in "
-        "hardware/engines.yaml, which is put onto these constants when the file is read.",
+        "hardware/fitted/engines.yaml, which is put onto these constants when the file is read.",
         "gemm_efficiency": _curves(k),
         **{
             name: {"value": significant(value, 4), "source": source}

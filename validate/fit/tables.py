@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.operations import Mask
 from perfmodel.reading import read_bytes
+from perfmodel.specs import serving_engines
 
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
-ENGINES = ("vllm", "trtllm", "sglang")
+ENGINES = tuple(word for word, engine in serving_engines().items() if engine.kernel_tables)
 TEXT = {
     "attn_dtype",
     "distribution",

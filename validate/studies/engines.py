@@ -263,7 +263,7 @@ def _carried(rates: Sequence[float]) -> list[float]:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """``hardware/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
+    """``hardware/fitted/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
     return texts_of(*make(), date)
 
 

@@ -1,4 +1,4 @@
-"""The text of ``hardware/engines.yaml``: fitted constants by place, with errors and sources."""
+"""The text of ``hardware/fitted/engines.yaml``: fitted constants by place, with errors and sources."""
 
 import datetime
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 
 from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
-from perfmodel.specs.engines.engines import FILE
+from perfmodel.specs.engines.engines import FILE, FOLDER
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import (
     DECODING,
@@ -26,7 +26,7 @@ HEADER = """\
 # engine_speculation.csv, served.csv and step_laws.csv. Put onto the kernels of <gpu>.<engine>.yaml when they
 # are read.
 """
-PATH = files.data_directory("") / FILE
+PATH = files.data_directory(FOLDER) / FILE
 FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_laws.csv")
 Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
 
@@ -40,7 +40,7 @@ def render(
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:
-    """The content of ``hardware/engines.yaml``.
+    """The content of ``hardware/fitted/engines.yaml``.
 
     decoding, iteration: the fitted constants of steps and of iterations. errors: of predictions, by engine.
     shared: errors that belong to no single engine, by key. fitted: facts about each engine other than
@@ -55,7 +55,6 @@ def render(
         "architectures": {},
         "engines": {
             word: {
-                "title": title,
                 "constants": {},
                 "architectures": {},
                 "drifts": {},
@@ -65,7 +64,7 @@ def render(
                     for relation, of in errors[word].items()
                 },
             }
-            for word, title in ENGINES.items()
+            for word in ENGINES
         },
     }
     for estimate, parameters, source in (

@@ -1,5 +1,5 @@
-"""The fitted parameters of serving engines: places in ``hardware/engines.yaml``, with the expectation of each
-and its source.
+"""The fitted parameters of serving engines: places in ``hardware/fitted/engines.yaml``, with the expectation
+and the source of each.
 
 Few rows determine little about one engine on one device. So every constant starts from an expectation with a
 spread, and moves as far as its rows require. A constant that the data show to be common is one for all
@@ -9,7 +9,7 @@ constant, expected to be 1.
 
 from dataclasses import dataclass
 
-from perfmodel.specs import DRIFT
+from perfmodel.specs import DRIFT, ENGINES as STACKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ def drift(engine: str, version: str, name: str, spread: float, expected: float =
     return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
 
 
-ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
+ENGINES = {word: STACKS[word] for word in ("vllm", "trtllm", "sglang")}
+"""Engines whose constants are fitted -> their titles."""
 ARCHITECTURES = ("hopper", "blackwell")
 DECODING = (
     Parameter("vllm.small_kernel_s", 0.6, 0.35, times=True),

@@ -3,7 +3,7 @@
 Every run is replayed once with the present constants, and once with each of them changed. Residuals are then
 linear in the constants, and a fit without any rows is a small least-squares problem. An engine on one
 architecture is shrunk towards the engine, engines towards the values of all rows, and these towards the
-present constants, so a second call takes a second step. Writes ``hardware/requests.yaml`` and, for the
+present constants, so a second call takes a second step. Writes ``hardware/fitted/requests.yaml`` and, for the
 accuracy gate, the constants of every fold, ``results/requests.json``. With ``--engines`` only those engines
 are fitted, and both files keep the constants of the others.
 """
@@ -267,7 +267,7 @@ def main(engines: Sequence[str] = ()) -> None:
     }
     write_all(
         {
-            data_folder("hardware") / "requests.yaml": "\n".join(text),
+            data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(text),
             BUNDLED / "requests.json": json.dumps(apart, indent=1) + "\n",
         },
         "traffic_fit",

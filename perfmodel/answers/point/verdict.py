@@ -14,7 +14,7 @@ from perfmodel.answers.question import CommonOptions, common_doubts
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
-from perfmodel.specs import BF16, Defect, Relation
+from perfmodel.specs import BF16, ENGINES, Defect, Relation
 from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
@@ -84,6 +84,8 @@ class Calibrated:
         c = scenario.machine.calibration
         gpu = scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
+        if c.constants_of:
+            rests_on = f"the constants of {ENGINES[c.constants_of]}"
         kind = "transferred" if is_transferred(scenario) else c.kind
         return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
 

@@ -11,6 +11,7 @@ from perfmodel.answers.question.engine_support import draft_word, runs_in
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.specs import (
     CONSTANTS,
+    ENGINES,
     LLAMACPP,
     Calibration,
     Defect,
@@ -230,7 +231,12 @@ def of_device(scenario: Scenario) -> Iterator[str]:
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
             "servers differ"
         )
-    if is_transferred(scenario):
+    if c.constants_of:
+        yield (
+            f"no constants were fitted for {ENGINES[c.stack]}: those of {ENGINES[c.constants_of]} are "
+            "borrowed, and another engine's constants were off by more"
+        )
+    if is_transferred(scenario) and c.gpu != gpu.name:
         yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
     maker = c.errors and c.relation("target_s", scenario.target.name, gpu) == "maker"
     error = c.error("target_s", scenario.target.name, gpu)

@@ -17,8 +17,6 @@ from perfmodel.specs import (
     serving_engines,
 )
 
-SERVING = ("vllm", "sglang", "trtllm")
-"""Engines that have their own rules (hardware/serving.yaml)."""
 BLOCK = 128
 """Weights that share a scale in `fp8-block`. No engine cuts a block in two (vLLM, quantization/fp8.py)."""
 
@@ -63,16 +61,23 @@ def check_backend(name: str | None, calibration: Calibration, model: ModelSpec) 
         raise refuse("--attention-backend", None, f"one for {model.name}, which has no latent cache", name)
 
 
+def cuts_heads(engine: str | None) -> bool:
+    """Whether an engine's tensor parallelism gives each device whole KV heads."""
+    known = serving_engines().get(engine or "")
+    return known is not None and known.cuts_heads
+
+
 def check_engine(
     calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int
 ) -> None:
-    """Refuse (InputError) configurations that the calibration's engine does not start: see
-    hardware/serving.yaml.
+    """Refuse (InputError) configurations that the calibration's engine does not start, by its file
+    (`specs.engines.serving.ServingEngine`).
     """
-    if (stack := engine_of(calibration)) not in SERVING:
+    stack = engine_of(calibration)
+    if stack is None or not cuts_heads(stack):
         return
     makers = serving_engines()[stack].makers
-    if gpu.vendor not in makers and any(gpu.vendor in engine.makers for engine in serving_engines().values()):
+    if gpu.vendor not in makers and any(gpu.vendor in other.makers for other in serving_engines().values()):
         raise refuse(
             "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
         )

@@ -6,12 +6,12 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import library_word, measured_acceptance
 from perfmodel.answers.question.engine_support import usual_draft
 from perfmodel.answers.question.placement import (
-    SERVING,
     check_backend,
     check_engine,
     check_groups,
     check_head,
     check_parts,
+    cuts_heads,
 )
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
 from perfmodel.answers.question.rates import GIVEN, parse_rate
@@ -86,7 +86,7 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     """
     devices = question.layer_split
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
-    if engine in SERVING:
+    if cuts_heads(engine):
         raise refuse(
             "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
         )

@@ -12,25 +12,22 @@ from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, 
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import BUILD, DRIFT, borrowed_scopes, engines, release
+from perfmodel.specs.engines.serving import (
+    ResearchStack,
+    lender_of,
+    serving_engines,
+    stack_files,
+    stack_titles,
+)
 
-ENGINES = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "trtllm": "TensorRT-LLM",
-    "llamacpp": "llama.cpp",
-    "magicdec": "MagicDec's research stack",
-    "gpt-fast": "gpt-fast",
-    "perfmodel": "the decoder of `perfmodel validate`",
-}
-"""Word of `--engine` -> its description."""
+ENGINES = stack_titles()
+"""Word of `--engine` -> its title."""
 DEFAULT_ENGINE = "vllm"
 """The engine of a question that names none."""
 LLAMACPP = "llamacpp"
 """The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
 LLAMACPP_VENDORS = ("Apple",)
 """Vendors whose devices `DEFAULT_ENGINE` does not support."""
-_FILED = {"perfmodel": "micro"}
-"""Engine -> the word in the file names of its calibrations, if it differs from the engine's."""
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
@@ -41,10 +38,11 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
     word, at, version = text.partition(DRIFT)
     if word not in ENGINES:
         raise unknown_name(flag, "engine", word, ENGINES)
-    if word == LLAMACPP:
+    served = serving_engines().get(word)
+    if served is not None and served.numbers_builds:
         if at and not BUILD.fullmatch(version):
-            raise refuse(flag, None, f"{LLAMACPP}, or a build of it, {LLAMACPP}{DRIFT}bNNNN", text)
-    elif at and (word not in engines().engines or not release(version)):
+            raise refuse(flag, None, f"{word}, or a build of it, {word}{DRIFT}bNNNN", text)
+    elif at and (served is None or not release(version)):
         fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
         raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
     return text
@@ -53,7 +51,9 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
 @cache
 def devices_of(engine: str) -> dict[str, str]:
     """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``."""
-    ending = f".{_FILED.get(engine, engine)}"
+    stack = stack_files()[engine]
+    word = stack.calibrations if isinstance(stack, ResearchStack) and stack.calibrations else engine
+    ending = f".{word}"
     return {
         name.removesuffix(ending): name for name in bundled_names("calibrations") if name.endswith(ending)
     }
@@ -81,9 +81,10 @@ def calibration_of(
         return load_calibration(gpu.calibration)
     usual = LLAMACPP if gguf or gpu.vendor in LLAMACPP_VENDORS else DEFAULT_ENGINE
     engine, _, version = parse_engine(engine or usual).partition(DRIFT)
-    if gpu.name in devices_of(engine):
-        return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)
-    known = [name for name in devices_of(engine) if _same_kind(gpu, load_gpu(name))]
+    kernels = devices_of(engine) or devices_of(lender_of(engine) or engine)
+    if gpu.name in kernels:
+        return on_board(load_bundled(kernels[gpu.name], version or None, engine), gpu)
+    known = [name for name in kernels if _same_kind(gpu, load_gpu(name))]
     if not known:
         usable = ", ".join(
             e for e in ENGINES if any(_same_kind(gpu, load_gpu(name)) for name in devices_of(e))
@@ -95,7 +96,7 @@ def calibration_of(
     # other figures of a bundled device do not change its kernels
     bundled = load_gpu(gpu.name) if gpu.name in bundled_names("gpus") else gpu
     nearest = min(known, key=lambda name: _distance(bundled, load_gpu(name)))
-    return on_board(load_bundled(devices_of(engine)[nearest], version or None), gpu)
+    return on_board(load_bundled(kernels[nearest], version or None, engine), gpu)
 
 
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
@@ -103,10 +104,12 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     architecture.
     """
     source = engines()
-    if c.stack not in source.engines or c.gpu is None:
+    lender = c.constants_of or c.stack
+    if lender not in source.engines or c.gpu is None:
         return c
+    version = source.engines[lender].versions[-1] if c.constants_of else c.version
     update: dict[str, Constant] = {}
-    for layer in source.of_device(c.stack, c.version, borrowed_scopes(gpu, c.gpu), gpu.name):
+    for layer in source.of_device(lender, version, borrowed_scopes(gpu, c.gpu), gpu.name):
         for name, s in layer.items():
             update[name] = s.on(update.get(name, getattr(c, name)))
     return c.model_copy(update=update) if update else c

@@ -32,6 +32,7 @@ from perfmodel.specs.calibrations.fit_errors import (
 )
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
+from perfmodel.specs.engines.serving import lender_of, serving_engines
 
 
 class Calibration(EngineConstants):
@@ -45,7 +46,8 @@ class Calibration(EngineConstants):
 
     observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error: error
     of the speedup on another device than the calibration's. step_error: the part of `observed_error` of steps
-    of one kind, if the kinds differ. version: of a serving engine. errors: those of an engine's predictions,
+    of one kind, if the kinds differ. version: of a serving engine. constants_of: the engine whose
+    constants another one borrows; empty for an engine with its own. errors: those of an engine's predictions,
     by the held-out part. measured: the range that an engine served while its own rows were timed. versions,
     drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine`
     and `engines.Engines`. measured_models, speculating_models: models with steps, or iterations, of this
@@ -56,6 +58,7 @@ class Calibration(EngineConstants):
     gpu: str | None
     stack: str
     version: str = ""
+    constants_of: str = ""
     kind: Literal["ideal", "literature", "kernels", "fitted"]
     fitted_on: tuple[str, ...] = ()
     date: datetime.date
@@ -218,12 +221,14 @@ class Calibration(EngineConstants):
 
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
         """The relation of the measured rows to a model on a device: see `fits.Relation`."""
+        if self.constants_of and self.gpu is not None:
+            return _of_another_device(self.gpu, gpu)
         known = self.measured_models if quantity == "target_s" else self.speculating_models
         if self.gpu is not None and self.gpu != gpu.name:
             engine = engines().engines.get(self.stack)
             rows = {} if engine is None else engine.measured if quantity == "target_s" else engine.speculating
             if gpu.name not in rows:
-                return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
+                return _of_another_device(self.gpu, gpu)
             known = rows[gpu.name]
         if model not in known:
             return "model" if known else "gpu"
@@ -283,30 +288,37 @@ CONSTANTS: dict[str, Declared] = {
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """A file of kind ``kernels`` with the constants of its engine, if it has any; other files unchanged.
+    """A file of kind ``kernels`` with the constants of its engine, or of the engine whose constants that one
+    borrows; other files unchanged.
 
-    version: of the engine; by default the newest fitted one.
+    version: of the engine; by default the newest fitted one. An engine that borrows constants takes those of
+    the lender's newest version. Raises InputError for a serving engine without either.
     """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
-    source = engines()
-    if (engine := source.engines.get(kernels.stack)) is None:
+    lender = lender_of(kernels.stack)
+    if lender is None:
         return kernels
+    source = engines()
+    engine = source.engines[lender]
+    borrows = lender != kernels.stack
     places = source.places()
-    chosen = source.chosen(kernels.stack, architecture_of(kernels.gpu))
+    chosen = source.chosen(lender, architecture_of(kernels.gpu))
     update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
-    version = version or engine.versions[-1]
-    own = source.drifted(kernels.stack, version, architecture_of(kernels.gpu))
-    for name, factor in (*source.drifted(kernels.stack, version).items(), *own.items()):
+    newest = serving_engines()[kernels.stack].newest if borrows else engine.versions[-1]
+    fitted_version = engine.versions[-1] if borrows else version or newest
+    own = source.drifted(lender, fitted_version, architecture_of(kernels.gpu))
+    for name, factor in (*source.drifted(lender, fitted_version).items(), *own.items()):
         base = update.get(name, getattr(kernels, name))
         error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
         update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
-    measured = engine.measured.get(kernels.gpu, ())
+    measured = () if borrows else engine.measured.get(kernels.gpu, ())
     update |= {
         "kind": "fitted" if measured else "kernels",
-        "version": version,
+        "constants_of": lender if borrows else "",
+        "version": version or newest,
         "measured_models": measured,
-        "speculating_models": engine.speculating.get(kernels.gpu, ()),
+        "speculating_models": () if borrows else engine.speculating.get(kernels.gpu, ()),
         "fit": part_of(source.fit, chosen),
     }
     of_engine = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
@@ -315,6 +327,11 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
         name: getattr(source, name) for name in of_all
     }
     return kernels.model_copy(update=update)
+
+
+def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
+    """The relation of rows on devices of the same vendor, or of another vendor."""
+    return "transferred" if load_gpu(kernels_gpu).vendor == gpu.vendor else "maker"
 
 
 def beyond(value: Floats, most: Floats) -> Floats:
@@ -338,9 +355,16 @@ def over_host() -> AllReduce:
 
 
 @cache
-def load_bundled(name: str, version: str | None = None) -> Calibration:
-    """A bundled calibration by its exact name. version: of its engine; by default the newest fitted one."""
-    return with_engine(read_kernels(name), version)
+def load_bundled(name: str, version: str | None = None, engine: str | None = None) -> Calibration:
+    """A bundled calibration by its exact name.
+
+    version: of its engine; by default the newest fitted one. engine: a serving engine that is priced with
+    these kernels.
+    """
+    kernels = read_kernels(name)
+    if engine is not None and kernels.kind == "kernels":
+        kernels = kernels.model_copy(update={"stack": engine})
+    return with_engine(kernels, version)
 
 
 def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:

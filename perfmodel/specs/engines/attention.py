@@ -1,16 +1,13 @@
-"""How the attention kernels of engines split the cache, from ``hardware/attention.yaml``.
+"""How the attention kernels of an engine split the cache: ``attention`` in ``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on no
 more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read.
 """
 
-from functools import cache
 from typing import Annotated
 
 from msgspec import Meta
 
-from perfmodel.errors import unknown_name
-from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Text
 
 Pieces = Annotated[int, Meta(ge=1, le=1024)]
@@ -71,31 +68,3 @@ class EngineAttention(Frozen):
             for name, backend in self.backends.items()
             if name in usual | portable and backend.latent_only <= latent
         ]
-
-
-class AttentionFile(Frozen):
-    """The file. engines: word of ``--engine`` -> its backends."""
-
-    engines: dict[str, EngineAttention]
-
-
-@cache
-def engine_attention() -> dict[str, EngineAttention]:
-    """Word of ``--engine`` -> its backends; empty for a research stack."""
-    return files.load_bundled(AttentionFile, "", "attention").engines
-
-
-@cache
-def backend_name(engine: str, architecture: str, latent: bool, requested: str | None = None) -> str | None:
-    """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
-
-    Raises InputError for a backend that the engine does not have.
-    """
-    known = engine_attention().get(engine)
-    if requested is not None and (known is None or requested not in known.backends):
-        raise unknown_name(
-            "--attention-backend", f"backend of {engine}", requested, known.backends if known else ()
-        )
-    if requested is not None or known is None:
-        return requested
-    return known.default(architecture, latent)

@@ -1,4 +1,4 @@
-"""Costs of serving engines outside their kernels, from ``hardware/engines.yaml``.
+"""Costs of serving engines outside their kernels, from ``hardware/fitted/engines.yaml``.
 
 A calibration of kind ``kernels`` has the public kernel tables of one device under one engine. The engine's
 own constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by
@@ -20,6 +20,7 @@ from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
+FOLDER = "fitted"
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 BUILD = re.compile(r"b(\d{1,9})")
@@ -60,7 +61,6 @@ class Engine(Frozen):
     at once among the iterations. errors: those of predictions, by the held-out part.
     """
 
-    title: str
     versions: Annotated[tuple[str, ...], Meta(min_length=1)]
     drifts: dict[str, Constants] = field(default_factory=dict)
     constants: Constants = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Engine(Frozen):
 
 
 class Engines(Frozen):
-    """``hardware/engines.yaml``. Parameters of `fit` (those of an iteration) are places in the file:
+    """``hardware/fitted/engines.yaml``. Parameters of `fit` (those of an iteration) are places in the file:
     ``all.drafted_token_s``.
 
     acceptance: error of tokens per iteration with held-out positions, for each e-fold of drafted tokens
@@ -146,7 +146,7 @@ class Engines(Frozen):
 @cache
 def engines() -> Engines:
     """The bundled file."""
-    return files.load_bundled(Engines, "", FILE.removesuffix(".yaml"))
+    return files.load_bundled(Engines, FOLDER, FILE.removesuffix(".yaml"))
 
 
 def architecture_of(gpu: str | GPUSpec) -> str:

@@ -1,4 +1,6 @@
-"""Costs of a request on a serving engine outside the passes of its model, from ``hardware/requests.yaml``."""
+"""Costs of a request on a serving engine outside the passes of its model, from
+``hardware/fitted/requests.yaml``.
+"""
 
 import datetime
 from functools import cache
@@ -40,10 +42,10 @@ class Spread(Frozen):
 
 
 class Requests(Frozen):
-    """``hardware/requests.yaml``. common: for an engine without rows; the others are shrunk towards it.
-    engines: by name, or name and architecture of its devices. errors: of a mean TPOT, by engine, and of all
-    rows (`tpot`). ttft_errors: of a mean TTFT, by engine, and of one without rows (`all`). acceptance_std: by
-    model.
+    """``hardware/fitted/requests.yaml``. common: for an engine without rows; the others are shrunk towards
+    it. engines: by name, or name and architecture of its devices. errors: of a mean TPOT, by engine, and of
+    all rows (`tpot`). ttft_errors: of a mean TTFT, by engine, and of one without rows (`all`).
+    acceptance_std: by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -79,4 +81,4 @@ class Requests(Frozen):
 @cache
 def request_constants() -> Requests:
     """The bundled file."""
-    return files.load_bundled(Requests, "", "requests")
+    return files.load_bundled(Requests, "fitted", "requests")

@@ -1,16 +1,25 @@
-"""What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, and draft lengths
-by batch size.
+"""What people know of an engine, from ``hardware/engines/<word>.yaml``: drafts by version, attention
+backends, defaults and defects. A new engine is a new file.
 """
 
+import re
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from perfmodel.errors import InputError
+from perfmodel.reading import read_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.engines.engines import release
+from perfmodel.specs.engines.attention import EngineAttention
+from perfmodel.specs.engines.engines import BUILD, engines, release
+
+FOLDER = "engines"
+LAST = 1000
+_HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
 
 
 class ServedDraft(Frozen):
@@ -102,32 +111,104 @@ class PrefixBlocks(Frozen):
     latent: Annotated[int, Meta(ge=1)] = 1
 
 
-class ServingEngine(Frozen):
-    """One engine. sparse: what is known of a draft with a view of the cache that the engine does not have.
+class Stack(Frozen):
+    """What every file states. order: position in lists; by default after all that state one."""
 
-    prefix: blocks of its prefix cache. makers: of the devices that it supports. defects: known problems.
-    seats: None if its default is unknown.
+    title: Text
+    order: Positive = LAST
+
+
+class ResearchStack(Stack):
+    """A stack without users: it serves no requests. calibrations: the word in the names of its calibrations,
+    if it differs from the stack's.
     """
 
-    title: str
-    newest: str
-    source: str
+    research: Literal[True]
+    calibrations: str = ""
+
+
+class ServingEngine(Stack):
+    """One engine. constants_of: the engine whose fitted constants it borrows, if none were fitted for it.
+
+    newest: version of these facts. makers: of the devices that it supports. drafts: kind of draft -> its name
+    and releases. sparse: what is known of a draft with a view of the cache that the engine does not have.
+    prefix: blocks of its prefix cache. seats: None if its default is unknown. defects: known problems.
+    attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
+    ``aiconfigurator-core``. cuts_heads: whether tensor parallelism gives each device whole KV heads and
+    whole blocks of scaled weights.
+    """
+
+    constants_of: str | None = None
+    newest: Text
+    source: Text
     makers: tuple[str, ...]
     drafts: dict[str, ServedDraft]
-    sparse: str
+    sparse: Text = "no flag is known for one"
     prefix: PrefixBlocks
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
     defects: tuple[Defect, ...] = ()
+    attention: EngineAttention | None = None
+    kernel_tables: str = ""
+    cuts_heads: bool = False
+
+    @property
+    def numbers_builds(self) -> bool:
+        """Whether its versions are builds, ``b10451``."""
+        return BUILD.fullmatch(self.newest) is not None
 
 
-class ServingFile(Frozen):
-    """The file. engines: word of ``--engine`` -> the served drafts; without research stacks."""
+@cache
+def stack_titles() -> dict[str, str]:
+    """Word of ``--engine`` -> title, in the order of lists.
 
-    engines: dict[str, ServingEngine]
+    Only two lines of each file are parsed, because a command line's help needs no more.
+    """
+    folder = files.data_directory(FOLDER)
+    stacks = {}
+    for word in files.bundled_names(FOLDER):
+        lines = _HEAD.findall(read_text(folder / f"{word}.yaml", files.MAX_FILE_BYTES))
+        stacks[word] = read_yaml("\n".join(lines)) or {}
+    ordered = sorted(stacks, key=lambda word: stacks[word].get("order", LAST))
+    return {word: stacks[word].get("title", word) for word in ordered}
+
+
+@cache
+def stack_files() -> dict[str, ServingEngine | ResearchStack]:
+    """Word of ``--engine`` -> its file, in the order of lists."""
+    stacks = {word: _read(word) for word in files.bundled_names(FOLDER)}
+    return dict(sorted(stacks.items(), key=lambda item: item[1].order))
+
+
+def _read(word: str) -> ServingEngine | ResearchStack:
+    path = files.data_directory(FOLDER) / f"{word}.yaml"
+    data = files.read_mapping(path)
+    kind = ResearchStack if "research" in data else ServingEngine
+    return files.parse(kind, data, str(path))
 
 
 @cache
 def serving_engines() -> dict[str, ServingEngine]:
-    """Word of ``--engine`` -> the served drafts; without research stacks."""
-    return files.load_bundled(ServingFile, "", "serving").engines
+    """Word of ``--engine`` -> what is known of it, in the order of lists; without research stacks."""
+    return {word: stack for word, stack in stack_files().items() if isinstance(stack, ServingEngine)}
+
+
+def lender_of(word: str) -> str | None:
+    """The engine whose fitted constants an engine uses: itself, or the one that its file names; None for a
+    research stack.
+
+    Raises InputError for a serving engine that has no constants and borrows none.
+    """
+    fitted = engines().engines
+    if word in fitted:
+        return word
+    if word not in serving_engines():
+        return None
+    lender = serving_engines()[word].constants_of
+    if lender in fitted:
+        return lender
+    given = "its file names no other engine" if lender is None else f"nor has {lender}, which its file names"
+    raise InputError(
+        f"--engine: {word} has no fitted constants ({given}): to answer with those of another engine, "
+        f"hardware/{FOLDER}/{word}.yaml must name it, constants_of: one of {', '.join(fitted)}"
+    )
