@@ -12,7 +12,13 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = Array | float
-Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
+Kind = Literal["linear", "attention", "small", "allreduce", "upkeep", "host"]
+Head = Literal["usual", "sinks", "wide", "latent"]
+"""Attention heads for which engines have kernels of their own: with attention sinks, of more than `WIDE_HEAD`
+values, or of a latent cache (MLA).
+"""
+WIDE_HEAD = 256
+"""Values of a head above which FlashAttention has no kernel (vLLM 0.17, flash_attn.py:152)."""
 
 
 @dataclass(slots=True)
@@ -45,14 +51,16 @@ class Op:
     (attention only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items:
     independent pieces of one attention call, one KV head of one sequence each; 0 if the number does not
     matter. longer_bytes: difference between the cache of a work item of the longest sequence and the mean.
-    cache: one latent per token, a recurrent state or an indexer's keys (attention only). packed_weights:
+    cache: one latent per token, a recurrent state (of Mamba-2) or an indexer's keys (attention only).
+    packed_weights:
     weight values that must be unpacked. columns: output columns of all GEMMs. quantisations: kernels that
     quantise their inputs (all three for linear ops only). expert_layers: layers of routed experts in the op.
     held_bytes: of all these experts.
     rows: tokens of each GEMM, or work items into which attention is cut, including the padding of a CUDA
     graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops
     only). devices: number of devices that exchange a message. stacked: several ops of one format on a leading
-    axis, for their sum.
+    axis, for their sum. head: kind of the attention heads, of a layer or of a pass (`host`). varying: whether
+    the sequences of a pass have different numbers of query tokens (`host` only).
     """
 
     name: str
@@ -70,11 +78,13 @@ class Op:
     expert_layers: int = 0
     held_bytes: float = 0.0
     longer_bytes: Floats = 0.0
-    cache: Literal["heads", "latent", "state", "index"] = "heads"
+    cache: Literal["heads", "latent", "state", "mamba2", "index"] = "heads"
     form: str = "bf16"
     bytes_per_value: float = 2.0
     devices: int = 0
     stacked: bool = False
+    head: Head = "usual"
+    varying: bool = False
 
 
 def summed(values: Sequence[Floats]) -> Floats:

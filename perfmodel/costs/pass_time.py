@@ -14,6 +14,7 @@ LIMITERS: dict[str, str] = {
     "activations": "activations",
     "comm": "all-reduce",
     "fixed": "launches",
+    "host": "host",
 }
 """Name of each term of a pass -> the word that outputs use for it."""
 Number = TypeVar("Number", bound=Floats)

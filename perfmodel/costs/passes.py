@@ -28,6 +28,7 @@ def forward(
     kept_states: Floats = 1.0,
     topk_reuse: float = 0.0,
     longer_tokens: Floats = 0.0,
+    varying: bool = False,
 ) -> list[Op]:
     """Counts one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read
     through `kv`.
@@ -37,7 +38,7 @@ def forward(
     experts (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last
     one; all for a verification that may roll back to any token). topk_reuse: share of an indexer's choice
     that the next query token of the sequence chooses again and does not read again. longer_tokens: tokens by
-    which the longest context exceeds the mean.
+    which the longest context exceeds the mean. varying: whether sequences verify different numbers of tokens.
     """
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
@@ -66,7 +67,23 @@ def forward(
     elif part.itemised:
         ops.append(_dense(part.lm_head, gathered))
     ops.append(cache_upkeep(part, batch, context, kv))
+    if every:
+        ops.append(_host_launches(part, query, varying))
     return ops
+
+
+def _host_launches(part: Shard, query: Floats, varying: bool) -> Op:
+    """The launches of attention by the host, one for each layer that has attention or a recurrent state.
+
+    Which passes have them depends on the engine: see `Machine.host_s`.
+    """
+    model = part.model
+    layers = sum(a.layers for a in part.attentions if a.stride == 1)
+    layers += part.states.layers if part.states else 0
+    form = part.precision.kv.name
+    return Op(
+        "host launches", "host", layers, Cost(), query=query, form=form, head=model.head, varying=varying
+    )
 
 
 def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
@@ -245,6 +262,7 @@ def _attention(
         longer_bytes=longer * a.layers * a.layout.token_bytes / a.layout.num_kv_heads if whole else 0.0,
         cache="latent" if part.model.mla else "heads",
         form=part.precision.kv.name,
+        head=part.model.head,
     )
 
 
@@ -285,7 +303,7 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
         cost,
         part.precision.attention_compute,
         query=query,
-        cache="state",
+        cache="mamba2" if states.name == "mamba2" else "state",
     )
 
 

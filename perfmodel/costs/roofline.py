@@ -16,7 +16,7 @@ from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
-from perfmodel.operations import Cost, Floats, Op, summed
+from perfmodel.operations import Cost, Floats, Head, Op, summed
 from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.engines.attention import Backend
@@ -54,8 +54,6 @@ class Machine:
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
-    _backends: tuple[Backend | None, Backend | None] = field(init=False, repr=False, compare=False)
-    """Attention backend over a cache of heads, and over a latent cache."""
 
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
@@ -63,32 +61,68 @@ class Machine:
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        engine = engine_attention().get(self.calibration.stack)
-        names = (self.backend(latent) for latent in (False, True))
-        backends = tuple(engine.backends[name] if engine and name else None for name in names)
-        object.__setattr__(self, "_backends", backends)
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
-    def reread(self, query: Floats, latent: bool = False) -> Floats:
+    def reread(self, query: Floats, head: Head = "usual", narrow: bool = False) -> Floats:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
         `query`.
 
-        latent: whether the cache is MLA's, which may have other kernels.
+        head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may have
+        kernels of their own.
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
         c = self.calibration
-        backend = self._backends[latent]
-        latent = latent and (backend is None or backend.latent_rereads)
+        backend = self._backend(head, narrow)
+        latent = head == "latent" and (backend is None or backend.latent_rereads)
         slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
         if slope == 0:
             return 1.0
         return np.minimum(1.0 + slope * (query - 1.0), query)
 
-    def backend(self, latent: bool) -> str | None:
-        """Name of the attention backend over a cache of heads or a latent one; None if none is known."""
-        return backend_name(self.calibration.stack, self.gpu.architecture, latent, self.attention_backend)
+    def backend(self, head: Head, narrow: bool) -> str | None:
+        """Name of the attention backend for such heads; None if none is known. narrow: whether the cache has
+        values below 16 bits.
+        """
+        c = self.calibration
+        return backend_name(
+            c.stack,
+            self.gpu.architecture,
+            head,
+            self.attention_backend,
+            narrow=narrow,
+            version=c.version,
+        )
+
+    def _backend(self, head: Head, narrow: bool) -> Backend | None:
+        name = self.backend(head, narrow)
+        return engine_attention()[self.calibration.stack].backends[name] if name else None
+
+    def host_s(self, op: Op) -> Floats:
+        """Time of the host for a pass with these launches, during which the device works too: 0 where whole
+        CUDA graphs hold the pass.
+
+        Engines launch attention themselves in every pass of some versions, in passes of a draft, and in
+        verifications for which no graph was captured.
+        """
+        c = self.calibration
+        engine = engine_attention().get(c.stack)
+        if engine is None:
+            return 0.0
+        each = c.host_layer_s.value
+        if op.head == "latent":
+            each = c.host_latent_layer_s.value or each
+        if engine.host_launches and engine.host_launches.holds(c.version) and not self.drafts:
+            return c.host_pass_s.value + op.kernels * each
+        piecewise = op.kernels * c.host_piecewise_layer_s.value
+        if self.drafts:
+            return piecewise if engine.piecewise_drafts else 0.0
+        backend = self._backend(op.head, narrow_cache(op))
+        uncaptured = op.varying and engine.piecewise_drafts
+        if uncaptured or (backend and backend.graphs_one):
+            return np.where(np.asarray(op.query) > 1.0, piecewise, 0.0)
+        return 0.0
 
     def split(self, op: Op) -> Split:
         """Calibrated time of one op with all its kernels, by term. Op constants enter only here."""
@@ -107,6 +141,8 @@ class Machine:
             once = op.kernels * c.full_cache_pass_s.value
             kept = op.work_items * c.sparse_cache_sequence_s.value
             return (("fixed", once + kept),), None
+        if op.kind == "host":  # the device waits for the rest of a pass: see `predicted_s`
+            return (("host", 0.0),), None
         return (
             ("comm", op.kernels * self._allreduce_s(op)),
             ("fixed", op.work_items * c.wide_norm_s.value),
@@ -188,13 +224,17 @@ class Machine:
         blocks: Floats = c.attention_blocks_per_multiprocessor.value
         if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
             rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
-        state = op.cache == "state"
-        read = 1.0 if state else self.reread(op.query, op.cache == "latent")
+        state = op.cache in ("state", "mamba2")
+        narrow = narrow_cache(op)
+        head = op.head if op.cache == "heads" or op.cache == "latent" else "usual"
+        read = 1.0 if state else self.reread(op.query, head, narrow)
+        if op.cache == "mamba2":
+            read = c.scan_copies.value
         cache = cost.kv_bytes * (read * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = np.maximum(cache, self._longest_s(op))
-        backend = self._backends[op.cache == "latent"]
+        backend = self._backend(head, narrow)
         if counted and backend is not None and (backend.one or backend.several):
             cache = np.maximum(cache, self._uncut_s(op, backend))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
@@ -245,8 +285,12 @@ class Machine:
             peak = self.gpu.peak_flops(op.compute) * c.gemm_flops_factor.value
             ridge = peak * self._byte_s * op.bytes_per_value / 2.0
             rows = np.maximum(op.rows, 1.0)
-            factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
             curves = monotone_shares(shares, ridge)
+            factor = c.gemm_factor.value
+            if op.compute == "fp8":
+                factor *= c.gemm_factor_fp8.value
+            elif op.compute == "fp4":
+                factor *= c.gemm_factor_fp4.value
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
             byte_s = self._byte_s / loading
             flop_s = 1.0 / (peak * computing)
@@ -258,7 +302,7 @@ class Machine:
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""
         c = self.calibration
-        wide = op.form in ("bf16", "fp16", "fp32")
+        wide = not narrow_cache(op)
         share = c.attention_bandwidth_fraction.value
         for constant, applies in (
             (c.attention_bandwidth_fraction_fp8, not wide),
@@ -267,25 +311,45 @@ class Machine:
             (c.index_bandwidth_fraction, op.cache == "index"),
         ):
             share = constant.value or share if applies else share
-        return self._rates(op, min(share, 1.0), c.attention_flops_fraction.value)
+        computed = c.attention_flops_fraction.value
+        if op.cache == "latent":
+            computed = c.latent_flops_fraction.value or computed
+        return self._rates(op, min(share, 1.0), computed)
 
     def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:
         """Seconds per byte and per FLOP at these shares of the peaks."""
         return self._byte_s / bandwidth, 1.0 / (self.gpu.peak_flops(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
-        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences. known: the times of its
-        ops.
+        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences: of the device, or of
+        the host if it takes longer. known: the times of its ops.
         """
-        if known is not None:
-            return sum(known, start=self._pass_s(tokens))
-        return summed([self._pass_s(tokens), *(self.op_predicted_s(op) for op in ops)])
+        if known is None:
+            device_s = summed([self._pass_s(tokens), *(self.op_predicted_s(op) for op in ops)])
+        else:
+            device_s = sum(known, start=self._pass_s(tokens))
+        return self._with_host(ops, device_s)
+
+    def _with_host(self, ops: Sequence[Op], device_s: Floats) -> Floats:
+        """Time of a pass in which the device works for `device_s`: that of the host's launches if they take
+        longer.
+        """
+        host_s = over(ops, lambda op: self.host_s(op) if op.kind == "host" else 0.0)
+        if isinstance(host_s, float) and not host_s:
+            return device_s
+        return np.maximum(host_s, device_s)
+
+    def outside_ops_s(self, tokens: Floats) -> dict[str, Floats]:
+        """Name -> calibrated seconds of the costs of a pass outside its ops."""
+        c = self.calibration
+        costs = {"start of the pass": c.pass_fixed_s.value, "tokens of the pass": c.token_s.value * tokens}
+        if self.drafts:
+            costs["drafted tokens"] = c.drafted_token_s.value * tokens
+        return costs
 
     def _pass_s(self, tokens: Floats) -> Floats:
         """The cost of a pass outside its ops; all of it is fixed."""
-        c = self.calibration
-        each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
-        return c.pass_fixed_s.value + each * tokens
+        return sum(self.outside_ops_s(tokens).values(), start=0.0)
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
@@ -309,6 +373,9 @@ class Machine:
         splits = [self.split(op) for op in ops]
         terms = by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
+        device_s = summed([self._pass_s(tokens), *map(seconds_of, ops, splits)])
+        predicted_s = self._with_host(ops, device_s)
+        terms["host"] = predicted_s - device_s
         flop_s = over(
             ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.gpu.peak_flops(op.compute)
         )
@@ -320,7 +387,7 @@ class Machine:
         return PassTime(
             lower_s=over(ops, self.op_lower_s),
             serial_s=flop_s + param_load_s + kv_load_s + activation_s + sent_s,
-            predicted_s=summed([self._pass_s(tokens), *map(seconds_of, ops, splits)]),
+            predicted_s=predicted_s,
             param_load_s=param_load_s,
             kv_load_s=kv_load_s,
             flop_s=flop_s,
@@ -371,6 +438,11 @@ class Machine:
             through = c.shared_allreduce_s.value + op.message_bytes * c.shared_allreduce_byte_s.value
             seconds = np.maximum(seconds, through)
         return np.maximum(seconds, floor)
+
+
+def narrow_cache(op: Op) -> bool:
+    """Whether an op attends to a cache of values below 16 bits."""
+    return op.form not in ("bf16", "fp16", "fp32")
 
 
 def curve_of(curves: Collection[str], op: Op) -> str:

@@ -42,6 +42,10 @@ class Draft:
     has_checkpoint: ClassVar[bool] = False
     """Whether its model is a checkpoint with formats of its own."""
 
+    varying_lengths: ClassVar[bool] = False
+    """Whether sequences of one batch draft different numbers of tokens, so that their verification fits no
+    CUDA graph of equal lengths (vLLM, v1/worker/gpu_model_runner.py, uniform_decode).
+    """
     starts_from_features: ClassVar[bool] = False
     """Whether its first pass takes the target's hidden states of the previous token. No cache keeps these, so
     an engine computes the last cached block of a prefix again.

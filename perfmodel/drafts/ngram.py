@@ -15,6 +15,7 @@ class NGram(Draft):
     source = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     example = "ngram"
     reads_cache = False
+    varying_lengths = True
     views_target_cache = True  # it keeps no cache
     shares_weights = True  # it has no weights
     shares_prefill = True  # it needs the tokens only

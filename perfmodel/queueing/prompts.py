@@ -13,7 +13,7 @@ from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.scenario import Scenario
 
-PROMPT_KERNELS = {"state": 8}
+PROMPT_KERNELS = {"state": 8, "mamba2": 8}
 """Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
 delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
 """

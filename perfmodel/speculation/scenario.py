@@ -110,6 +110,7 @@ class Scenario:
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
             longer_tokens=self.longer_tokens(batch),
+            varying=self.draft.varying_lengths,
         )
         return costs.core(ops) if self.core_ops else ops
 

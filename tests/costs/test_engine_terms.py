@@ -3,6 +3,7 @@ cut the cache for one query token alone.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import Machine, curve_of
-from perfmodel.operations import Cost, Op
+from perfmodel.operations import Cost, Head, Op
 from perfmodel.specs import WEIGHT_FORMATS, load_gpu
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.engines.backends import backend_name
@@ -74,8 +75,8 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
     own = machine(kv_reread_per_query=0.1, latent_reread_per_query=0.5)
     # three tokens a sequence: the first read, and of the two others their share
-    assert (own.reread(3.0), own.reread(3.0, latent=True)) == pytest.approx((1.2, 2.0))
-    assert machine(kv_reread_per_query=0.1).reread(3.0, latent=True) == pytest.approx(1.2)
+    assert (own.reread(3.0), own.reread(3.0, "latent")) == pytest.approx((1.2, 2.0))
+    assert machine(kv_reread_per_query=0.1).reread(3.0, "latent") == pytest.approx(1.2)
 
 
 # Attention backends.
@@ -123,23 +124,80 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
     c = own.calibration
     slope = c.latent_reread_per_query.model_copy(update={"value": 1.0})
     again = replace(own, calibration=c.model_copy(update={"latent_reread_per_query": slope}))
-    assert float(again.reread(4.0, latent=True)) == 4
-    assert float(replace(again, attention_backend="flashmla").reread(4.0, latent=True)) == 1
+    assert float(again.reread(4.0, "latent")) == 4
+    assert float(replace(again, attention_backend="flashmla").reread(4.0, "latent")) == 1
 
 
 @pytest.mark.parametrize(
-    ("engine", "gpu", "latent", "name"),
+    ("engine", "version", "gpu", "head", "narrow", "name"),
     [
-        ("vllm", "rtx-3090", False, "flash-attn2"),
-        ("vllm", "rtx-pro-6000", False, "flash-attn2"),
-        ("vllm", "h100", False, "flash-attn3"),
-        ("vllm", "b200", True, "trtllm"),
-        ("sglang", "a100-sxm-80gb", False, "flashinfer"),
-        ("sglang", "rtx-pro-6000", True, "triton"),
-        ("sglang", "mi300x", True, "triton"),
-        ("trtllm", "h200", False, "trtllm"),
-        ("magicdec", "a100-sxm-80gb", False, None),
+        ("vllm", "0.33", "rtx-3090", "usual", False, "flash-attn2"),
+        ("vllm", "0.33", "rtx-pro-6000", "usual", False, "flash-attn2"),
+        ("vllm", "0.33", "h100", "usual", False, "flash-attn3"),
+        ("vllm", "0.33", "b200", "latent", False, "trtllm"),
+        ("vllm", "0.14", "b200", "latent", False, "cutlass-mla"),
+        # FlashAttention 2 reads no 8-bit cache
+        ("vllm", "0.11.2", "rtx-pro-6000", "usual", True, "triton"),
+        ("vllm", "0.17.0", "rtx-pro-6000", "usual", True, "flashinfer"),
+        ("vllm", "0.28.0", "rtx-pro-6000", "usual", True, "xqa"),
+        ("vllm", "", "rtx-3090", "usual", True, "flashinfer"),
+        # nor has it sinks, nor heads of 512 values
+        ("vllm", "0.17.0", "rtx-3090", "sinks", False, "triton"),
+        ("vllm", "0.17.0", "rtx-4090", "wide", False, "triton"),
+        ("sglang", "0.5.9", "a100-sxm-80gb", "usual", False, "flashinfer"),
+        ("sglang", "0.5.9", "rtx-pro-6000", "latent", False, "triton"),
+        ("sglang", "0.5.9", "rtx-pro-6000", "sinks", False, "triton"),
+        ("sglang", "0.5.6", "b200", "usual", False, "flashinfer"),
+        ("sglang", "0.5.9", "b200", "usual", False, "trtllm"),
+        ("sglang", "", "mi300x", "latent", False, "triton"),
+        ("trtllm", "", "h200", "usual", False, "trtllm"),
+        ("magicdec", "", "a100-sxm-80gb", "usual", False, None),
     ],
 )
-def test_engines_choose_by_device(engine: str, gpu: str, latent: bool, name: str | None) -> None:
-    assert backend_name(engine, load_gpu(gpu).architecture, latent) == name
+def test_engines_choose_by_version_device_heads_and_cache(
+    engine: str, version: str, gpu: str, head: Head, narrow: bool, name: str | None
+) -> None:
+    architecture = load_gpu(gpu).architecture
+    assert backend_name(engine, architecture, head, narrow=narrow, version=version) == name
+
+
+# The host.
+
+
+def hosted(version: str, drafts: bool = False, backend: str | None = None, **constants: float) -> Machine:
+    """An ideal A100 whose calibration is of a version of vLLM."""
+    plain = machine(**constants)
+    calibration = plain.calibration.model_copy(update={"stack": "vllm", "version": version})
+    return replace(plain, calibration=calibration, drafts=drafts, attention_backend=backend)
+
+
+def launches(query: float = 1.0, layers: int = 61, **more: Any) -> Op:
+    """The host's launches in a pass."""
+    return Op("host launches", "host", layers, Cost(), query=query, **more)
+
+
+def test_a_pass_takes_as_long_as_the_host_that_launches_it() -> None:
+    """DeepSeek-R1, 61 layers of MLA: 2.2 ms + 61 x 0.22 ms = 15.6 ms (16.1 measured on eight H100)."""
+    host = {"host_pass_s": 2.2e-3, "host_layer_s": 1e-4, "host_latent_layer_s": 2.2e-4}
+    own = hosted("0.10.1", **host)
+    load = Op("x", "linear", 1, Cost(weight_bytes=BW * 5e-3))
+    assert float(own.predicted_s([load, launches(head="latent")], 1.0)) == pytest.approx(15.62e-3)
+    assert float(own.predicted_s([load, launches(layers=24)], 1.0)) == pytest.approx(5e-3)  # 4.6 ms beside
+    time = own.time([load, launches(head="latent")], 1.0)
+    assert time.terms_s["host"] == pytest.approx(10.62e-3)
+    assert sum(time.terms_s.values()) == pytest.approx(time.predicted_s)
+    assert time.at().limiter == "host"
+    assert float(hosted("0.11.0", **host).predicted_s([load, launches()], 1.0)) == pytest.approx(5e-3)
+    assert float(hosted("0.7.3", **host).predicted_s([load, launches()], 1.0)) == pytest.approx(5e-3)
+
+
+def test_the_host_launches_drafts_and_verifications_without_a_graph() -> None:
+    """A draft of 28 layers: 28 x 0.28 = 7.84 ms; 60 layers verified through FlashInfer: 16.8 ms."""
+    host = {"host_piecewise_layer_s": 2.8e-4}
+    assert hosted("0.20", drafts=True, **host).host_s(launches(layers=28)) == pytest.approx(7.84e-3)
+    verified = launches(query=3.0, layers=60)
+    assert hosted("0.17.0", backend="flashinfer", **host).host_s(verified) == pytest.approx(16.8e-3)
+    assert hosted("0.17.0", backend="flashinfer", **host).host_s(launches()) == 0
+    assert hosted("0.17.0", backend="flash-attn2", **host).host_s(verified) == 0
+    varying = launches(query=3.0, layers=60, varying=True)
+    assert hosted("0.17.0", backend="flash-attn2", **host).host_s(varying) == pytest.approx(16.8e-3)

@@ -51,7 +51,7 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
         bare = machine.time([], 0.0).terms_s
         for work, group, tokens in [*((op.kind, [op], 0.0) for op in ops), ("pass", [], 8.0)]:
-            work = "pass" if work == "upkeep" else work
+            work = "pass" if work in ("upkeep", "host") else work
             for term, seconds in machine.time(group, tokens).terms_s.items():
                 own = float(seconds) - (float(bare[term]) if group else 0.0)
                 found[work, term] = found.get((work, term), 0.0) + own
@@ -104,8 +104,14 @@ SERVED = (
     Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, draft="eagle", alpha=0.8),
     Query("llama-3.1-8b", "rtx-4090-24gb", 1, 1000, 3, tp=2, alpha=0.8),
     Query("minimax-m2", "h200-sxm-141gb", 8, 8000, 3, tp=4, draft="eagle", alpha=0.8),
+    Query("qwen3-32b", "b200", 1, 1000, 3, draft="eagle", alpha=0.8, weights="nvfp4"),
+    Query("nemotron-3-super-120b-a12b", "h200-sxm-141gb", 8, 8000, 3, tp=4, draft="eagle", alpha=0.8),
 )
 """Questions in which every constant of an engine has something to cost."""
+
+
+LAUNCHED = ("host_pass_s", "host_layer_s", "host_latent_layer_s")
+"""Constants of the versions of vLLM in which the host launches attention in every pass."""
 
 
 @pytest.mark.parametrize("name", [name for name in annotations(EngineConstants) if name in CONSTANTS])
@@ -120,8 +126,17 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "gemm_flops_factor": 0.02,
         "latent_reread_per_query": 0.5,
         "state_verify_s": 1e-3,
+        "gemm_factor_fp4": 2.0,
+        "latent_flops_fraction": 0.001,
+        "scan_copies": 5.0,
+        "host_pass_s": 1.0,
+        "host_layer_s": 0.1,
+        "host_latent_layer_s": 0.1,
+        "host_piecewise_layer_s": 0.1,
     }
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
+    if name in LAUNCHED:
+        base = base.model_copy(update={"version": "0.10.1"})
     value = getattr(base, name)
     halved = isinstance(value, Constant)
     changed = with_values(base, {name: value.value / 2}) if halved else base.model_copy(update={name: None})

@@ -223,8 +223,13 @@ def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[
         kv_heads = np.where(part["num_key_value_heads"] == 0, heads, part["num_key_value_heads"])
         cache = batch * kv_heads * (part["isl"] + part["step"]) * 2 * width * size
         moved = (cache + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
-        keep = (cache > _uncached(gpu)) & (heads / kv_heads <= 16)
-        found[word] = _line(moved[keep], part["seconds"][keep], f"{engine} {version}")
+        grouped = heads / kv_heads <= 16
+        keep = (cache > _uncached(gpu)) & grouped
+        fitted = _line(moved[keep], part["seconds"][keep], f"{engine} {version}")
+        if _uncached(gpu) > LARGE_CACHE:  # so long calls do not determine the start
+            shortest = float(np.median(part["seconds"][(cache <= LARGE_CACHE) & grouped]))
+            fitted = replace(fitted, values=(max(shortest, fitted.values[0]), fitted.values[1]))
+        found[word] = fitted
     return found
 
 

@@ -39,7 +39,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         values["attention_bandwidth_fraction_fp8"] = narrow.values[1], _calls(narrow)
     if latent:
         values["latent_bandwidth_fraction"] = latent.values[1], _calls(latent)
-        values["attention_flops_fraction"] = latent.values[2], f"of a latent cache: {_calls(latent)}"
+        values["latent_flops_fraction"] = latent.values[2], _calls(latent)
     if latent_fp8:
         values["latent_bandwidth_fraction_fp8"] = latent_fp8.values[1], _calls(latent_fp8)
     if k.index:

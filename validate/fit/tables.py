@@ -6,7 +6,7 @@
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -68,7 +68,6 @@ class Tables:
         device.
         """
         paths = sorted(Path(path).rglob("*"))
-        device = device_of(gpu)
         # what follows the folder of all devices
         places = {each.as_posix().partition("systems/data/")[2]: each for each in paths}
         found = {place: each for place, each in places.items() if place.endswith(".parquet")}
@@ -80,8 +79,7 @@ class Tables:
                 f"{path}: must be a folder with the package aiconfigurator-core; `python -m zipfile -e "
                 "WHEEL FOLDER` unpacks its wheel"
             )
-        if device not in devices:
-            raise unknown_name("--gpu", "device of these tables", device, sorted(devices))
+        device = folder_of(gpu, devices)
         kept = {n.partition("/")[2]: each for n, each in found.items() if n.startswith(f"{device}/")}
         return cls(path, device, kept, package)
 
@@ -121,9 +119,17 @@ class Tables:
         return table
 
 
-def device_of(gpu: str) -> str:
-    """The name of a device in the tables, which lacks the memory size."""
-    return gpu.rpartition("-")[0].replace("-", "_")
+def folder_of(gpu: str, folders: Collection[str]) -> str:
+    """The folder of a device: its name without the memory size, which the tables may complete
+    (``rtx_pro_6000_server``) or shorten (``b60`` of ``arc-pro-b60-24gb``). Raises InputError without one.
+    """
+    name = gpu.rpartition("-")[0].replace("-", "_")
+    longer = [folder for folder in folders if folder.startswith(f"{name}_")]
+    shorter = [folder for folder in folders if name.endswith(f"_{folder}")]
+    for folder in (name, *longer, *shorter):
+        if folder in folders:
+            return folder
+    raise unknown_name("--gpu", "device of these tables", name, sorted(folders))
 
 
 def where(table: Table, keep: Mask) -> Table:

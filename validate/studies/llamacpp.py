@@ -64,6 +64,10 @@ SET: dict[str, tuple[float, str]] = {
     "attention_fixed_s": (3e-6, "set"),
     "kv_reread_per_query": (0.0, "set: the contexts of iterations are short"),
     "small_bandwidth_fraction": (0.7, "set"),
+    "scan_copies": (
+        5.5,
+        "steps of Nemotron-3-Super on DGX Spark at batch 1 to 32, github.com/ggml-org/llama.cpp",
+    ),
     "routing_independence": (1.0, "set: fits end there"),
     "allreduce_multiplier": (1.0, "the curve of boards on PCIe"),
     "pass_fixed_s": (0.0, "part of small_kernel_s"),

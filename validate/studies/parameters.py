@@ -96,6 +96,14 @@ _GDDR = (
     "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "
     "RTX PRO 6000 (vllm-project/vllm#56128): 11 steps, 20 % too slow with the kernels of data-centre devices"
 )
+_HOST = (
+    "steps that do not depend on the device or the context, vLLM 0.8 to 0.10.2: sariekr/gpu_conc (gpt-oss-20b"
+    " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
+)
+_PIECEWISE = (
+    "passes of draft models and verifications in pieces of CUDA graphs: local-inference-lab/rtx6kpro "
+    "(Qwen3.5-397B, FlashInfer), Qwen3-1.7B drafting for Qwen3-32B on H100"
+)
 PUBLIC = (
     Parameter("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
     Parameter("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
@@ -115,11 +123,37 @@ PUBLIC = (
         "the host works between passes",
     ),
     Parameter(
+        "vllm.sm120.state_verify_s",
+        8e-5,
+        0.5,
+        source="local-inference-lab/rtx6kpro: Qwen3.5-397B with MTP on RTX PRO 6000, 3 to 5 ms an iteration"
+        " more than its passes without",
+    ),
+    Parameter(
+        "vllm@0.28/sm120.gemm_factor_fp4",
+        1.37,
+        0.15,
+        True,
+        "vllm 0.28 model_executor/kernels/linear: b12x kernels of nvfp4, 0.81 to 0.85 of the bandwidth of an "
+        "RTX 5090 (Qwen3.8-27B)",
+    ),
+    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST),
+    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST),
+    Parameter("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
+    Parameter("vllm.host_piecewise_layer_s", 2.8e-4, 0.3, source=_PIECEWISE),
+    Parameter(
         "vllm@0.8.pass_fixed_s",
+        0.42,
+        0.5,
+        True,
+        "without asynchronous scheduling the host works 0.6 ms between passes: vLLM 0.8 to 0.13",
+    ),
+    Parameter(
+        "vllm@0.14.pass_fixed_s",
         0.01,
         1.0,
         True,
-        "engine V1, the default from 0.8 on, schedules during the pass before",
+        "asynchronous scheduling, the default from 0.14 on (config/scheduler.py:133)",
         elsewhere=0.01,
     ),
     Parameter(
@@ -148,16 +182,29 @@ PUBLIC = (
             ),
             ("ampere.block_bandwidth", 1.1, 0.2, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
             (
-                "blackwell.block_bandwidth",
-                2.2,
+                "sglang.sm120.block_bandwidth",
+                0.88,
                 0.2,
-                "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
+                "local-inference-lab/rtx6kpro, Qwen3.5-397B on RTX PRO 6000 with Triton: 7.7 ns a token for 8"
+                " pieces of 512 bytes",
+            ),
+            (
+                "sm120.block_bandwidth",
+                4.5,
+                0.2,
+                "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4 with a 16-bit cache: 22.6 ns per 1,024 bytes",
             ),
             (
                 "all.shared_allreduce_s",
                 4.2e-5,
                 0.1,
                 "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us",
+            ),
+            (
+                "rtx-5090-32gb.shared_allreduce_s",
+                1.8e-5,
+                0.2,
+                "noonghunna/club-3090 (paulp83): two RTX 5090 on a desktop with PCIe 5",
             ),
             ("all.shared_allreduce_byte_s", 5.2e-10, 1.0, "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"),
         )
@@ -231,6 +278,13 @@ DEFAULT_FLAGS = (
     ),
     Parameter(
         "vllm.hopper.expert_layer_s", 3e-5, 0.4, source="11 steps of gpustack and vLLM's blog of 2026-04-22"
+    ),
+    Parameter(
+        "vllm.sm120.expert_layer_s",
+        3e-5,
+        0.5,
+        source="10 steps of Qwen3.5-397B on RTX PRO 6000 with vLLM 0.17, local-inference-lab/rtx6kpro; as on "
+        "Hopper",
     ),
     Parameter(
         "vllm@0.20.expert_layer_s",

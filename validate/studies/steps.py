@@ -96,6 +96,7 @@ class FittedConstants:
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
+        kernels = kernels.model_copy(update={"version": version})
         of = architecture_of(kernels.gpu or hardware)
         board = load_gpu(hardware)
         own = architecture_of(board)

@@ -1,5 +1,6 @@
 """The operations of one pass: FLOPs, bytes by kind, time and limiter, on one device."""
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
@@ -102,9 +103,39 @@ def ops(query: OpsQuery) -> Ops:
         tp=machine.tensor_parallel,
         batch=query.batch,
         context=query.context,
-        ops=tuple(_row(machine, op) for op in listed),
+        ops=tuple(_rows(machine, listed, batch * tokens)),
         total=machine.time(listed, batch * tokens).at(),
         warnings=doubts(query, scenario, batch, context, max(gamma, int(query.stage == "draft"))),
+    )
+
+
+def _rows(machine: Machine, listed: list[Op], tokens: float) -> Iterator[OpRow]:
+    """The operations, and the costs of the pass outside them. Their predicted seconds sum to its time."""
+    for op in listed:
+        if op.kind != "host":
+            yield _row(machine, op)
+    outside = machine.outside_ops_s(tokens)
+    outside |= {op.name: machine.time(listed, tokens).terms_s["host"] for op in listed if op.kind == "host"}
+    for name, taken in outside.items():
+        if taken:
+            yield _outside(name, float(taken), "fixed" if name in machine.outside_ops_s(tokens) else "host")
+
+
+def _outside(name: str, taken_s: float, limit: str) -> OpRow:
+    """A cost of a pass without bytes and FLOPs."""
+    return OpRow(
+        name=name,
+        kind="pass",
+        kernels=0.0,
+        flops=0.0,
+        weight_bytes=0.0,
+        kv_bytes=0.0,
+        activation_bytes=0.0,
+        message_bytes=0.0,
+        flops_per_byte=None,
+        lower_s=0.0,
+        predicted_s=taken_s,
+        limiter=limit,
     )
 
 

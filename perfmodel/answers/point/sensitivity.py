@@ -15,7 +15,7 @@ from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_
 ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
-FIXED = ("fixed", "comm", "overhead")
+FIXED = ("fixed", "comm", "host", "overhead")
 """Terms of constants that cost time regardless of bytes and FLOPs."""
 
 

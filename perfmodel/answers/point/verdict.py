@@ -172,7 +172,7 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     which it takes longer.
     """
     machine = scenario.machine
-    name = machine.backend(scenario.target.mla is not None)
+    name = machine.backend(scenario.target.head, scenario.precision.narrow_kv)
     if not gamma or name is None or machine.kv_reread is not None:
         return
     once = replace(scenario, machine=replace(machine, kv_reread=1.0))

@@ -430,8 +430,10 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         draft_weights=draft.precision.weights.name,
         kv_dtype=scenario.precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
-        kv_reread=float(scenario.machine.reread(gamma + 1.0, scenario.target.mla is not None)),
-        attention_backend=scenario.machine.backend(scenario.target.mla is not None),
+        kv_reread=float(
+            scenario.machine.reread(gamma + 1.0, scenario.target.head, scenario.precision.narrow_kv)
+        ),
+        attention_backend=scenario.machine.backend(scenario.target.head, scenario.precision.narrow_kv),
         engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
     )

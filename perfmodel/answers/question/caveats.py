@@ -255,7 +255,7 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
         return ()
     word = draft_word(scenario.draft)
     architecture = scenario.machine.gpu.architecture
-    backend = scenario.machine.backend(target.mla is not None)
+    backend = scenario.machine.backend(target.head, scenario.precision.narrow_kv)
     return tuple(
         d
         for d in engine.defects

@@ -20,8 +20,8 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """The work that causes a cost: one kind of op, a whole pass, or an iteration outside its passes."""
-Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "overhead"]
-"""The term to which time belongs: six terms of a pass, and the time of an iteration outside its passes."""
+Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "host", "overhead"]
+"""The term to which time belongs: seven terms of a pass, and the time of an iteration outside its passes."""
 Unit = Literal["s", "fraction", "share", "factor", "count", "power"]
 _BOUNDS: dict[Unit, tuple[float, float, str]] = {
     "s": (0.0, math.nextafter(1.0, 0.0), "from 0 to below 1 second"),

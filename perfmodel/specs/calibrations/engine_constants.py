@@ -78,6 +78,10 @@ class EngineConstants(Frozen):
             "linear", "param_load", "factor", "multiplies `gemm_efficiency` for fp8 without block scales"
         ),
     ] = ONE
+    gemm_factor_fp4: Annotated[
+        Constant,
+        Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency` for GEMMs at the fp4 peak"),
+    ] = ONE
     gemm_flops_factor: Annotated[
         Constant,
         Declared(
@@ -149,6 +153,10 @@ class EngineConstants(Frozen):
             "attention", "kv_load", "factor", "`latent_bandwidth_fraction` of an 8-bit cache; 0: the same"
         ),
     ] = ABSENT
+    latent_flops_fraction: Annotated[
+        Constant,
+        Declared("attention", "flops", "factor", "`attention_flops_fraction` of a latent cache; 0: the same"),
+    ] = ABSENT
     latent_reread_per_query: Annotated[
         Constant,
         Declared("attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: the same"),
@@ -179,6 +187,15 @@ class EngineConstants(Frozen):
         Constant,
         Declared("attention", "fixed", "s", "further time of each recurrent layer with several query tokens"),
     ] = ABSENT
+    scan_copies: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "multiplies the bytes of Mamba-2 states, which some engines gather, scan and copy back",
+        ),
+    ] = ONE
     multiprocessor_bandwidth: Annotated[
         Constant,
         Declared(
@@ -218,6 +235,27 @@ class EngineConstants(Frozen):
     drafted_token_s: Annotated[
         Constant,
         Declared("pass", "fixed", "s", "time per token of a draft pass, over all sequences"),
+    ] = ABSENT
+    host_pass_s: Annotated[
+        Constant,
+        Declared("pass", "host", "s", "time of the host for each pass in which it launches attention"),
+    ] = ABSENT
+    host_layer_s: Annotated[
+        Constant,
+        Declared("pass", "host", "s", "further time of the host for each layer of such a pass"),
+    ] = ABSENT
+    host_latent_layer_s: Annotated[
+        Constant,
+        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: the same"),
+    ] = ABSENT
+    host_piecewise_layer_s: Annotated[
+        Constant,
+        Declared(
+            "pass",
+            "host",
+            "s",
+            "time of the host for each layer of a pass in pieces of CUDA graphs, where others are whole",
+        ),
     ] = ABSENT
     graph_tokens: tuple[Positive, Positive] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

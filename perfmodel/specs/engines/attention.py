@@ -1,14 +1,18 @@
-"""How the attention kernels of an engine split the cache: ``attention`` in ``hardware/engines/<word>.yaml``.
+"""Which attention kernels an engine chooses, how they split the cache and are launched: ``attention`` in
+``hardware/engines/<word>.yaml``.
 
 Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on no
-more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read.
+more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read. Some
+passes are no full CUDA graph: the host launches the attention of every layer.
 """
 
 from typing import Annotated
 
 from msgspec import Meta
 
+from perfmodel.operations import Head
 from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.engines.engines import release
 
 Pieces = Annotated[int, Meta(ge=1, le=1024)]
 
@@ -19,8 +23,9 @@ class Backend(Frozen):
     one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
     token and for several; None if there are as many as fill the device. latent_rereads: whether each query
     token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether it
-    runs on every NVIDIA GPU. word: its name in the
-    engine's own --attention-backend; None if it has no name there.
+    runs on every NVIDIA GPU. graphs_one: whether
+    full CUDA graphs hold passes of one query token only. word: its name in the engine's own
+    --attention-backend; None if it has no name there.
     """
 
     one: Pieces | None = None
@@ -28,25 +33,63 @@ class Backend(Frozen):
     latent_rereads: bool = False
     latent_only: bool = False
     portable: bool = False
+    graphs_one: bool = False
     word: str | None = None
     source: Text
 
 
-class DefaultBackend(Frozen):
-    """An engine's own choice on devices whose architecture starts with this word. latent: for a latent cache
-    only.
+class Span(Frozen):
+    """A range of an engine's versions: from `since`, up to but without `before`."""
+
+    since: str = ""
+    before: str = ""
+
+    def holds(self, version: str) -> bool:
+        """Whether a version is in the range. A version without a number is the newest."""
+        at = release(version)
+        if not at:
+            return not self.before
+        after = not self.since or release(self.since) <= at
+        return after and (not self.before or at < release(self.before))
+
+
+class DefaultBackend(Span):
+    """An engine's own choice on devices whose architecture starts with this word.
+
+    head: for such heads only; by default for any but a latent cache. narrow: for a cache of values below 16
+    bits only.
     """
 
     architecture: str
-    latent: bool = False
+    head: Head | None = None
+    narrow: bool = False
     backend: str
+
+    def fits(self, architecture: str, head: Head, narrow: bool, version: str) -> bool:
+        """Whether it decides for such heads and cache on this architecture in this version."""
+        if self.head is None:
+            of_head = head != "latent"
+        else:
+            of_head = head == self.head
+        return (
+            architecture.startswith(self.architecture)
+            and of_head
+            and (narrow or not self.narrow)
+            and self.holds(version)
+        )
 
 
 class EngineAttention(Frozen):
-    """The attention of one engine. The first matching entry of `defaults` counts."""
+    """The attention of one engine. The first matching entry of `defaults` counts.
+
+    host_launches: versions in which the host launches attention in every pass. piecewise_drafts: whether no
+    full CUDA graph holds a draft's pass, nor verifications of varying lengths.
+    """
 
     backends: dict[str, Backend]
     defaults: tuple[DefaultBackend, ...]
+    host_launches: Span | None = None
+    piecewise_drafts: bool = False
     source: Text
 
     def __post_init__(self) -> None:
@@ -54,9 +97,9 @@ class EngineAttention(Frozen):
             if chosen.backend not in self.backends:
                 raise ValueError(f"defaults: {chosen.backend} must be one of backends")
 
-    def default(self, architecture: str, latent: bool) -> str | None:
+    def default(self, architecture: str, head: Head, narrow: bool, version: str) -> str | None:
         """The engine's default choice; None on devices for which it is unknown."""
-        fits = (d for d in self.defaults if architecture.startswith(d.architecture) and latent >= d.latent)
+        fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 
     def choices(self, architecture: str, vendor: str, latent: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from functools import cache
 
 from perfmodel.errors import unknown_name
+from perfmodel.operations import Head
 from perfmodel.specs.engines.attention import EngineAttention
 from perfmodel.specs.engines.serving import serving_engines
 
@@ -23,8 +24,18 @@ def _lent(lender: str | None) -> EngineAttention | None:
 
 
 @cache
-def backend_name(engine: str, architecture: str, latent: bool, requested: str | None = None) -> str | None:
+def backend_name(
+    engine: str,
+    architecture: str,
+    head: Head,
+    requested: str | None = None,
+    *,
+    narrow: bool = False,
+    version: str = "",
+) -> str | None:
     """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
+
+    narrow: whether the cache has values below 16 bits. version: of the engine; by default the newest.
 
     Raises InputError for a backend that the engine does not have.
     """
@@ -35,4 +46,4 @@ def backend_name(engine: str, architecture: str, latent: bool, requested: str | 
         )
     if requested is not None or known is None:
         return requested
-    return known.default(architecture, latent)
+    return known.default(architecture, head, narrow, version)

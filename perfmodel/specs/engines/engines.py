@@ -28,6 +28,9 @@ BUILD = re.compile(r"b(\d{1,9})")
 DRIFT = "@"
 """Separator between an engine and its version, in a place and in ``--engine vllm@0.22``."""
 GDDR = "gddr"
+SM120 = "sm120"
+WORKSTATION = "Blackwell GB"
+"""Start of the architecture of boards with compute capability 12."""
 ONLY = "/"
 """Separator between a version and the only architecture of a drift."""
 _NO_CANDIDATE = 10**6
@@ -150,8 +153,11 @@ def engines() -> Engines:
 
 
 def architecture_of(gpu: str | GPUSpec) -> str:
-    """First word of a device's architecture, in lower case."""
-    return (load_gpu(gpu) if isinstance(gpu, str) else gpu).architecture.split()[0].lower()
+    """First word of a device's architecture, in lower case; `SM120` for Blackwell's workstation and desktop
+    boards, whose kernels are not those of its data-centre devices.
+    """
+    architecture = (load_gpu(gpu) if isinstance(gpu, str) else gpu).architecture
+    return SM120 if architecture.startswith(WORKSTATION) else architecture.split()[0].lower()
 
 
 def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:

@@ -270,6 +270,11 @@ class Precision:
         return 4.0 if self.weights.base.compute == "fp32" else 2.0
 
     @property
+    def narrow_kv(self) -> bool:
+        """Whether values of the cache have less than 16 bits, for which engines have other kernels."""
+        return self.kv.bytes_per_value < 2.0
+
+    @property
     def attention_compute(self) -> str:
         """Peak at which attention runs."""
         return "fp32" if self.weights.base.compute == "fp32" else self.kv.compute

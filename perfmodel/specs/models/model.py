@@ -222,8 +222,12 @@ def precision_of(
     """The formats in which a model is served: the named ones, else its checkpoint's own.
 
     peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
+    Checkpoints in NVFP4 carry scales of an FP8 cache, which engines then use (NVIDIA ModelOpt,
+    kv_cache_quant_algo).
     """
     own = weight_format(model.weights).within(peaks) if weights is None else weight_format(weights)
+    if kv_dtype is None and own.base.name == "nvfp4" and model.kv_dtype == "bf16":
+        kv_dtype = "fp8"
     return Precision(
         own, kv_format(model.kv_dtype if kv_dtype is None else kv_dtype), "fp8" if "fp8" in peaks else "bf16"
     )

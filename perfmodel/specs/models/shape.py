@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from perfmodel.operations import WIDE_HEAD, Head
 from perfmodel.specs.boundary.frozen import Text
 from perfmodel.specs.models.components import (
     MLA,
@@ -125,6 +126,15 @@ class ModelSpec(AttentionHeads):
         return int(self.head_dim * self.partial_rotary_factor)
 
     # How many layers have what.
+
+    @property
+    def head(self) -> Head:
+        """The kind of its attention heads: some have kernels of their own."""
+        if self.mla:
+            return "latent"
+        if self.attention_sinks:
+            return "sinks"
+        return "wide" if self.heads(False).head_dim > WIDE_HEAD else "usual"
 
     @property
     def num_attention_layers(self) -> int:
