@@ -9,45 +9,25 @@ thousand requests take about a second.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.blocks import BlockCache, Shared
-from perfmodel.queueing.latency import beta_of
+from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.cache import Cache, PrefixCache, PrivateCache
+from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.request import Request
+from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
-HALVINGS = 20
-LEAST = 1e-6
+NEGLIGIBLE_WORK = 1e-6
 """Share of an iteration below which remaining work counts as done."""
-DRAWN_AT_ONCE = 2_000_000
-"""Number of iterations whose gains are drawn together, which keeps memory constant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """Requests in the order of arrival: seconds, prompt tokens and output tokens.
-
-    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the prompts.
-    gain: tokens per iteration of each request, relative to the server's.
-    """
-
-    at_s: Array
-    input_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    shared: Shared | None = None
-    gain: Array | None = None
-
-    def first(self, count: int) -> "Arrivals":
-        """The first `count` requests, with their shared parts."""
-        shared = self.shared and self.shared.first(count)
-        return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +52,6 @@ class ReplayedRequests:
         return float(several.mean()) if several.size else 0.0
 
 
-def arrivals(
-    lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
-) -> Arrivals:
-    """Requests with drawn lengths (uniform with the given mean and standard deviation), with
-    gamma-distributed gaps at a rate.
-    """
-    draw = np.random.default_rng(seed)
-    gaps = np.zeros(count)
-    if rate is not None:
-        gaps = draw.standard_gamma(burstiness, count)
-        gaps *= count / rate / gaps.sum()  # exactly this rate, as far as it follows from so many requests
-    return Arrivals(
-        start + np.cumsum(gaps),
-        _lengths(draw, lengths.input_mean, lengths.input_std, count),
-        _lengths(draw, lengths.output_mean, lengths.output_std, count),
-    )
-
-
-def _lengths(draw: np.random.Generator, mean: float, std: float, count: int) -> NDArray[np.int64]:
-    half = min(np.sqrt(3.0) * std, mean - 1.0)
-    tokens = np.floor(draw.uniform(mean - half, mean + half, count) + draw.uniform(0.0, 1.0, count))
-    return tokens.astype(np.int64)
-
-
 def replay(
     steps: StepTimes,
     lengths: Lengths,
@@ -116,320 +72,277 @@ def replay(
     and its times begin then. around: the running batch at whose draft length iterations are drawn, if it
     follows the batch; None for the longest.
     """
-    return _Server(steps, lengths, limits, requests, clients, spread, seed, cap, around).run()
+    queue = _requests(steps, requests, spread, seed, around)
+    senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
+    cache = _cache(steps, lengths, requests)
+    return _Server(pass_times(steps, lengths), limits, cache, queue, senders).run(requests.output_tokens)
 
 
-def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
-    """Number of decoding passes of each request: drawn gains are summed until its tokens are complete."""
-    gained = steps.tokens_per_iteration
-    gamma = steps.gamma
-    if gained <= 1:
-        return decoded
-    draw = np.random.default_rng([seed, 1])
-    survival = _own_survival(steps, spread, decoded.size, draw)
-    needed = np.zeros(decoded.size, np.int64)
-    block = max(DRAWN_AT_ONCE // int(decoded.max(initial=1)), 1)
-    for at in range(0, decoded.size, block):
-        part = slice(at, at + block)
-        tokens = decoded[part]
-        drawn = draw.random((tokens.size, int(tokens.max(initial=1))))
-        gains = np.ones(drawn.shape, np.int16)
-        for j in range(gamma):
-            gains += drawn < survival[part, j, None]
-        needed[part] = 1 + (np.cumsum(gains, 1, dtype=np.int32) < tokens[:, None]).sum(1)
-    return needed
-
-
-def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.Generator) -> Array:
-    """P(at least j drafted tokens are accepted), ``[request, j - 1]``, with a Beta-distributed acceptance of
-    each request.
-
-    Engines count iterations, so the draws keep 1 / E[1/Omega] at the given gain.
+def _requests(
+    steps: StepTimes, arrivals: Arrivals, spread: float, seed: int, around: int | None
+) -> list[Request]:
+    """The requests, with the work of each: iterations at one draft length times the gain of one, which is the
+    same at every length.
     """
-    gained = steps.tokens_per_iteration
-    gamma = steps.gamma
-    alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
-    rates: Array = np.full(gamma, alpha)
-    if steps.survival is not None:
-        rates = conditional_from_survival(steps.survival)
-    if spread == 0 or alpha == 1:
-        return np.tile(np.cumprod(rates), (count, 1))
-    own = draw.beta(*beta_of(alpha, spread), count)[:, None] / alpha
-    low = 0.0
-    high = 1.0 / alpha
-    survival = np.zeros((count, gamma))
-    for _ in range(HALVINGS):
-        scale = (low + high) / 2.0
-        survival = np.asarray(np.cumprod(np.minimum(rates * own * scale, 1.0), 1), float)
-        above = 1.0 / np.mean(1.0 / (1.0 + survival.sum(1))) > gained
-        low, high = (low, scale) if above else (scale, high)
-    return survival
+    table = steps.table or (steps,)
+    drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]
+    gain = drawn.tokens_per_iteration
+    decoded = arrivals.output_tokens - 1
+    work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * gain
+    if arrivals.gain is not None:
+        work = np.maximum(work / arrivals.gain, gain)
+    late = np.random.default_rng([seed, 2]).random(decoded.size) < steps.passes_ahead
+    columns = (arrivals.input_tokens, arrivals.output_tokens, work, decoded / work, arrivals.at_s, late)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Request(number, *row) for number, row in enumerate(rows)]
+
+
+def _cache(steps: StepTimes, lengths: Lengths, requests: Arrivals) -> Cache:
+    if requests.shared is not None and steps.cached is not None:
+        return PrefixCache(steps.cached.room_tokens, steps.cached.law, requests.shared)
+    return PrivateCache(lengths.context / steps.kv_share)
+
+
+class Ending(NamedTuple):
+    """The end of an answer: the server's `work` at which it comes. stay: which stay of the request it ends;
+    a preemption ends a stay sooner.
+    """
+
+    work: float
+    number: int
+    stay: int
+    request: Request
+
+
+@dataclass(slots=True)
+class PassTimes:
+    """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token, or
+    the function of decoding and prompt tokens that gives the seconds of all prompts. cached_s: attention per
+    prompt token and per cached token before it.
+    """
+
+    decode_s: float
+    gain: float
+    tokens: int
+    prompt_token_s: float
+    prompts_s: Callable[[float, float], float] | None
+    cached_s: float
+
+
+def pass_times(steps: StepTimes, lengths: Lengths) -> list[PassTimes]:
+    """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
+    table = steps.table or (steps,) * steps.decode_s.size
+    prompts_s = {t.reading: t.reading.of_one() for t in table if t.reading}
+    batches = [0, *range(len(table))]
+    return [
+        PassTimes(
+            float(t.decode_s[at]),
+            t.tokens_per_iteration,
+            t.gamma + 1,
+            float(steps.prompt_s[at]) / lengths.input_mean,
+            prompts_s[t.reading] if t.reading else None,
+            t.reading.cached_s if t.reading else 0.0,
+        )
+        for at, t in ((at, table[at]) for at in batches)
+    ]
 
 
 class _Server:
-    """The state of a replay: times in seconds, caches in tokens."""
+    """The state of a replay: times in seconds, caches in tokens. work: sum of the gains of all passes."""
 
     def __init__(
         self,
-        steps: StepTimes,
-        lengths: Lengths,
+        passes: Sequence[PassTimes],
         limits: Limits,
-        requests: Arrivals,
-        clients: int | None,
-        spread: float,
-        seed: int,
-        cap: int | None,
-        around: int | None,
+        cache: Cache,
+        requests: Sequence[Request],
+        senders: Senders,
     ) -> None:
-        count = requests.at_s.size
-        self.steps = steps
         self.limits = limits
-        self.clients = clients
-        table = steps.table or (steps,) * steps.decode_s.size
-        self.table = (table[0], *table)  # by running batch; a prompt alone reads the weights too
-        self.decode_s = [float(t.decode_s[max(n - 1, 0)]) for n, t in enumerate(self.table)]
-        self.gained = [t.tokens_per_iteration for t in self.table]
-        self.token_s = [float(s) / lengths.input_mean for s in (steps.prompt_s[0], *steps.prompt_s)]
-        readings = {id(t.reading): t.reading for t in table if t.reading}
-        self.added_s = {key: reading.of_one() for key, reading in readings.items()}
-        self.last = len(self.decode_s) - 1
-        self.room = lengths.context / steps.kv_share
-        self.blocks = None
-        self.hit = dict[int, int]()
-        self.next = dict[int, int]()
-        self.think_s: Sequence[float] = ()
-        if (shared := requests.shared) is not None and steps.cached is not None:
-            self.room = steps.cached.room_tokens
-            self.blocks = BlockCache(steps.cached.law, shared)
-        self.prompts = requests.input_tokens.tolist()
-        self.outputs = requests.output_tokens.tolist()
-        self.wanted = requests.output_tokens
-        decoded = requests.output_tokens - 1
-        if around is None:
-            drawn = max(table, key=lambda t: t.gamma)
-        else:
-            drawn = table[min(around, len(table)) - 1]
-        # work: iterations of an answer at one length, times the gain of one; it is the same at every length
-        work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
-        if requests.gain is not None:
-            work = np.maximum(work / requests.gain, drawn.tokens_per_iteration)
-        self.work, self.growth = work.tolist(), (decoded / work).tolist()
-        self.sent = requests.at_s.tolist()
-        first = list(range(count))
-        if requests.shared is not None and requests.shared.follows:
-            follows = requests.shared.follows
-            self.think_s = requests.shared.think_s
-            self.next = {before: request for request, before in enumerate(follows) if before >= 0}
-            first = [request for request in first if follows[request] < 0]
-        # the first ones come at their own times, the following ones when an answer ends
-        self.first_sent = first
-        self.following = len(first) if clients is None else min(clients, len(first))
-        # (when the server has it, request, pass before which it is not taken); sorted, so a heap
-        self.coming = [(self.sent[request] + steps.own_s, request, 0) for request in first[: self.following]]
-        self.cap = cap or count
-        self.with_server = 0
-        self.held = deque[int]()
-        self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
-        self.first = dict[int, float]()
-        self.ended = dict[int, float]()
-        self.time = 0.0
-        self.number = 0
-        self.worked = 0.0
-        self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
-        self.reading: deque[int] = deque()
-        self.left = dict[int, int]()  # prompt tokens to read
-        self.ends: list[tuple[float, int, int]] = []  # (work, request, which of its stays)
-        self.stay = [0] * count
-        self.young: list[int] = []
+        self.cache = cache
+        self.requests = requests
+        self.senders = senders
+        self.passes = passes
+        self.last = len(self.passes) - 1
+        self.time_s = 0.0
+        self.pass_number = 0
+        self.work = 0.0
+        self.waiting = deque[Request]()
+        self.reading = deque[Request]()
+        self.endings: list[Ending] = []
+        self.youngest: list[Request] = []
         self.running = 0
-        self.cached = 0.0
         self.grows = 0.0
         self.decoding_s = 0.0
         self.preemptions = 0
-        self.done = 0
+        self.answered = 0
 
-    def run(self) -> ReplayedRequests:
-        """Runs all requests to their last token."""
-        count = len(self.prompts)
-        while self.done < count:
-            self._arrive()
+    def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
+        """Runs all requests to their last token. output_tokens: as they arrived."""
+        count = len(self.requests)
+        while self.answered < count:
+            if self.senders.due(self.time_s):
+                self._arrive()
             if not (self.running or self.reading or self.waiting):
-                self.time = self.coming[0][0]
+                self.time_s = self.senders.next_s
                 continue
-            read = self._read() if self.reading or self.waiting else []
-            self._pass(read, 1 if read else self._quiet())
+            prompts = self._prompts() if self.reading or self.waiting else []
+            self._pass(prompts, 1 if prompts else self._passes_until_event())
             self._finish()
-        sent = np.array(self.sent)
-        first, ended = (
-            np.array([when[request] for request in range(count)]) for when in (self.first, self.ended)
+        sent, first, ended = (
+            np.array([getattr(request, name) for request in self.requests])
+            for name in ("sent_s", "first_s", "ended_s")
         )
-        outputs = self.wanted
         return ReplayedRequests(
             ttft_s=first - sent,
-            tpot_s=(ended - first) / np.maximum(outputs - 1, 1),
+            tpot_s=(ended - first) / np.maximum(output_tokens - 1, 1),
             e2e_s=ended - sent,
-            output_tokens=outputs,
-            running=self.decoding_s / self.time,
-            duration_s=self.time,
+            output_tokens=output_tokens,
+            running=self.decoding_s / self.time_s,
+            duration_s=self.time_s,
             preemptions=self.preemptions,
-            hit_rate=None if self.blocks is None else self.blocks.hit_rate,
+            hit_rate=self.cache.hit_rate,
         )
-
-    def _send_one(self, request: int, when: float) -> None:
-        """A client sends a request. A pass that has begun no longer takes it."""
-        self.sent[request] = when
-        heappush(self.coming, (when + self.steps.own_s, request, self.number + (self.running > 0)))
 
     def _arrive(self) -> None:
         """Adds the requests that came while the last pass ran."""
-        while self.coming and self.coming[0][0] <= self.time:
-            _, request, least = heappop(self.coming)
-            if self.with_server == self.cap:
-                self.held.append(request)
-                continue
-            self.with_server += 1
-            self.waiting.append(
-                (request, max(self.number, least) + (self.late[request] if self.running else 0))
-            )
+        for coming in self.senders.arrived(self.time_s):
+            request = coming.request
+            ahead = request.late if self.running else 0
+            request.from_pass = max(self.pass_number, coming.from_pass) + ahead
+            self.waiting.append(request)
 
-    def _read(self) -> list[tuple[int, int]]:
-        """(request, tokens) of the prompts that the coming pass reads."""
-        drafted = self.table[min(self.running, self.last)].gamma
-        budget = self.limits.max_num_batched_tokens - self.running * (drafted + 1)
-        read = []
+    def _prompts(self) -> list[Request]:
+        """The requests whose prompts the coming pass reads, with the tokens of each."""
+        decoding = self.running * self.passes[min(self.running, self.last)].tokens
+        budget = self.limits.max_num_batched_tokens - decoding
+        requests = []
         for request in self.reading:
             if budget <= 0:
                 break
-            taken = min(budget, self.left[request])
-            read.append((request, taken))
-            budget -= taken
-        while budget > 0 and self.waiting:
-            request, since = self.waiting[0]
-            prompt = needed = tokens = self.prompts[request]
-            if self.blocks is not None:
-                hit, needed = self.blocks.find(request, prompt)
-                tokens -= hit
-            taken_seats = self.running + len(self.reading)
-            full = taken_seats >= self.limits.max_num_seqs or self.cached + needed > self.room
-            if (since > self.number and self.running) or (full and taken_seats):
-                break
-            self.waiting.popleft()
-            self.left[request] = tokens
-            self.cached += needed
-            if self.blocks is not None:
-                self.blocks.enter(request, prompt, hit, needed, again=request in self.first)
-                self.blocks.trim(self.room - self.cached)
-                self.hit[request] = hit
-            self.reading.append(request)
-            read.append((request, min(budget, tokens)))
-            budget -= min(budget, tokens)
-        return read
+            request.part_tokens = min(budget, request.unread_tokens)
+            budget -= request.part_tokens
+            requests.append(request)
+        while budget > 0 and self.waiting and self._admit(self.waiting[0]):
+            request = self.waiting.popleft()
+            request.part_tokens = min(budget, request.unread_tokens)
+            budget -= request.part_tokens
+            requests.append(request)
+        return requests
 
-    def _quiet(self) -> int:
+    def _admit(self, request: Request) -> bool:
+        """Gives a request a seat and room in the cache, unless it has to wait."""
+        if request.from_pass > self.pass_number and self.running:
+            return False
+        hit_tokens, needed_tokens = self.cache.find(request)
+        seats_taken = self.running + len(self.reading)
+        no_room = self.cache.used_tokens + needed_tokens > self.cache.room_tokens
+        if seats_taken and (no_room or seats_taken >= self.limits.max_num_seqs):
+            return False
+        request.hit_tokens = hit_tokens
+        request.unread_tokens = request.prompt_tokens - hit_tokens
+        self.cache.enter(request, needed_tokens)
+        self.reading.append(request)
+        return True
+
+    def _passes_until_event(self) -> int:
         """Number of passes until an event other than decoding."""
-        n = min(self.running, self.last)
-        step = self.decode_s[n]
-        gained = self.gained[n]
-        passes = math.ceil((self.ends[0][0] - self.worked) / gained - LEAST)
-        if self.coming:
-            passes = min(passes, int((self.coming[0][0] - self.time) / step) + 1)
-        if self.waiting and self.waiting[0][1] > self.number:
-            passes = min(passes, self.waiting[0][1] - self.number)
-        passes = min(passes, int((self.room - self.cached) / (self.grows * gained)) + 1)
+        each = self.passes[min(self.running, self.last)]
+        passes = math.ceil((self.endings[0].work - self.work) / each.gain - NEGLIGIBLE_WORK)
+        if self.senders.coming:
+            passes = min(passes, int((self.senders.next_s - self.time_s) / each.decode_s) + 1)
+        if self.waiting and self.waiting[0].from_pass > self.pass_number:
+            passes = min(passes, self.waiting[0].from_pass - self.pass_number)
+        room_tokens = self.cache.room_tokens - self.cache.used_tokens
+        passes = min(passes, int(room_tokens / (self.grows * each.gain)) + 1)
         return max(passes, 1)
 
-    def _pass(self, read: list[tuple[int, int]], passes: int) -> None:
+    def _pass(self, prompts: Sequence[Request], passes: int) -> None:
         """Runs a number of passes, the first of which reads prompts."""
-        n = min(self.running, self.last)
-        seconds = passes * self.decode_s[n]
-        if read:
-            seconds += self._added_s(n, read)
+        each = self.passes[min(self.running, self.last)]
+        seconds = passes * each.decode_s
+        if prompts:
+            seconds += self._prompts_s(each, prompts)
         self.decoding_s += self.running * seconds
-        self.time += seconds
-        self.number += passes
-        self.worked += passes * self.gained[n]
-        self.cached += passes * self.gained[n] * self.grows
-        for request, tokens in read:
-            self.left[request] -= tokens
-            if not self.left[request]:
+        self.time_s += seconds
+        self.pass_number += passes
+        self.work += passes * each.gain
+        self.cache.used_tokens += passes * each.gain * self.grows
+        for request in prompts:
+            request.unread_tokens -= request.part_tokens
+            if not request.unread_tokens:
                 self._start(request)
 
-    def _added_s(self, n: int, read: list[tuple[int, int]]) -> float:
+    def _prompts_s(self, each: PassTimes, prompts: Sequence[Request]) -> float:
         """Seconds that prompts add to a pass."""
-        tokens = sum(tokens for _, tokens in read)
-        reading = self.table[n].reading
-        if reading is None:
-            return tokens * self.token_s[n]
-        added = self.added_s[id(reading)](max(n, 1) * (self.table[n].gamma + 1), tokens)
-        if self.blocks is not None:
-            added += reading.cached_s * sum(tokens * self.hit[request] for request, tokens in read)
-        return added
+        tokens = sum([request.part_tokens for request in prompts])
+        if each.prompts_s is None:
+            return tokens * each.prompt_token_s
+        batch = max(min(self.running, self.last), 1)
+        added_s = each.prompts_s(batch * each.tokens, tokens)
+        if self.cache.shared:
+            pairs = sum([request.part_tokens * request.hit_tokens for request in prompts])
+            added_s += each.cached_s * pairs
+        return added_s
 
-    def _start(self, request: int) -> None:
+    def _start(self, request: Request) -> None:
         """A prompt has been read. Its first token is out (unless the request was preempted before), and it
         decodes.
         """
         self.reading.popleft()
-        del self.left[request]
-        self.first.setdefault(request, self.time)
-        if self.outputs[request] == 1:
+        if not request.preempted:
+            request.first_s = self.time_s
+        if request.output_tokens == 1:
             return self._leave(request)
-        heappush(self.ends, (self.worked + self.work[request], request, self.stay[request]))
-        self.young.append(request)
+        heappush(self.endings, Ending(self.work + request.work, request.number, request.stay, request))
+        self.youngest.append(request)
         self.running += 1
-        self.grows += self.growth[request]
+        self.grows += request.growth
 
     def _finish(self) -> None:
         """Requests with all their tokens leave. The youngest ones go back to the queue while caches outgrow
         the room.
         """
-        while self.ends and self.ends[0][0] <= self.worked + LEAST:
-            _, request, stay = heappop(self.ends)
-            if stay == self.stay[request]:
-                self.running -= 1
-                self.grows -= self.growth[request]
-                self.stay[request] += 1
+        endings = self.endings
+        while endings and endings[0].work <= self.work + NEGLIGIBLE_WORK:
+            _, _, stay, request = heappop(endings)
+            if stay == request.stay:
+                self._vacate(request)
                 self._leave(request)
-        while self.ends and self.ends[0][2] != self.stay[self.ends[0][1]]:
-            heappop(self.ends)
-        while self.cached > self.room and self.running > 1:
+        while endings and endings[0].stay != endings[0].request.stay:
+            heappop(endings)
+        while self.cache.used_tokens > self.cache.room_tokens and self.running > 1:
             self._preempt()
-        if self.blocks is not None:
-            self.blocks.trim(self.room - self.cached)
+        if self.cache.shared:
+            self.cache.trim()
 
-    def _leave(self, request: int) -> None:
-        self.ended[request] = self.time
-        decoded = self.outputs[request] - 1
-        if self.blocks is None:
-            self.cached -= self.prompts[request] + decoded
-        else:
-            self.cached -= self.blocks.leave(request, decoded)
-        self.done += 1
-        self.with_server -= 1
-        if self.held:
-            self._send_one(self.held.popleft(), self.time)
-        if (later := self.next.get(request)) is not None:
-            self._send_one(later, max(self.time + self.think_s[later], self.sent[later]))
-        elif self.clients is not None and self.following < len(self.first_sent):
-            self._send_one(self.first_sent[self.following], self.time)
-            self.following += 1
+    def _vacate(self, request: Request) -> None:
+        """A request stops decoding."""
+        self.running -= 1
+        self.grows -= request.growth
+        request.stay += 1
+
+    def _leave(self, request: Request) -> None:
+        """A request with all its tokens leaves, and its client may send another one."""
+        request.ended_s = self.time_s
+        self.cache.leave(request, request.output_tokens - 1)
+        self.answered += 1
+        self.senders.answered(request, self.time_s, self.pass_number + (self.running > 0))
 
     def _preempt(self) -> None:
-        decoding = {request: end for end, request, stay in self.ends if stay == self.stay[request]}
-        while self.young[-1] not in decoding:
-            self.young.pop()
-        request = self.young.pop()
-        left = decoding[request] - self.worked
-        gone = self.work[request] - left
-        tokens = self.prompts[request] + round(gone * self.growth[request])
-        if self.blocks is None:
-            self.cached -= self.prompts[request] + gone * self.growth[request]
-        else:
-            self.cached -= self.blocks.leave(request, gone * self.growth[request], keep=False)
-        self.grows -= self.growth[request]
-        self.running -= 1
-        self.stay[request] += 1
+        """The youngest request gives its cache back, and waits in front of all others."""
+        ends = {number: work for work, number, stay, request in self.endings if stay == request.stay}
+        while self.youngest[-1].number not in ends:
+            self.youngest.pop()
+        request = self.youngest.pop()
+        left = ends[request.number] - self.work
+        decoded = (request.work - left) * request.growth
+        self.cache.leave(request, decoded, keep=False)
+        self._vacate(request)
         self.preemptions += 1
-        self.prompts[request], self.work[request] = tokens, left
-        self.outputs[request] -= round(gone * self.growth[request])
-        self.waiting.appendleft((request, self.number))
+        request.preempted = True
+        request.prompt_tokens += round(decoded)
+        request.output_tokens -= round(decoded)
+        request.work = left
+        request.from_pass = self.pass_number
+        self.waiting.appendleft(request)

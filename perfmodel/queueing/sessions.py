@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.blocks import Path, Shared
 from perfmodel.queueing.prefix import Reuse
-from perfmodel.queueing.replay import Arrivals, arrivals
 
 
 def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:

@@ -35,7 +35,7 @@ ROUNDS = 3
 """Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """The time that prompts add to a pass. The layers cost by all tokens of the pass, attention and the draft
     by the prompts' own tokens.
@@ -139,13 +139,13 @@ class StepTimes:
 
     def slowed(self, factor: float) -> "StepTimes":
         """All times of passes multiplied by a factor."""
-        parts = {at: t.slowed(factor) for at, t in {id(t): t for t in self.table}.items()}
+        slower = {steps: steps.slowed(factor) for steps in set(self.table)}
         return replace(
             self,
             decode_s=factor * self.decode_s,
             prompt_s=factor * self.prompt_s,
             reading=self.reading and self.reading.slowed(factor),
-            table=tuple(parts[id(t)] for t in self.table),
+            table=tuple(slower[steps] for steps in self.table),
         )
 
     def decode_at(self, batch: Array) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
-from perfmodel.queueing.replay import Arrivals
+from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.trace_prefix import of_hashes, of_sessions
 from perfmodel.reading import check_regular
 

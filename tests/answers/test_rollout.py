@@ -7,8 +7,9 @@ import pytest
 
 from perfmodel.answers.load.rollout import batch_of
 from perfmodel.answers.load.traffic import traffic
+from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.replay import Arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import StepTimes
 from tests.validate.tiny import refused
 

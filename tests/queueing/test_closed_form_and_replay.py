@@ -9,10 +9,11 @@ import pytest
 from hypothesis import Phase, assume, given, settings, strategies as st
 
 from perfmodel.answers.load.traffic_rows import BUSY, SPLIT
+from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load, whole_passes
 from perfmodel.queueing.occupancy import capacity, prompts_per_pass
-from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.15

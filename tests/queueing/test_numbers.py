@@ -11,12 +11,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
 from perfmodel.queueing.prefix import HitLaw, Reuse
-from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 

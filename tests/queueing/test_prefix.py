@@ -16,10 +16,11 @@ from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
+from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
-from perfmodel.queueing.replay import Arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.speculation import Acceptance, Scenario

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.queueing import replay as replaying
+from perfmodel.queueing import iterations as drawing
+from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import Reading, StepTimes
 
 LENGTHS = Lengths(100.0, 60.0)
@@ -87,10 +89,10 @@ decoding.
 def test_a_trace_by_hand(name: str) -> None:
     steps, more, at, outputs, first, last, decoding = TRACES[name]
     limits = Limits(more.get("seats", 256), more.get("budget", 8192))
-    requests = replaying.Arrivals(
+    requests = Arrivals(
         np.array(at) / 1000, np.array(more.get("prompts", [100] * len(at))), np.array(outputs)
     )
-    met = replaying.replay(steps, LENGTHS, limits, requests, more.get("clients"))
+    met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
     np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
     np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
     assert met.running * met.duration_s * 1000 == pytest.approx(decoding)
@@ -118,7 +120,7 @@ def test_drawn_iterations_gain_what_was_stated(gamma, gained, spread, deviation)
     more. Around 0.99 they cannot differ by 0.2, but by 0.0179, the deviation of Beta(29.7, 0.3).
     """
     tokens = np.full(4000, round(182 * gained))
-    passes = replaying.iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
+    passes = drawing.iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(gained, rel=0.004)
     assert passes.std() == pytest.approx(deviation, rel=0.05)
 
@@ -128,8 +130,8 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
     """The first token always, no other: 2 tokens in every iteration, however many requests are drawn
     together.
     """
-    monkeypatch.setattr(replaying, "DRAWN_AT_ONCE", at_once)
-    assert replaying.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
+    monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
+    assert drawing.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
         1,
         1,
         2,
@@ -138,14 +140,14 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
         201,
     ]
     for steps, passes in ((server([10]), [1, 2, 7]), (server([10], gamma=3, gained=4.0), [1, 1, 2])):
-        assert replaying.iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
+        assert drawing.iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
 
 
 def test_arrivals_are_as_they_are_asked_for():
     """Uniform lengths, whole and at least 1; gamma gaps of shape 1/4, whose deviation is twice the mean; one
     rate.
     """
-    drawn = replaying.arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
+    drawn = arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
     gaps = np.diff(drawn.at_s, prepend=3.0)
     assert drawn.at_s[-1] == pytest.approx(3.0 + 50_000 / 8.0)
     assert gaps.std() / gaps.mean() == pytest.approx(2.0, rel=0.03)
@@ -159,6 +161,6 @@ def test_arrivals_are_as_they_are_asked_for():
         3,
     ]
     assert drawn.output_tokens.mean() == pytest.approx(2.0, rel=5e-3)
-    together = replaying.arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
+    together = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
     assert (together.at_s.tolist(), together.input_tokens.tolist()) == ([0, 0, 0], [5, 5, 5])
-    assert replaying.arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0).at_s.tolist() == [7, 7, 7]
+    assert arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0).at_s.tolist() == [7, 7, 7]

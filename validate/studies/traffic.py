@@ -20,9 +20,10 @@ from perfmodel.answers.load.traffic_query import DEFAULT_STD
 from perfmodel.answers.load.traffic_rows import served_log_errors
 from perfmodel.answers.question import resolve
 from perfmodel.operations import Array
+from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.replay import arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
 from perfmodel.specs import architecture_of

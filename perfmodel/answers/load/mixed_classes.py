@@ -12,8 +12,9 @@ from perfmodel.answers.load.traffic_replay import Run, percentiles
 from perfmodel.answers.load.traffic_rows import Percentiles
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
+from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.policies import Choice, Replica
-from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals
+from perfmodel.queueing.replay import ReplayedRequests
 from perfmodel.specs.mix import RequestClass, read_mix
 from perfmodel.speculation import tokens_per_iteration
 

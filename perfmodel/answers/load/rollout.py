@@ -8,9 +8,10 @@ import numpy as np
 from perfmodel.answers.load.traced import trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import refuse
+from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica, parse_policies
-from perfmodel.queueing.replay import Arrivals, replay
+from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"

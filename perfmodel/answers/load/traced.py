@@ -9,8 +9,8 @@ import numpy as np
 
 from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
 from perfmodel.errors import refuse
+from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths
-from perfmodel.queueing.replay import Arrivals
 from perfmodel.queueing.trace import read_trace
 from perfmodel.specs import ModelSpec
 

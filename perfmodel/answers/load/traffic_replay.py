@@ -15,12 +15,13 @@ from perfmodel.answers.load.traced import lengths_of, rate_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.operations import Array
+from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.prefix import Reuse
-from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
+from perfmodel.queueing.replay import ReplayedRequests, replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.queueing.trace import LONGEST

@@ -1,0 +1,54 @@
+"""Requests in the order of arrival, and how they are drawn."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.queueing.blocks import Shared
+from perfmodel.queueing.load import Lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Requests in the order of arrival: seconds, prompt tokens and output tokens.
+
+    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the prompts.
+    gain: tokens per iteration of each request, relative to the server's.
+    """
+
+    at_s: Array
+    input_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    shared: Shared | None = None
+    gain: Array | None = None
+
+    def first(self, count: int) -> "Arrivals":
+        """The first `count` requests, with their shared parts."""
+        shared = self.shared and self.shared.first(count)
+        return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
+
+
+def arrivals(
+    lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
+) -> Arrivals:
+    """Requests with drawn lengths (uniform with the given mean and standard deviation), with
+    gamma-distributed gaps at a rate.
+    """
+    draw = np.random.default_rng(seed)
+    gaps = np.zeros(count)
+    if rate is not None:
+        gaps = draw.standard_gamma(burstiness, count)
+        gaps *= count / rate / gaps.sum()  # exactly this rate, as far as it follows from so many requests
+    return Arrivals(
+        start + np.cumsum(gaps),
+        _lengths(draw, lengths.input_mean, lengths.input_std, count),
+        _lengths(draw, lengths.output_mean, lengths.output_std, count),
+    )
+
+
+def _lengths(draw: np.random.Generator, mean: float, std: float, count: int) -> NDArray[np.int64]:
+    half = min(np.sqrt(3.0) * std, mean - 1.0)
+    tokens = np.floor(draw.uniform(mean - half, mean + half, count) + draw.uniform(0.0, 1.0, count))
+    return tokens.astype(np.int64)

@@ -1,0 +1,82 @@
+"""The KV cache of a replay: the room of all requests, with or without a prefix cache."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from perfmodel.queueing.blocks import BlockCache, Shared
+from perfmodel.queueing.prefix import HitLaw
+from perfmodel.queueing.request import Request
+
+
+class Cache(ABC):
+    """Room and use in tokens. Idle blocks of a prefix cache do not count as used. shared: whether prompts may
+    hit blocks of others.
+    """
+
+    shared: ClassVar[bool] = False
+
+    def __init__(self, room_tokens: float) -> None:
+        self.room_tokens = room_tokens
+        self.used_tokens = 0.0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of prompt tokens that were found; None without a prefix cache."""
+        return None
+
+    @abstractmethod
+    def find(self, request: Request) -> tuple[int, int]:
+        """Prompt tokens that need not be computed, and the tokens of room that the prompt takes."""
+
+    @abstractmethod
+    def enter(self, request: Request, needed_tokens: int) -> None:
+        """Takes the room that `find` returned."""
+
+    @abstractmethod
+    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+        """Gives back the room of a request that decoded so many tokens. keep: whether its session goes on."""
+
+    def trim(self) -> None:
+        """Evicts idle blocks until all fit."""
+
+
+class PrivateCache(Cache):
+    """Each request has its own cache, and nothing is kept after it."""
+
+    def find(self, request: Request) -> tuple[int, int]:
+        return 0, request.prompt_tokens
+
+    def enter(self, request: Request, needed_tokens: int) -> None:
+        self.used_tokens += needed_tokens
+
+    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+        self.used_tokens -= request.prompt_tokens + decoded
+
+
+class PrefixCache(Cache):
+    """Requests share the blocks of common prefixes, which stay until their room is needed."""
+
+    shared = True
+
+    def __init__(self, room_tokens: float, law: HitLaw, shared: Shared) -> None:
+        super().__init__(room_tokens)
+        self.blocks = BlockCache(law, shared)
+
+    @property
+    def hit_rate(self) -> float | None:
+        return self.blocks.hit_rate
+
+    def find(self, request: Request) -> tuple[int, int]:
+        return self.blocks.find(request.number, request.prompt_tokens)
+
+    def enter(self, request: Request, needed_tokens: int) -> None:
+        self.used_tokens += needed_tokens
+        prompt = request.prompt_tokens
+        self.blocks.enter(request.number, prompt, request.hit_tokens, needed_tokens, again=request.preempted)
+        self.trim()
+
+    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+        self.used_tokens -= self.blocks.leave(request.number, decoded, keep)
+
+    def trim(self) -> None:
+        self.blocks.trim(self.room_tokens - self.used_tokens)

@@ -1,0 +1,32 @@
+"""A request of a replay."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request from its arrival to its last token; times in seconds.
+
+    number: its place in the order of arrival. prompt_tokens, output_tokens, work: what is left to compute;
+    a preemption turns decoded tokens into prompt tokens. work: iterations times the gain of one. growth:
+    cached tokens per unit of work. late: whether the device has a pass already when the request comes.
+    unread_tokens, hit_tokens: prompt tokens that are not computed yet, and that the prefix cache holds.
+    part_tokens: prompt tokens in the coming pass.
+    from_pass: the first pass that may take it. stay: how often it has left the running batch.
+    """
+
+    number: int
+    prompt_tokens: int
+    output_tokens: int
+    work: float
+    growth: float
+    sent_s: float
+    late: bool
+    unread_tokens: int = 0
+    hit_tokens: int = 0
+    part_tokens: int = 0
+    from_pass: int = 0
+    stay: int = 0
+    preempted: bool = False
+    first_s: float = 0.0
+    ended_s: float = 0.0

@@ -1,0 +1,87 @@
+"""Who sends the requests of a replay, and when: at given times, or when an answer ends."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from perfmodel.queueing.blocks import Shared
+from perfmodel.queueing.request import Request
+
+
+class Coming(NamedTuple):
+    """A request on its way: when the server has it, and the first pass that may take it."""
+
+    at_s: float
+    number: int
+    from_pass: int
+    request: Request
+
+
+class Senders:
+    """Requests that are not at the server yet.
+
+    clients: each sends its first request at the time of that request, and another when it is answered; None
+    if all requests come at their own times. cap: the most requests at the server; further ones are sent when
+    another ends. own_s: seconds until the server has a request. A session's request is sent after the answer
+    to the previous one.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        shared: Shared | None,
+        own_s: float,
+        clients: int | None,
+        cap: int | None,
+    ) -> None:
+        self.own_s = own_s
+        self.closed = clients is not None
+        self.cap = cap or len(requests)
+        self.at_server = 0
+        self.held = deque[Request]()
+        self.later = dict[int, Request]()
+        self.think_s: Sequence[float] = ()
+        first = list(requests)
+        if shared is not None and shared.follows:
+            self.think_s = shared.think_s
+            self.later = {shared.follows[r.number]: r for r in requests if shared.follows[r.number] >= 0}
+            first = [request for request in requests if shared.follows[request.number] < 0]
+        begin = len(first) if clients is None else clients
+        self.unsent = deque(first[begin:])
+        self.coming = [Coming(r.sent_s + own_s, r.number, 0, r) for r in first[:begin]]
+        heapify(self.coming)
+
+    @property
+    def next_s(self) -> float:
+        """When the next request reaches the server."""
+        return self.coming[0].at_s
+
+    def due(self, time_s: float) -> bool:
+        """Whether a request reaches the server until a time."""
+        return bool(self.coming) and self.coming[0].at_s <= time_s
+
+    def arrived(self, time_s: float) -> Iterator[Coming]:
+        """The requests that reach the server until a time, as far as the cap lets them in."""
+        while self.due(time_s):
+            coming = heappop(self.coming)
+            if self.at_server == self.cap:
+                self.held.append(coming.request)
+                continue
+            self.at_server += 1
+            yield coming
+
+    def answered(self, request: Request, time_s: float, from_pass: int) -> None:
+        """A request has left the server. from_pass: the first pass that may take one that is sent now."""
+        self.at_server -= 1
+        if self.held:
+            self._send(self.held.popleft(), time_s, from_pass)
+        if (later := self.later.get(request.number)) is not None:
+            thought_s = time_s + self.think_s[later.number]
+            self._send(later, max(thought_s, later.sent_s), from_pass)
+        elif self.closed and self.unsent:
+            self._send(self.unsent.popleft(), time_s, from_pass)
+
+    def _send(self, request: Request, at_s: float, from_pass: int) -> None:
+        request.sent_s = at_s
+        heappush(self.coming, Coming(at_s + self.own_s, request.number, from_pass, request))
