@@ -291,7 +291,7 @@ def test_a_policy_answers_at_every_load_and_is_replayed(name: str, load: dict[st
 
 @pytest.mark.parametrize("name", policies())
 def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
-    """Of requests of other lengths than the question's, at the trace's own rate."""
+    """Of requests of other lengths than the question's, at the rate that is asked for."""
     trace = tmp_path / "trace.csv"
     lines = [f"{second},{500 + 7 * second},{60 + second}" for second in range(40)]
     trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]))
@@ -305,4 +305,4 @@ def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
     answer = traffic(**question)
     assert answer.replay is not None
     assert [row.gamma for row in answer.replay] == [row.gamma for row in answer.rows]
-    assert {row.request_rate for row in answer.replay} == {1.0}
+    assert {row.request_rate for row in answer.replay} == {4.0}

@@ -205,8 +205,8 @@ def latency(question: TrafficQuery, output: Output) -> None:
     SLO and the saturation points.
     """
     name = "request_rate" if question.opens else "max_concurrency"
-    low = question.loads.min()
-    high = question.loads.max()
+    low = question.loop.values.min()
+    high = question.loop.values.max()
     if not low < high:
         raise refuse(flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
     if question.opens:

@@ -1,11 +1,15 @@
 """``perfmodel traffic``: predicted latency and throughput at a request rate, with and without a draft."""
 
+from collections.abc import Iterator, Sequence
+
+from perfmodel.answers.load.draft_limits import DraftLimits
+from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
-from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
+from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
 from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
@@ -97,9 +101,9 @@ def _print(a: Traffic) -> None:
                 for row in a.classes
             ],
         )
-    if a.replay is not None:
-        say("simulated request by request")
-        table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
+    if a.rollout is None:
+        for line in _simulated(a.rows):
+            say(line)
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for each in a.prefix or ():
         say(_prefix(each))
@@ -110,11 +114,25 @@ def _print(a: Traffic) -> None:
     warn(a.warnings)
     warn(
         f"{in_words(row.gamma)}: {note}"
-        for row in (*a.rows, *(a.replay or ()))
+        for row in a.rows
         if a.rollout is None
         for note in row.warnings
         if not note.startswith("saturated")
     )
+
+
+def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:
+    """Which loads a replay made, and why."""
+    why = dict[str, list[str]]()
+    for row in rows:
+        if row.made_by is MadeBy.REPLAY:
+            why.setdefault(_load(row), []).extend(row.doubts)
+    loads_by_reason = dict[str, list[str]]()
+    for load, doubts in why.items():
+        loads_by_reason.setdefault(", ".join(dict.fromkeys(doubts)), []).append(load)
+    for reason, loads in loads_by_reason.items():
+        line = f"simulated request by request: {', '.join(loads)}"
+        yield f"{line} (the closed form does not hold: {reason})" if reason else line
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:

@@ -36,6 +36,7 @@ class Cache(ABC):
     def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
         """Gives back the room of a request that decoded so many tokens. keep: whether its session goes on."""
 
+    @abstractmethod
     def trim(self) -> None:
         """Evicts idle blocks until all fit."""
 
@@ -51,6 +52,9 @@ class PrivateCache(Cache):
 
     def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
         self.used_tokens -= request.prompt_tokens + decoded
+
+    def trim(self) -> None:
+        return
 
 
 class PrefixCache(Cache):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.load import traffic_replay
+from perfmodel.answers.load import replayed_rows, requests as requests_of
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
 from tests.validate.tiny import refused
@@ -42,7 +42,7 @@ def test_a_trace_says_lengths_and_rate(tmp_path: Path) -> None:
 def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
     (row,) = traffic(trace=trace(tmp_path, (7, 500, 1), (7, 1500, 1)), **ASKED).rows
     assert (row.concurrency, row.request_rate) == (2, None)
-    assert row.output_tokens_per_s == pytest.approx(2 * row.requests_per_s), "two tokens have a TPOT"
+    assert row.output_tokens_per_s == pytest.approx(row.requests_per_s), "a token each"
 
 
 def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
@@ -56,29 +56,38 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     )
     crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
     assert crowd is not None
-    assert "the trace has 1e+03 requests/s, but only 10.4 can be served" in crowd[0].warnings[-1]
+    assert "requests come at 1e+03/s, but only 10.4/s can be served" in crowd[0].warnings[-1]
     refused("output_len: must be given, or trace", traffic, input_len=10, request_rate=1, **ASKED)
 
 
 def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic_replay, "LONGEST", 50)
+    monkeypatch.setattr(requests_of, "LONGEST", 50)
+    monkeypatch.setattr(replayed_rows, "LONGEST", 50)
     calm = [(i, 100, 10) for i in range(50)]
     beginning = traffic(trace=trace(tmp_path, *calm), **ASKED).replay
     whole = traffic(trace=trace(tmp_path, *calm, (50, 9000, 900)), **ASKED).replay
     assert beginning is not None
     assert whole is not None
     assert whole[0].tpot_s == beginning[0].tpot_s
-    assert traffic_replay.percentiles(np.zeros(0)) == Percentiles(0, 0, 0, 0)
+    assert Percentiles.of(np.zeros(0)) == Percentiles(0, 0, 0, 0)
     assert [row.warnings for row in (*beginning, *whole)] == [
         (),
         ("the first 50 of the trace's 51 requests are replayed",),
     ]
 
 
-def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() -> None:
+def test_a_load_that_the_closed_form_doubts_has_the_row_of_a_replay() -> None:
     question = ASKED | {"input_len": 4000, "output_len": 200, "num_prompts": 300}
     answer = traffic(request_rate=(1, 6), **question)
-    assert answer.replay is not None
-    assert [row.request_rate for row in answer.replay] == [6]
-    assert traffic(request_rate=1, **question).replay is None
-    assert traffic(request_rate=tuple(6 + i / 100 for i in range(5)), **question).replay is None, "a picture"
+    assert [row.made_by for row in answer.rows] == ["closed form", "replay"]
+    assert answer.replay is None, "nobody asked for one"
+
+
+def test_a_trace_comes_at_its_own_times_or_at_a_rate_that_is_asked_for(tmp_path: Path) -> None:
+    path = trace(tmp_path, *((i, 100, 10) for i in range(50)))
+    own, faster = (traffic(trace=path, **ASKED, **more).rows[0] for more in ({}, {"request_rate": 4}))
+    assert (own.request_rate, faster.request_rate) == (1, 4)
+    assert faster.requests_per_s == pytest.approx(4 * own.requests_per_s, rel=0.03)
+    (clients,) = traffic(trace=path, **ASKED, max_concurrency=2).rows
+    assert (clients.concurrency, clients.made_by) == (2, "replay")
+    assert 1 < clients.running_mean <= 2

@@ -1,18 +1,23 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.load import traffic_rows
+from perfmodel.answers.load import slo as within_slo, tpot_errors
+from perfmodel.answers.load.closed_form_range import Doubt, doubts
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
 from perfmodel.speculation import Acceptance
+from tests.validate.tiny import refused
 
 ASK = {
     "model": "gpt-oss-120b",
@@ -24,11 +29,11 @@ ASK = {
 
 
 def rows(**more):
-    return pm.traffic(**ASK | {"alpha": 0.6} | more).rows
+    return pm.traffic(**ASK | {"alpha": 0.6, "closed_form": True} | more).rows
 
 
 def test_a_row_for_each_load_and_length_that_agrees_with_itself():
-    closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1")
+    closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1", num_prompts=100)
     at = [(row.request_rate, row.concurrency, row.gamma) for row in closed.rows]
     assert at == [(None, 4, 0), (None, 4, 1), (None, 16, 0), (None, 16, 1)]
     for row, cells in zip(closed.rows, closed.to_frame().itertuples(), strict=True):
@@ -38,7 +43,7 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
             row.e2e_s.mean,
         )
         assert (cells.ttft_low_s, cells.ttft_high_s) == row.ttft_interval
-        assert (cells.warnings,) == row.warnings
+        assert (cells.warnings, cells.doubts) == ("; ".join(row.warnings), "; ".join(row.doubts))
     for row in rows(request_rate="0.5,1", gamma="0,3"):
         assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), (
             "Little's law"
@@ -57,10 +62,10 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     ],
 )
 def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
-    tpot, *more = (traffic_rows.Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
+    tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
     first, whole = more if rate != 3.0 else (None, None)
     found = with_intervals(
-        traffic_rows.TrafficRow(
+        TrafficRow(
             request_rate=rate,
             concurrency=clients,
             gamma=0,
@@ -85,7 +90,15 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
 def test_no_more_than_the_whole_room_is_taken():
     """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens hold a seat too."""
     few, many = pm.traffic(
-        "llama-3.1-8b", "a100", "30k", 100, alpha=0.5, draft="ngram", request_rate="0.22,0.29", gamma=0
+        "llama-3.1-8b",
+        "a100",
+        "30k",
+        100,
+        alpha=0.5,
+        draft="ngram",
+        request_rate="0.22,0.29",
+        gamma=0,
+        closed_form=True,
     ).rows
     assert [row.kv_share * 13.19 for row in (few, many)] == [
         pytest.approx(row.running_mean, rel=1e-3) for row in (few, many)
@@ -119,7 +132,7 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
     assert any("no number of replicas" in note for note in none.warnings)
     alone, beside = (rows(request_rate=rate, gamma="1", slo=slo) for rate in ("1", "1,4"))
     assert alone[1].slo_share == pytest.approx(beside[1].slo_share, abs=1e-3)
-    monkeypatch.setattr(traffic_rows, "_slo_share", lambda _, at: np.where(at.requests_per_s < 0.2, 0.5, 0.9))
+    monkeypatch.setattr(within_slo, "slo_share", lambda _, at: np.where(at.requests_per_s < 0.2, 0.5, 0.9))
     for load in ({"request_rate": "0.6,0.3"}, {"max_concurrency": "64,16"}):
         assert [row.slo_share for row in rows(**load, gamma=0, slo=slo)] == [0.5, 0.5], "as at a lower load"
 
@@ -146,81 +159,127 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
 def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step(monkeypatch) -> None:
     """With the 3 % of vLLM's requests: a step of 4 %, and ratios whose rows err by 3 and 7.2 %."""
     ratios = np.array([0.0, 0.03, 0.072]) * 2**0.5
-    monkeypatch.setattr(traffic_rows, "step_log_error", lambda *_: 0.04)
-    monkeypatch.setattr(traffic_rows, "log_error", lambda *_: ratios)
+    monkeypatch.setattr(tpot_errors, "step_log_error", lambda *_: 0.04)
+    monkeypatch.setattr(tpot_errors, "log_error", lambda *_: ratios)
     question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, request_rate=1)
     scenario = resolve(question.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
-    stated = traffic_rows.served_log_errors(scenario, 1, 1000, [0, 1, 2])
+    stated = tpot_errors.served_log_errors(scenario, 1, 1000, [0, 1, 2])
     assert stated == pytest.approx({0: 0.05, 1: 0.05, 2: 0.078})
 
 
+def found_doubts(met, asked, cached=None):
+    """The doubts of a server that is saturated at 1/s; it has one seat, which is taken for a share of the
+    time.
+    """
+    met = {"rate": 0.1, "full": 0.0, "running": 0.9, "over": False, "output_len": 1000} | met
+    served = SimpleNamespace(
+        saturated=np.array([met["over"]]),
+        requests_per_s=np.array([met["rate"]]),
+        saturation_rate=1.0,
+        share=np.array([[1.0 - met["full"], met["full"]]]),
+        running=np.array([met["running"]]),
+    )
+    ask = {"input_len": 1000, "output_len": met["output_len"], "output_std": 1.0, "request_rate": 1} | asked
+    if "max_concurrency" in asked:
+        ask["request_rate"] = None
+    question = TrafficQuery(**{"model": "llama-3.1-8b", "hardware": "h100", "max_num_seqs": 1} | ask)
+    steps = StepTimes(0, 1.0, np.full(1, 0.01), np.full(1, 0.1), 1, 0.1, cached=cached)
+    steps = replace(steps, reading=SimpleNamespace(alone=True))
+    (found,) = doubts(question, question.loop, steps, served, question.loop.values)
+    return found
+
+
+CLIENTS = {"max_concurrency": 4}
+
+
 @pytest.mark.parametrize(
     ("met", "asked", "said"),
     [
-        ({}, {}, ""),
-        ({"over": True}, {}, "saturated at 1/s: 3 replicas"),
-        ({"rate": 0.9}, {}, ""),
-        ({"rate": 0.901}, {}, "above 90% of saturation"),
-        ({"rate": 0.97}, {"max_concurrency": 4}, ""),
-        ({"rate": 0.971}, {"max_concurrency": 4}, "above 97% of saturation"),
-        ({"full": 0.05}, {}, ""),
-        ({"full": 0.0501}, {}, "seats or caches are full 5% of the time"),
-        ({"full": 0.9}, {"max_concurrency": 4}, ""),
-        ({"rate": 0.5, "splits": True}, {}, ""),
-        ({"rate": 0.501, "splits": True}, {}, "prompts share passes"),
-        ({"rate": 0.501, "splits": True}, {"max_concurrency": 4}, ""),
-        ({"rate": 0.501}, {}, ""),
-        ({}, {"request_rate": 1, "burstiness": 0.99}, "arrivals are not Poisson"),
-        ({"rate": 0.5}, {"request_rate": 1, "burstiness": 1.01}, ""),
-        ({"rate": 0.501}, {"request_rate": 1, "burstiness": 1.01}, "arrivals are not Poisson"),
-        ({"short": 8}, {}, "an answer decodes in less time than 8 prefills"),
-        ({"two": True, "full": 1e-4}, {}, "two running batches are possible at this rate: a burst"),
-        ({"two": True, "full": 1.01e-4}, {}, "two running batches are possible at this rate: the slower"),
+        ({}, {}, None),
+        ({"over": True, "rate": 1.0, "full": 1.0}, {}, None),
+        ({"rate": 0.9}, {}, None),
+        ({"rate": 0.901}, {}, Doubt.NEAR_SATURATION),
+        ({"rate": 0.97}, CLIENTS, None),
+        ({"rate": 0.971}, CLIENTS, Doubt.NEAR_SATURATION),
+        ({"full": 0.05}, {}, None),
+        ({"full": 0.0501}, {}, Doubt.CROWDED),
+        ({"full": 0.9}, CLIENTS, None),
+        ({"rate": 0.5}, {"max_num_batched_tokens": 2500}, None),
+        ({"rate": 0.501}, {"max_num_batched_tokens": 2500}, Doubt.SPLIT_PROMPTS),
+        ({"rate": 0.501}, {"max_num_batched_tokens": 2500} | CLIENTS, None),
+        ({"rate": 0.501}, {}, None),
+        ({}, {"burstiness": 0.99}, Doubt.NOT_POISSON),
+        ({"rate": 0.5}, {"burstiness": 1.01}, None),
+        ({"rate": 0.501}, {"burstiness": 1.01}, Doubt.NOT_POISSON),
+        ({"output_len": 82}, {}, None),
+        ({"output_len": 80}, {}, Doubt.SHORT_ANSWERS),
+        ({}, {"output_std": 0.0} | CLIENTS, Doubt.LOCKSTEP),
+        ({}, {"output_std": 0.0, "max_concurrency": 1}, None),
+        ({}, {"output_std": 0.0}, None),
     ],
 )
 def test_a_doubt_begins_at_its_limit(met, asked, said) -> None:
-    """Of a server that is saturated at 1/s; it has one seat, which is taken for a share of the time."""
-    met = {"rate": 0.1, "full": 0.0, "splits": False, "short": 0, "two": False, "over": False} | met
-    served = SimpleNamespace(
-        saturated=[met["over"]],
-        requests_per_s=[met["rate"]],
-        saturation_rate=1.0,
-        share=np.array([[1.0 - met["full"], met["full"]]]),
-        metastable=[met["two"]],
-    )
-    question = TrafficQuery("llama-3.1-8b", "h100", 1000, 100, **asked or {"request_rate": 1})
-    note = "".join(traffic_rows._warnings(question, met["short"], [met["splits"]], served, 0, 3))
-    assert (note.startswith(said), note > "") == (True, said > "")
+    assert found_doubts(met, asked) == ((said,) if said else ())
 
 
 @pytest.mark.parametrize(
     ("met", "asked", "said"),
     [
-        ({}, {"request_rate": 1, "think_time": 9}, ""),
-        ({"hits": 0.66}, {"request_rate": 1, "think_time": 9}, "the running batch leaves"),
-        ({"hits": 0.66}, {"request_rate": 1}, ""),
-        ({"hits": 0.97}, {}, ""),
-        ({"hits": 0.96}, {}, "the running batch leaves"),
-        ({"returns": 0.7275}, {"request_rate": 1, "think_time": 9}, ""),
-        ({"returns": 0.7274}, {"request_rate": 1, "think_time": 9}, "few requests run"),
-        ({"returns": 0.7274}, {"request_rate": 1}, ""),
-        ({"returns": 0.7274, "running": 1.0}, {"request_rate": 1, "think_time": 9}, ""),
-        ({"cv": 0.6}, {"model": "deepseek-r1", "dp": 2}, "prompts with and without hits"),
-        ({"cv": 0.5}, {"model": "deepseek-r1", "dp": 2}, ""),
-        ({"cv": 0.6}, {}, ""),
+        ({}, {"think_time": 9}, None),
+        ({"hits": 0.66}, {"think_time": 9}, Doubt.EVICTED),
+        ({"hits": 0.66}, {}, None),
+        ({"hits": 0.97}, CLIENTS, None),
+        ({"hits": 0.96}, CLIENTS, Doubt.EVICTED),
+        ({"returns": 0.7275}, {"think_time": 9}, None),
+        ({"returns": 0.7274}, {"think_time": 9}, Doubt.IDLE_SESSIONS),
+        ({"returns": 0.7274}, {}, None),
+        ({"returns": 0.7274, "running": 1.0}, {"think_time": 9}, None),
+        ({"cv": 0.6}, {"model": "deepseek-r1", "dp": 2}, Doubt.UNLIKE_PROMPTS),
+        ({"cv": 0.5}, {"model": "deepseek-r1", "dp": 2}, None),
+        ({"cv": 0.6}, {}, None),
     ],
 )
 def test_a_doubt_of_hits_begins_at_its_limit(met, asked, said) -> None:
     """Of sessions of four turns, three of which return. An idle server finds all of what is kept."""
-    met = {"hits": 1.0, "returns": 0.75, "running": 0.9, "cv": 0.0} | met
-    chance = np.array([0.5, met["returns"] - 0.5, 0.1, 0.0, 0.1, 0.05])
-    cached = SimpleNamespace(hit_rate=np.ones(2), chance=chance, cv=met["cv"])
-    steps = SimpleNamespace(cached=cached, reading=SimpleNamespace(alone=True))
-    ask = {"model": "llama-3.1-8b", "hardware": "h200", "input_len": 1000, "output_len": 100, "tp": 8}
-    load = {} if "request_rate" in asked else {"max_concurrency": 4}
-    question = TrafficQuery(**ask | load | asked, turns=4, turn_input_len=100)
-    note = "".join(traffic_rows._hit_warnings(question, steps, met["hits"], met["running"]))
-    assert (note.startswith(said), note > "") == (True, said > "")
+    met = {"hits": 1.0, "returns": 0.75, "cv": 0.0} | met
+    cached = SimpleNamespace(
+        hit_rate=np.ones(2),
+        chance=np.array([0.5, met["returns"] - 0.5, 0.1, 0.0, 0.1, 0.05]),
+        cv=met["cv"],
+        found=lambda _: np.array([met["hits"]]),
+        at=lambda values, _: values,
+        read=np.array([1000.0]),
+    )
+    asked = {"turns": 4, "turn_input_len": 100, "tp": 8, "hardware": "h200"} | asked
+    assert found_doubts(met, asked, cached) == ((said,) if said else ())
+
+
+def test_one_row_per_load_which_says_who_made_it() -> None:
+    """Clients with answers of one length stay in step, so a replay makes their rows; one client has none to
+    wait for.
+    """
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 200, "gamma": 0}
+    alone, crowd = pm.traffic(**ask, max_concurrency="1,64").rows
+    assert (alone.made_by, alone.doubts) == ("closed form", ())
+    assert (crowd.made_by, crowd.doubts) == ("replay", (Doubt.LOCKSTEP,))
+    answer = pm.traffic(**ask, max_concurrency=64, replay=True)
+    assert (answer.replay, answer.rows) == (answer.rows, (crowd,))
+    (closed,) = pm.traffic(**ask, max_concurrency=64, closed_form=True).rows
+    assert closed.made_by == "closed form"
+    assert "may be off: clients with equal" in closed.warnings[-1]
+    assert closed.ttft_s.mean < 0.5 * crowd.ttft_s.mean
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"max_concurrency": "1..10001"}, "max_concurrency: must be at most 10000 loads, given 10001"),
+        ({"max_concurrency": "1..600"}, "num_prompts: must be at most 1669 for 599 loads and draft lengths"),
+        ({"max_concurrency": 8, "replay": True, "closed_form": True}, "closed_form: must be left out"),
+    ],
+)
+def test_more_than_seconds_of_work_is_refused(more, message) -> None:
+    refused(message, pm.traffic, "llama-3.1-8b", "h100", 1000, 200, gamma=0, **more)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +294,9 @@ def test_a_spread_that_no_acceptance_has_is_said(alpha, std, count) -> None:
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])
 def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) -> None:
     ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300, "gamma": 0}
-    found = pm.traffic(**ask, request_rate=str(rate), max_concurrency=clients, replay=True, num_prompts=1000)
-    (row,), (replayed,) = found.rows, found.replay
+    load = {"request_rate": str(rate), "max_concurrency": clients}
+    (row,) = pm.traffic(**ask, **load, closed_form=True).rows
+    (replayed,) = pm.traffic(**ask, **load, replay=True, num_prompts=1000).rows
     assert (row.request_rate, row.concurrency) == (rate, clients)
     assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
     assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load import traffic as load_of
-from perfmodel.answers.load.traffic_rows import TrafficRow, flat
+from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
 
@@ -83,7 +83,8 @@ def question(rng: Random) -> dict[str, Any]:
 def broken(rng: Random) -> Iterator[str]:
     """What does not hold of one drawn question, at rates and with clients."""
     settings = question(rng)
-    most = min(row.saturation_rate for row in load_of.traffic(max_concurrency=1, **settings).rows)
+    closed = settings | {"closed_form": True}
+    most = min(row.saturation_rate for row in load_of.traffic(max_concurrency=1, **closed).rows)
     seats = (settings["max_num_seqs"] or 4096) * settings.get("dp", 1)
     if not most:
         return
@@ -91,7 +92,7 @@ def broken(rng: Random) -> Iterator[str]:
         {"max_concurrency": CLIENTS},
         {"request_rate": tuple(float(f"{max(s * most, 1e-6):.4g}") for s in RATES)},
     ):
-        answer = load_of.traffic(**load, **settings)
+        answer = load_of.traffic(**load, **closed)
         changes = {drawn.gamma for drawn in answer.drafts if len(drawn.table or ()) > 1}
         for gamma in {row.gamma for row in answer.rows}:
             rows = [row for row in answer.rows if row.gamma == gamma]
@@ -100,10 +101,11 @@ def broken(rng: Random) -> Iterator[str]:
         if rng.random() < REPLAYED:
             at = rng.randrange(1, 7)
             one = {name: values[at] for name, values in load.items()}
-            count = long_enough(settings, load_of.traffic(**one, **settings).rows)
+            count = long_enough(settings, load_of.traffic(**one, **closed).rows)
             if count <= MOST:
+                predicted = load_of.traffic(**one, **closed)
                 served = load_of.traffic(**one, **settings, num_prompts=count, replay=True)
-                yield from (f"{fault}: {settings} {one}" for fault in apart(served))
+                yield from (f"{fault}: {settings} {one}" for fault in apart(predicted, served))
 
 
 def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
@@ -118,7 +120,7 @@ def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
 def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     """What does not hold of the rows of one length, by load."""
     served = np.array([row.requests_per_s for row in rows])
-    tpot = np.array([row.tpot_s.mean for row in rows if not doubted(row)])
+    tpot = np.array([row.tpot_s.mean for row in rows if not row.doubts])
     numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
     wrong = {
         "a number is negative or endless": not all(0 <= number < math.inf for number in numbers),
@@ -133,17 +135,12 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     return [fault for fault, found in wrong.items() if found]
 
 
-def apart(answer: load_of.Traffic) -> list[str]:
-    """Rows that no warning speaks of, and their replays."""
-    replays = {row.gamma: row.tpot_s.mean for row in answer.replay or ()}
-    rows = [row for row in answer.rows if row.gamma in replays and row.ttft_s and not doubted(row)]
+def apart(predicted: load_of.Traffic, served: load_of.Traffic) -> list[str]:
+    """Rows of the closed form without a doubt that a replay contradicts."""
+    replays = {row.gamma: row.tpot_s.mean for row in served.rows if row.made_by is MadeBy.REPLAY}
+    rows = [row for row in predicted.rows if row.gamma in replays and row.ttft_s and not row.doubts]
     off = [row.tpot_s.mean / max(replays[row.gamma], 1e-9) - 1 for row in rows]
     return [f"TPOT {each:+.0%} of the replay" for each in off if abs(each) > CLOSE]
-
-
-def doubted(row: TrafficRow) -> bool:
-    """Whether a warning sends the reader to a replay."""
-    return any("--replay" in note for note in row.warnings)
 
 
 def main(count: int = 5000, seed: int = SEED) -> int:
@@ -151,7 +148,6 @@ def main(count: int = 5000, seed: int = SEED) -> int:
     rng = Random(seed)
     found = 0
     refused = 0
-    load_of.UNASKED = 0  # no replays but those asked for
     warnings.simplefilter("error")
     for _ in range(count):
         try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, given, settings, strategies as st
 
-from perfmodel.answers.load.traffic_rows import BUSY, SPLIT
+from perfmodel.answers.load.closed_form_range import LEAST_BUSY, LEAST_PROMPTS, MOST_PROMPTS
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load, whole_passes
@@ -77,7 +77,7 @@ def test_open_loop(steps, lengths, draft, utilisation):
     ]
     assert predicted.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
     per_pass = prompts_per_pass(steps, lengths, limits, predicted.running)[0]
-    splits = utilisation > BUSY and SPLIT[0] < per_pass < SPLIT[1]  # which an answer warns of
+    splits = utilisation > LEAST_BUSY and LEAST_PROMPTS < per_pass < MOST_PROMPTS  # where a row is a replay's
     assert predicted.ttft.mean[0] == pytest.approx(
         np.mean([met.ttft_s for met in runs]), rel=0.30 if splits else TTFT
     )

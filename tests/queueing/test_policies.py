@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import prompt_times
@@ -71,11 +72,11 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
     """Against one length that is verified in full; closed form and replay."""
     gains = []
     for std in (0.0, 0.3):
-        found = pm.traffic(
-            **ASKED, alpha=0.6, acceptance_std=std, request_rate=10, gamma="confidence", max_gamma=3,
-            replay=True, num_prompts=4000,
-        )  # fmt: skip
-        predicted, met = ({row.gamma: row.tpot_s.mean for row in rows} for rows in (found.rows, found.replay))
+        question = {**ASKED, "alpha": 0.6, "acceptance_std": std, "request_rate": 10, "max_gamma": 3}
+        question |= {"gamma": "confidence", "num_prompts": 4000}
+        found = pm.traffic(**question, closed_form=True)
+        simulated = pm.traffic(**question, replay=True)
+        predicted, met = ({row.gamma: row.tpot_s.mean for row in each.rows} for each in (found, simulated))
         assert predicted["confidence"] == pytest.approx(met["confidence"], rel=0.04)
         gains.append(predicted[0] / predicted["confidence"])
         assert found.drafts[0].over_best_fixed[0] <= gains[-1] * (1 + 1e-9)
@@ -85,12 +86,13 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
 @pytest.mark.parametrize("clients", [63, 65, 80])
 def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> None:
     """Drafts stop at 64 requests: fewer are served than among 63. The number that decode varies."""
-    found = pm.traffic(
-        "mistral-small-3.2-24b", "h100", 100, 300, output_std=150, draft="eagle3", alpha=0.85, replay=True,
-        engine="sglang", gamma="adaptive", max_concurrency=clients, num_prompts=2000,
-    )  # fmt: skip
-    predicted = found.rows[1]
-    met = found.replay[1]
+    question = {"output_std": 150, "draft": "eagle3", "alpha": 0.85, "engine": "sglang", "gamma": "adaptive"}
+    predicted, met = (
+        pm.traffic(
+            "mistral-small-3.2-24b", "h100", 100, 300, max_concurrency=clients, **question, **more
+        ).rows[1]
+        for more in ({"closed_form": True}, {"replay": True})
+    )
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
     assert predicted.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
-    assert any("change of the draft length" in each for each in predicted.warnings) == (clients == 65)
+    assert (Doubt.CHANGING_LENGTH in predicted.doubts) == (clients == 65)

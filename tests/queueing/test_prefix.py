@@ -5,14 +5,12 @@ the replay.
 import json
 from dataclasses import replace
 from functools import cache
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import perfmodel as pm
-from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
@@ -185,7 +183,7 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     query = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"request_rate": rate})
     assert query.reuse is not None
     steps = step_times(scenario("llama-3.1-8b"), query.lengths, query.limits, [gamma], reuse=query.reuse)[0]
-    predicted = serve(steps, query.load(query.loads), query.limits, 0.05)
+    predicted = serve(steps, query.loop.load(query.loop.values), query.limits, 0.05)
     met = replay(steps, query.lengths, query.limits, draw(query.reuse, 12_000, rate, 1.0, 1), spread=0.05)
     assert steps.cached is not None
     assert met.hit_rate == pytest.approx(float(steps.cached.found(predicted.share)[0]), abs=0.03)
@@ -206,10 +204,9 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     alphas = np.array([0.8, 0.8, 0.5, 0.2, 0.2])
     np.testing.assert_allclose(found, 1 + alphas + alphas**2, rtol=0.03)
     assert gains_along(replace(question, acceptance=None), scenario("llama-3.1-8b"), 2, prompts) is None
-    arguments |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "replay": True, "num_prompts": 4000}
-    answer = pm.traffic("llama-3.1-8b", "h100", **arguments)
-    predicted = answer.rows[1]
-    met = answer.replay[1]
+    arguments |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "num_prompts": 4000}
+    predicted = pm.traffic("llama-3.1-8b", "h100", **arguments, closed_form=True).rows[1]
+    met = pm.traffic("llama-3.1-8b", "h100", **arguments, replay=True).rows[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.03)
     assert met.tpot_s.p90 > 1.15 * met.tpot_s.p50
 
@@ -225,8 +222,10 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
         "request_rate": "1,10",
         "prefix_len": "7k",
     }
-    light, heavy = pm.traffic("qwen3.5-35b-a3b", "h200", **question).prefix
-    rows = pm.traffic("qwen3.5-35b-a3b", "h200", **question).rows
+    question |= {"closed_form": True}
+    answer = pm.traffic("qwen3.5-35b-a3b", "h200", **question)
+    light, heavy = answer.prefix
+    rows = answer.rows
     assert (light.gamma, light.block, light.dropped_tokens) == (3, 2144, 2144)
     assert (light.hit_rate_without, light.hit_rate) == pytest.approx((3 * 2096 / 8192, 2 * 2144 / 8192))
     assert light.net_s == pytest.approx(rows[0].e2e_s.mean - rows[2].e2e_s.mean)
@@ -265,10 +264,11 @@ def test_clients_that_think_see_all_others_that_do_not() -> None:
         "alpha": 0.85,
         "gamma": 5,
     }
-    predicted = pm.traffic(
-        "qwen3.5-35b-a3b", "h200", **question, acceptance_std=0, replay=True, num_prompts=2000
+    predicted, met = (
+        pm.traffic("qwen3.5-35b-a3b", "h200", **question, acceptance_std=0, **more).rows[1]
+        for more in ({"closed_form": True}, {"replay": True})
     )
-    assert predicted.rows[1].tpot_s.mean == pytest.approx(predicted.replay[1].tpot_s.mean, rel=0.08)
+    assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.08)
 
 
 def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
@@ -280,12 +280,13 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
         "request_rate": 0.02,
         "think_time": 60,
     }
-    predicted = pm.traffic("qwen3-1.7b", "rtx-5080", **question, turns=20, turn_input_len=10)
-    assert predicted.replay is not None
-    assert predicted.replay[0].prefix_hit_rate > predicted.rows[0].prefix_hit_rate + 0.2
+    question |= {"turns": 20, "turn_input_len": 10}
+    (met,) = pm.traffic("qwen3-1.7b", "rtx-5080", **question).rows
+    (predicted,) = pm.traffic("qwen3-1.7b", "rtx-5080", **question, closed_form=True).rows
+    assert met.made_by == "replay"
+    assert met.prefix_hit_rate > predicted.prefix_hit_rate + 0.2
 
 
-@mock.patch.object(load_of, "UNASKED", 0)  # no replays
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.sampled_from(["llama-3.1-8b", "qwen3.5-27b"]),
@@ -297,7 +298,7 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
 )
 def test_more_hits_never_harm_and_a_draft_never_finds_more(model, load, prompt, part, output, std) -> None:
     question = {"model": model, "hardware": "h200", "draft": "eagle3", "alpha": 0.6, "gamma": "2"} | load
-    question |= {"input_len": prompt, "output_len": output, "input_std": std * prompt}
+    question |= {"input_len": prompt, "output_len": output, "input_std": std * prompt, "closed_form": True}
     before = pm.traffic(**question).rows
     assert pm.traffic(**question, prefix_len=prompt, prefix_hits=0).rows == before, "today's answer"
     for share in (0.3, 0.9, 1.0):

@@ -1,18 +1,18 @@
 """Classes of requests that share a server: latencies of each class, and its goodput."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_replay import Run, percentiles
 from perfmodel.answers.load.traffic_rows import Percentiles
 from perfmodel.errors import refuse
-from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import Arrivals, arrivals
+from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import ReplayedRequests
 from perfmodel.specs.mix import RequestClass, read_mix
@@ -39,13 +39,13 @@ class ClassRow:
     output_tokens_per_s: float
 
 
-def with_mix(question: TrafficQuery) -> TrafficQuery:
-    """The question with means, deviations and acceptance over all classes where it states none."""
+def mix_values(question: TrafficQuery) -> dict[str, Any]:
+    """Means, deviations and acceptance over all classes, where the question states none."""
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
-        return question
+        return {}
     classes = list(read_mix(question.mix).values())
     weight = np.array([c.share for c in classes])
-    from_mix: dict[str, float | int] = {}
+    from_mix = dict[str, Any]()
     for name in ("input", "output"):
         means = np.array([getattr(c, f"{name}_len") for c in classes], float)
         stds = np.array([getattr(c, f"{name}_std") for c in classes])
@@ -55,83 +55,75 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
             length = round(mean)
             from_mix |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
     known = [c.alpha for c in classes if c.alpha is not None]
-    given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
-    if len(known) == len(classes) and given == (None,) * 4:
+    stated = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
+    if len(known) == len(classes) and stated == (None,) * 4:
         from_mix["alpha"] = float(np.average(known, weights=weight * [c.output_len for c in classes]))
-    return replace(question, **from_mix)  # type: ignore[arg-type]  # of names that are numbers
+    return from_mix
 
 
-def class_rows(
-    question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
-) -> tuple[ClassRow, ...] | None:
-    """A row for each load, draft length and class; None without a mix. Raises InputError."""
-    if question.mix is None:
-        return None
-    classes = read_mix(question.mix)
-    rows = list[ClassRow]()
-    most = replica.scenario.target.max_position_embeddings
-    for name, one in classes.items():
-        if (tokens := one.input_len + one.output_len) > most:
+@dataclass(frozen=True, slots=True)
+class MixedRequests:
+    """Requests of the classes of a mix. class_of: index of each request's class."""
+
+    classes: Mapping[str, RequestClass]
+    class_of: NDArray[np.int64]
+    arrivals: Arrivals
+
+    @classmethod
+    def drawn(cls, question: TrafficQuery, rate: float | None) -> "MixedRequests":
+        """Requests with drawn classes, at a rate or all at the start. Raises InputError."""
+        assert question.mix is not None
+        classes = read_mix(question.mix)
+        count = question.num_prompts
+        seed = question.seed
+        base = arrivals(question.lengths, count, rate, question.burstiness, seed)
+        weight = np.array([c.share for c in classes.values()])
+        class_of = np.random.default_rng([seed, 3]).choice(len(classes), count, p=weight / weight.sum())
+        inputs = base.input_tokens.copy()
+        outputs = base.output_tokens.copy()
+        for at, (name, one) in enumerate(classes.items()):
+            chosen = class_of == at
+            if not chosen.any():
+                raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
+            lengths = Lengths(float(one.input_len), float(one.output_len), one.input_std, one.output_std)
+            drawn = arrivals(lengths, count, None, question.burstiness, seed + at)
+            inputs[chosen] = drawn.input_tokens[chosen]
+            outputs[chosen] = drawn.output_tokens[chosen]
+        return cls(classes, class_of, Arrivals(base.at_s, inputs, outputs))
+
+    def requests(self, choice: Choice, replica: Replica) -> Arrivals:
+        """The requests, each with the acceptance of its class at the longest draft of a choice."""
+        gamma = max((t.gamma for t in choice.steps.table), default=choice.steps.gamma)
+        if not gamma:
+            return self.arrivals
+        mean = replica.passes[gamma].tokens_per_iteration
+        gains = [
+            mean if c.alpha is None else float(tokens_per_iteration(gamma, c.alpha))
+            for c in self.classes.values()
+        ]
+        return replace(self.arrivals, gain=np.array(gains)[self.class_of] / mean)
+
+    def rows(
+        self, question: TrafficQuery, met: ReplayedRequests, choice: Choice, where: dict[str, Any]
+    ) -> list[ClassRow]:
+        """A row for each class of the served requests. where: the load, as a row names it."""
+        return [
+            _row(question, name, one, self.class_of == at, met, choice, where)
+            for at, (name, one) in enumerate(self.classes.items())
+        ]
+
+
+def check_mix(path: str, longest: int) -> None:
+    """Refuse (InputError) a class whose requests are longer than the model's positions."""
+    for name, one in read_mix(path).items():
+        tokens = one.input_len + one.output_len
+        if tokens > longest:
             raise refuse(
-                question.mix,
+                path,
                 f"classes.{name}",
-                f"input and output together at most the model's {most} positions",
+                f"input and output together at most the model's {longest} positions",
                 tokens,
             )
-    for load in question.loads.tolist():
-        where = question.named(load)
-        of, requests = _drawn(question, classes, where["request_rate"])
-        for choice in (c for c in choices if c.steps.seats):
-            gain = _gains(classes, of, choice, replica)
-            met = Run(
-                question, replica.scenario, question.lengths, replace(requests, gain=gain), where
-            ).served(choice.steps)
-            rows += [
-                _row(question, name, one, of == at, met, choice, where)
-                for at, (name, one) in enumerate(classes.items())
-            ]
-    return tuple(rows)
-
-
-def _drawn(
-    question: TrafficQuery, classes: Mapping[str, RequestClass], rate: float | None
-) -> tuple[NDArray[np.int64], Arrivals]:
-    """The class of each request, and the requests."""
-    count = question.num_prompts
-    seed = question.seed
-    base = arrivals(question.lengths, count, rate, question.burstiness, seed)
-    weight = np.array([c.share for c in classes.values()])
-    of = np.random.default_rng([seed, 3]).choice(len(classes), count, p=weight / weight.sum())
-    for at, name in enumerate(classes):
-        if at not in of:
-            raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
-    inputs = base.input_tokens.copy()
-    outputs = base.output_tokens.copy()
-    for at, one in enumerate(classes.values()):
-        own = replace(
-            question.lengths,
-            input_mean=float(one.input_len),
-            output_mean=float(one.output_len),
-            input_std=one.input_std,
-            output_std=one.output_std,
-        )
-        drawn = arrivals(own, count, None, question.burstiness, seed + at)
-        inputs[of == at], outputs[of == at] = (
-            tokens[of == at] for tokens in (drawn.input_tokens, drawn.output_tokens)
-        )
-    return of, Arrivals(base.at_s, inputs, outputs)
-
-
-def _gains(
-    classes: Mapping[str, RequestClass], of: NDArray[np.int64], choice: Choice, replica: Replica
-) -> Array | None:
-    """Tokens per iteration of each request, relative to the server's, at the longest draft of the choice."""
-    gamma = max((t.gamma for t in choice.steps.table), default=choice.steps.gamma)
-    if not gamma:
-        return None
-    mean = replica.passes[gamma].tokens_per_iteration
-    own = [mean if c.alpha is None else float(tokens_per_iteration(gamma, c.alpha)) for c in classes.values()]
-    return np.asarray(np.array(own)[of] / mean)
 
 
 def _row(
@@ -141,19 +133,20 @@ def _row(
     mine: NDArray[np.bool_],
     met: ReplayedRequests,
     choice: Choice,
-    where: dict[str, float | int | None],
+    where: dict[str, Any],
 ) -> ClassRow:
-    times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
-    own = {name: getattr(one.slo, name) for name in times}
-    limits = {name: ms / 1e3 for name, ms in own.items() if ms is not None} or question.limits_s
-    good = np.all([times[n][mine] <= limit for n, limit in limits.items()] or [np.ones(mine.sum())], axis=0)
+    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    slo_ms = {name: getattr(one.slo, name) for name in times_s}
+    limits_s = {name: ms / 1e3 for name, ms in slo_ms.items() if ms is not None} or question.limits_s
+    within = [times_s[name][mine] <= limit for name, limit in limits_s.items()]
+    good = np.all(within or [np.ones(mine.sum())], axis=0)
     return ClassRow(
-        **where,  # type: ignore[arg-type]  # a rate and clients
+        **where,
         gamma=choice.gamma,
         name=name,
         requests=int(mine.sum()),
-        ttft_s=percentiles(met.ttft_s[mine]),
-        tpot_s=percentiles(met.tpot_s[mine & (met.output_tokens > 1)]),
+        ttft_s=Percentiles.of(met.ttft_s[mine]),
+        tpot_s=Percentiles.of(met.tpot_s[mine & (met.output_tokens > 1)]),
         slo_share=float(good.mean()),
         goodput=float(good.sum()) / met.duration_s,
         output_tokens_per_s=float(met.output_tokens[mine].sum()) / met.duration_s,

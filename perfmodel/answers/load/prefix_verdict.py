@@ -2,14 +2,15 @@
 help.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfmodel.answers.load.acceptance_along import along_turns
+from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import TrafficRow, rows_of
+from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.prefix import prefix_blocks
 from perfmodel.queueing.steps import StepTimes, step_times
@@ -71,8 +72,8 @@ def prefix_verdicts(
         drafted = [row for row in rows if row.running_mean > 0]
         if drafted and baseline.running_mean:
             best = min(drafted, key=_rank)
-            steps = next(choice.steps for choice in choices if choice.gamma == best.gamma)
-            verdicts.append(_verdict(others, at, baseline, drafted, best, steps))
+            passes = {c.gamma: c.steps for c in choices if c.gamma and c.steps.seats and at in c.at}
+            verdicts.append(_verdict(others, at, baseline, best, passes))
     return tuple(verdicts)
 
 
@@ -83,15 +84,15 @@ class _Others:
         self.question = question
         self.replica = replica
         self.lengths = [k for k, steps in replica.passes.items() if 0 < k <= LONGEST_TRIED and steps.seats]
-        self.rows = dict[int, list[TrafficRow]]()
+        self.rows = dict[StepTimes, list[TrafficRow]]()
         self.passes = dict[int, list[StepTimes]]()
 
     def row(self, steps: StepTimes, at: int) -> TrafficRow:
         """The row of these passes at one load."""
-        if id(steps) not in self.rows:
+        if steps not in self.rows:
             choice = Choice(Fixed(steps.gamma), steps.gamma, steps, self.replica.everywhere)
-            self.rows[id(steps)] = rows_of(self.question, choice, None)
-        return self.rows[id(steps)][at]
+            self.rows[steps] = closed_rows(self.question, choice, None)
+        return self.rows[steps][at]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
         """The passes with cache blocks of this size, where no draft drops a block."""
@@ -110,25 +111,31 @@ def _verdict(
     others: _Others,
     at: int,
     baseline: TrafficRow,
-    drafted: Sequence[TrafficRow],
     best: TrafficRow,
-    steps: StepTimes,
+    passes: Mapping[int | str, StepTimes],
 ) -> PrefixVerdict:
+    """The verdict at one load. Changes are compared with the baseline of the closed form, as they are.
+
+    passes: draft length or policy -> its passes.
+    """
+    steps = passes[best.gamma]
     none = others.replica.passes[0].cached
     own = steps.cached
     replica = others.replica
     assert none is not None
     assert own is not None
-    by_length = {row.gamma: row for row in drafted}
-    by_length |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in by_length}
-    changes = [(in_words(gamma), row) for gamma, row in by_length.items() if gamma != best.gamma]
+    tried: dict[int | str, StepTimes] = {gamma: replica.passes[gamma] for gamma in others.lengths}
+    tried |= passes
+    order = [*passes, *(gamma for gamma in others.lengths if gamma not in passes)]
+    changes = [(in_words(gamma), others.row(tried[gamma], at)) for gamma in order if gamma != best.gamma]
     kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
     if own.law.dropped and (option := prefix_blocks(replica.scenario).keeps):
         changes.append((option, others.row(kept, at)))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0])
     net_s, pays = _net(baseline, best)
-    ranked = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(baseline, row)) for name, row in changes]
+    closed = others.row(replica.passes[0], at)
+    ranked = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(closed, row)) for name, row in changes]
     return PrefixVerdict(
         request_rate=best.request_rate,
         concurrency=best.concurrency,

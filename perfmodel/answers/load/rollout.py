@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import refuse
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths
-from perfmodel.queueing.policies import Choice, Replica, parse_policies
+from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import sharing
 
@@ -51,13 +52,14 @@ class AgedServer:
     choices: Sequence[Choice]
 
 
-def with_rollout(question: TrafficQuery) -> TrafficQuery:
-    """The question with this many clients and with the policies that a rollout compares."""
+def rollout_values(question: TrafficQuery) -> dict[str, Any]:
+    """The clients of a rollout, and the policies that it compares by default."""
     if question.rollout is None:
-        return question
-    policies = [policy.name for policy in question.gamma]
-    gamma = parse_policies(COMPARED, "--gamma") if policies == ["auto"] else question.gamma
-    return replace(question, gamma=gamma, max_concurrency=question.max_concurrency or (question.rollout,))
+        return {}
+    values: dict[str, Any] = {"max_concurrency": question.max_concurrency or (question.rollout,)}
+    if [policy.name for policy in question.gamma] == ["auto"]:
+        values["gamma"] = COMPARED
+    return values
 
 
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
@@ -83,7 +85,8 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
         raise refuse("--rollout", None, "of requests with 2 output tokens or more", 1)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
-    (cap,), rows = question.max_concurrency or (), list[RolloutRow]()
+    (cap,) = question.max_concurrency or ()
+    rows = list[RolloutRow]()
     given = question.lengths, question.limits, requests, None, question.spread, question.seed, cap
     for server in servers:
         met = [(c, replay(c.steps, *given)) for c in server.choices if c.steps.seats]

@@ -1,6 +1,5 @@
 """The lengths and the rate of a trace, which replace those that a question does not state."""
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,26 +43,27 @@ def rate_of(trace: Arrivals) -> float | None:
     return None
 
 
-def with_trace(question: TrafficQuery) -> TrafficQuery:
-    """The question with the trace's lengths and rate where it states none. Raises InputError."""
+def trace_values(question: TrafficQuery) -> dict[str, Any]:
+    """The trace's lengths and rate, where the question states none. Raises InputError."""
     if question.trace is None:
-        return question
+        return {}
     trace = trace_of(question.trace)
-    of = lengths_of(trace)
+    lengths = lengths_of(trace)
     from_trace = dict[str, Any]()
-    means = {"input": round(of.input_mean), "output": max(round(of.output_mean), 2)}
+    means = {"input": round(lengths.input_mean), "output": max(round(lengths.output_mean), 2)}
     for name, mean in means.items():
         if getattr(question, f"{name}_len") is None:
-            std = min(getattr(of, f"{name}_std"), mean / 3**0.5)
+            std = min(getattr(lengths, f"{name}_std"), mean / 3**0.5)
             from_trace |= {f"{name}_len": mean, f"{name}_std": std}
     if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
-        if (rate := rate_of(trace)) is None:
+        rate = rate_of(trace)
+        if rate is None:
             from_trace["max_concurrency"] = (trace.at_s.size,)
         else:
             if not RATES[0] <= rate <= RATES[1]:
                 raise refuse(question.trace, "requests per second", f"{RATES[0]:g} to {RATES[1]:g}", rate)
             from_trace["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
-    return replace(question, **from_trace)
+    return from_trace
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:

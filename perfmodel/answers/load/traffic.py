@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.declaration import asks
+from perfmodel.answers.declaration import asks, flag
 from perfmodel.answers.load.acceptance_along import along_turns
+from perfmodel.answers.load.closed_rows import closed_rows
+from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
 from perfmodel.answers.load.intervals import with_intervals
-from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
+from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
+from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
-from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollouts, with_rollout
-from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
+from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
+from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollout_values, rollouts
+from perfmodel.answers.load.tpot_errors import log_errors
+from perfmodel.answers.load.traced import check_fits, trace_of, trace_values
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_replay import replayed
-from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
+from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question import (
     UNUSED,
@@ -31,61 +32,20 @@ from perfmodel.answers.question import (
     slowing,
     usual_draft,
 )
-from perfmodel.answers.text import clients, devices
+from perfmodel.answers.text import devices
 from perfmodel.errors import library, refuse
-from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.latency import possible_spread
-from perfmodel.queueing.occupancy import capacity
-from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
-from perfmodel.queueing.policies.auto import Auto
-from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.specs import UnknownAcceptance, engine_of
+from perfmodel.queueing.policies import Choice, Fixed, Replica
+from perfmodel.queueing.steps import step_times
+from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Acceptance, Scenario, check_draft_length
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SCANNED = 24
-"""Number of rates in the search for the rate at which speculation stops paying."""
-UNASKED = 4
-"""Largest number of loads that are replayed without `--replay`, because a picture may have dozens."""
-SHARE_DIGITS, RATE_DIGITS = 3, 6
-"""Decimals at which shares within the SLO, and rates, are compared. A smaller difference is a tie."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficVerdict:
-    """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
-    On a tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
-
-    speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
-    tokens, on all replicas that the load needs.
-    """
-
-    request_rate: float | None
-    concurrency: int | None
-    gamma: int | str
-    speedup: float
-    replicas: int | None
-    dollars_per_million_tokens: float | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DraftLimits:
-    """The saturation rate of one draft length, and the load from which it is slower than the baseline (or
-    None).
-
-    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a policy
-    that changes its length, the lowest mean TPOT of a single length over its own, at each load.
-    """
-
-    gamma: int | str
-    saturation_rate: float | None
-    stops_paying_at: float | None
-    table: tuple[tuple[int, int, int], ...] | None = None
-    over_best_fixed: tuple[float, ...] | None = None
+MOST_LOADS = 10_000
+"""Most loads of a question: its rows take some seconds."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +53,8 @@ class Traffic(Answer):
     """One row for each load and draft length, the baseline first, and the conclusions from them.
 
     verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
-    baseline. prefix: with a prefix cache, what the draft costs it at each load.
+    baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a replay
+    that was asked for, which are also in `rows`.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -130,49 +91,31 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
-    given = question.draft
-    question = with_rollout(with_trace(with_mix(question)))
-    if question.draft is None:
-        named = Named.of(question)
-        question = replace(
-            question,
-            draft=usual_draft(question.model, named.target, engine_of(named.calibration), question.engine),
-        )
+    draft = question.draft
+    question, spread_source = _completed(question)
+    _check_loads(question)
     query = _query(question)
     scenario, known = _scenario(question, query)
-    most = scenario.target.max_position_embeddings
-    if question.trace is not None:
-        check_fits(question.trace, trace_of(question.trace), scenario.target)
-    if question.longest > most:
-        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
-        if question.turns > 1:
-            total += f" in {question.turns} turns ({question.longest} tokens)"
-        raise refuse(
-            "--input-len",
-            None,
-            f"at most the {most} positions of {scenario.target.name}, with the output",
-            total,
-        )
-    question, spread = _with_spread(question, scenario.target.name)
+    _check_lengths(question, scenario.target)
     replica = _replica(question, scenario, known)
     choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
-    by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
-    off = log_errors(question, scenario, [*{c.steps.gamma: c.steps for c in choices}.values()])
-    for c in choices:
-        for at, row in zip(c.at, rows_of(question, c, off[c.steps.gamma]), strict=True):
-            by_load[int(at)].append(with_intervals(row, off[c.steps.gamma], scenario))
+    log_off = log_errors(question, scenario, list({c.steps.gamma: c.steps for c in choices}.values()))
+    closed = _closed_rows(question, scenario, choices, log_off)
+    by_load, classes = _one_row_per_load(question, replica, choices, closed, log_off)
     broken = slowing(scenario, _mean_context(question)) is not None
-    verdicts = tuple(_verdict(question, rows[:1] if broken else rows, known) for rows in by_load)
+    verdicts = tuple(verdict_of(question, rows[:1] if broken else rows, known) for rows in by_load)
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
+    rows = tuple(row for rows in by_load for row in rows)
+    longest = scenario.target.max_position_embeddings
     return Traffic(
-        rows=tuple(row for rows in by_load for row in rows),
+        rows=rows,
         verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
-        drafts=tuple(_draft_limits(replica, c) for c in choices[1:]),
+        drafts=tuple(draft_limits(replica, choice) for choice in choices[1:]),
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
-        replay=_replay(question, replica, choices, off, by_load),
-        classes=class_rows(question, replica, choices),
-        rollout=rollouts(question, _aged_servers(question, replica, choices), most)
+        replay=tuple(row for row in rows if row.made_by is MadeBy.REPLAY) if question.replays else None,
+        classes=tuple(classes) if question.mix is not None else None,
+        rollout=rollouts(question, _aged_servers(question, replica, choices), longest)
         if question.rollout
         else None,
         model=scenario.target.name,
@@ -182,20 +125,102 @@ def traffic(question: TrafficQuery) -> Traffic:
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
         acceptance_std=question.spread,
-        acceptance_std_source=spread,
+        acceptance_std_source=spread_source,
         calibration=Calibrated.of(scenario),
-        warnings=_warnings(question, replace(query, draft=given), scenario, max(replica.passes)),
+        warnings=_warnings(question, replace(query, draft=draft), scenario, max(replica.passes)),
     )
 
 
-def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]:
-    """The question with the spread of acceptance between requests, and the source of that spread."""
-    published = request_constants().acceptance_std.get(model)
+def _completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
+    """The question with all that its files, its model and its engine say where it says nothing; and the
+    source of the spread of acceptance between requests. Raises InputError.
+    """
+    values = mix_values(question) | trace_values(question) | rollout_values(question)
+    named = Named.of(question)
+    if question.draft is None:
+        engine = engine_of(named.calibration)
+        values["draft"] = usual_draft(question.model, named.target, engine, question.engine)
+    published = request_constants().acceptance_std.get(named.target.name)
+    source = "assumed"
     if question.acceptance_std is not None:
-        return question, "as given"
-    if published is None:
-        return question, "assumed"
-    return replace(question, acceptance_std=published.value), published.source
+        source = "as given"
+    elif published is not None:
+        values["acceptance_std"] = published.value
+        source = published.source
+    return replace(question, **values) if values else question, source
+
+
+def _check_loads(question: TrafficQuery) -> None:
+    """Refuse (InputError) more loads than are answered in seconds."""
+    count = question.loop.values.size
+    if count > MOST_LOADS:
+        name = "request_rate" if question.opens else "max_concurrency"
+        raise refuse(flag(name), None, f"at most {MOST_LOADS} loads", count)
+
+
+def _check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
+    """Refuse (InputError) requests that are longer than the model's positions."""
+    longest = target.max_position_embeddings
+    if question.trace is not None:
+        check_fits(question.trace, trace_of(question.trace), target)
+    if question.mix is not None:
+        check_mix(question.mix, longest)
+    if question.longest > longest:
+        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+        if question.turns > 1:
+            total += f" in {question.turns} turns ({question.longest} tokens)"
+        raise refuse(
+            "--input-len", None, f"at most the {longest} positions of {target.name}, with the output", total
+        )
+
+
+def _closed_rows(
+    question: TrafficQuery,
+    scenario: Scenario,
+    choices: Sequence[Choice],
+    log_off: Mapping[int, float | None],
+) -> list[list[TrafficRow]]:
+    """The rows of the closed form by load, in the order of the choices."""
+    by_load: list[list[TrafficRow]] = [[] for _ in question.loop.values]
+    for choice in choices:
+        off = log_off[choice.steps.gamma]
+        rows = closed_rows(question, choice, off)
+        for load, row in zip(choice.at.tolist(), rows, strict=True):
+            by_load[load].append(with_intervals(row, off, scenario))
+    return by_load
+
+
+def _one_row_per_load(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    closed: Sequence[list[TrafficRow]],
+    log_off: Mapping[int, float | None],
+) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
+    """The rows by load, and those of the classes of a mix. A load for which the closed form does not hold, or
+    for which a replay was asked, has the rows of a replay.
+    """
+    simulated = [question.replays or any(row.doubts for row in rows) for rows in closed]
+    if question.closed_form or question.rollout is not None or not any(simulated):
+        return [[_as_doubted(row) for row in rows] for rows in closed], []
+    check_size(question, sum(len(rows) for rows, one in zip(closed, simulated, strict=True) if one))
+    by_load = list[list[TrafficRow]]()
+    classes = list[ClassRow]()
+    for at, (load, rows) in enumerate(zip(question.loop.values.tolist(), closed, strict=True)):
+        if not simulated[at]:
+            by_load.append(rows)
+            continue
+        there = [choice for choice in choices if at in choice.at]
+        met, of_classes = replayed_rows(question, replica, there, rows, log_off, load)
+        by_load.append(met)
+        classes += of_classes
+    return by_load, classes
+
+
+def _as_doubted(row: TrafficRow) -> TrafficRow:
+    """A row of the closed form outside its range says so."""
+    notes = tuple(f"the closed form may be off: {doubt}" for doubt in row.doubts)
+    return replace(row, warnings=row.warnings + notes)
 
 
 def _aged_servers(
@@ -207,26 +232,6 @@ def _aged_servers(
     for age, alpha in question.alpha_by_age or ():
         aged = _replica(question, replace(replica.scenario, acceptance=Acceptance.from_alpha(alpha)), True)
         yield AgedServer(age, alpha, aged, _choices(question, aged))
-
-
-def _replay(
-    question: TrafficQuery,
-    replica: Replica,
-    choices: Sequence[Choice],
-    off: Mapping[int, float | None],
-    by_load: Sequence[Sequence[TrafficRow]],
-) -> tuple[TrafficRow, ...] | None:
-    """Replays every load if asked to; otherwise the loads whose own warnings recommend the replay."""
-    loads = question.loads.tolist()
-    if not question.replays:
-        loads = [
-            load
-            for load, rows in zip(loads, by_load, strict=True)
-            if any("--replay" in note for row in rows for note in row.warnings)
-        ]
-    if question.rollout is not None or not (question.replays or 0 < len(loads) <= UNASKED):
-        return None
-    return replayed(question, replica, choices, off, loads)
 
 
 def _mean_context(question: TrafficQuery) -> float:
@@ -266,7 +271,7 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
-    load = question.load(question.loads)
+    load = question.loop.load(question.loop.values)
     passes = {t.gamma: t for t in priced}
     return Replica(scenario, question.limits, load, passes, question.spread)
 
@@ -295,82 +300,3 @@ def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:
         if question.acceptance is not None:
             raise
         return resolve(query, UNUSED), False
-
-
-def _draft_limits(replica: Replica, c: Choice) -> DraftLimits:
-    most, _ = capacity(c.steps, replica.lengths, replica.limits)
-    table = None if c.table is None else runs(np.asarray(c.table))
-    gains = _over_best_fixed(replica, c.steps) if isinstance(c.gamma, str) and c.steps.seats else None
-    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), table, gains)
-
-
-def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
-    """At each load, the lowest mean TPOT of a single length (or the baseline), over that of these passes."""
-    single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
-    tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
-    if tpot[:-1]:
-        return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist())
-    return ()
-
-
-def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
-    """The lowest load from which the mean TPOT is no lower than the baseline's; None where it is always
-    lower.
-    """
-    baseline = replica.passes[0]
-    if not (steps.seats and baseline.seats):
-        return None
-    if replica.load.rate is not None:
-        end = min(capacity(t, replica.lengths, replica.limits)[0] for t in (baseline, steps))
-        loads = np.linspace(end / SCANNED, end, SCANNED, endpoint=False)
-        load = replace(replica.load, rate=loads)
-    else:
-        loads = np.unique(np.round(np.geomspace(1, min(baseline.seats, steps.seats), SCANNED)))
-        load = replace(replica.load, clients=loads)
-    slower = [mean_tpot_s(t, load, replica.limits) for t in (baseline, steps)]
-    pays = np.flatnonzero(slower[1] < slower[0])
-    if not pays.size:
-        return float(loads[0])
-    if pays[-1] == loads.size - 1:
-        return None
-    return float(loads[pays[-1] + 1])
-
-
-def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """The verdict from the rows of one load, the baseline first."""
-    baseline = rows[0]
-
-    def worth(row: TrafficRow) -> tuple[float, float, float]:
-        share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
-        served = 0.0 if row.ttft_s is not None else round(row.requests_per_s, RATE_DIGITS)
-        slow = row.e2e_s if question.reuse and row.e2e_s else row.tpot_s
-        return share * row.requests_per_s, served, -slow.mean
-
-    best = max([row for row in rows if row.ttft_s is not None] or rows, key=worth)
-    replicas = best.replicas
-    groups = 1
-    tokens = best.output_tokens_per_s
-    dollars = None
-    if best.request_rate is not None:
-        groups = replicas or 0
-        tokens = best.request_rate * question.lengths.output_mean
-    if question.price is not None and groups and tokens:
-        dollars = question.price * question.tp * groups / 3600.0 * 1e6 / tokens
-    speedup = baseline.tpot_s.mean / best.tpot_s.mean
-    rate = None if best.request_rate is None else f"{best.request_rate:g} requests/s"
-    capped = None if best.concurrency is None else clients(best.concurrency)
-    place = " by ".join(filter(None, (rate, capped)))
-    if best.running_mean == 0:
-        reason = f"{place}: no request fits in memory"
-    elif not known:
-        reason = f"{place}: no acceptance is known of this draft, so only the baseline is predicted"
-    elif best.gamma == 0:
-        reason = f"{place}: do not speculate"
-    else:
-        length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
-        reason = f"{place}: draft {length}, TPOT {speedup:.2f}x"
-    if replicas is not None:
-        reason += f", {replicas} replica{'s' if replicas != 1 else ''}"
-    if best.slo_share is not None:
-        reason += f", {best.slo_share:.0%} within the SLO on one"
-    return TrafficVerdict(best.request_rate, best.concurrency, best.gamma, speedup, replicas, dollars, reason)

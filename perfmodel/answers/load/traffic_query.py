@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.declaration import SHARE, argument, flag, question
+from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.readers import (
     MaybeReal,
@@ -21,9 +22,8 @@ from perfmodel.answers.readers import (
     whole,
 )
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array
 from perfmodel.parse import parse_switch, parse_text
-from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import Engine, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
@@ -252,12 +252,23 @@ class TrafficQuery(CommonOptions):
         group="Rollout",
         needs=("rollout",),
     )
-    replay: bool = argument("Also simulate random requests one by one.", read=parse_switch, default=False)
+    replay: bool = argument(
+        "Simulate requests one by one at every load, not only where the closed form does not hold.",
+        read=parse_switch,
+        default=False,
+    )
+    closed_form: bool = argument(
+        "Simulate nothing; where the closed form does not hold, its row says so.",
+        read=parse_switch,
+        default=False,
+        without=("replay", "trace", "mix"),
+        why="which are simulated",
+    )
     trace: str | None = argument(
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
     num_prompts: Whole = argument(
-        "Number of random requests for --replay.", "N", limits=(1, 1_000_000), default=2000
+        "Number of random requests of a simulation.", "N", limits=(1, 1_000_000), default=2000
     )
     seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
     price: arg.Price = argument(default=None)
@@ -314,8 +325,8 @@ class TrafficQuery(CommonOptions):
 
     @property
     def in_lockstep(self) -> bool:
-        """True if clients send requests of equal output lengths one after another."""
-        return not (self.opens or self.output_std or self.think_time)
+        """Whether clients, if there are any, send requests of equal output lengths one after another."""
+        return not (self.output_std or self.think_time)
 
     @property
     def first(self) -> Lengths:
@@ -371,37 +382,31 @@ class TrafficQuery(CommonOptions):
         )
 
     @property
-    def loads(self) -> Array:
-        """Rates, or numbers of clients, one after another."""
-        return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).ravel()
-
-    def load(self, values: Array) -> Load:
-        """A load of this kind (open or closed), at these rates or with these numbers of clients.
+    def loop(self) -> Loop:
+        """The loads of the question: rates, or numbers of clients.
 
         In sessions with think times, only the first turns arrive in bursts.
         """
         bursts = (1.0 / self.burstiness - 1.0) / (self.turns if self.think_time else 1)
-        return Load(
+        return Loop(
+            self.opens,
+            np.asarray(self.request_rate if self.opens else self.max_concurrency, float).ravel(),
             self.lengths,
-            values if self.opens else None,
-            None if self.opens else values,
             1.0 / (1.0 + bursts),
             self.reusing.think_of_all_s,
+            int(self.max_concurrency[0]) if self.opens and self.max_concurrency else None,
         )
 
-    def named(self, load: float) -> dict[str, Any]:
-        """The load as a row names it: a rate, a number of clients, or a rate and its limit; else None."""
-        if not self.opens:
-            return {"request_rate": None, "concurrency": int(load)}
-        return {
-            "request_rate": load,
-            "concurrency": int(self.max_concurrency[0]) if self.max_concurrency else None,
-        }
+    @property
+    def capped_loop(self) -> Loop:
+        """The closed loop of as many clients as `--max-concurrency` lets in beside a rate."""
+        loop = self.loop
+        return replace(loop, opens=False, values=np.array([float(loop.cap or 1)]), cap=None)
 
     @property
     def replays(self) -> bool:
-        """Whether a replay serves requests one by one, in addition to the closed form."""
-        return self.replay or self.trace is not None
+        """Whether a replay makes every row, and not only those where the closed form does not hold."""
+        return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
     @property
     def spread(self) -> float:

@@ -108,9 +108,9 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         "constants/queueing.switching.LEAST_DECODING: 0.02 -> 0.2",
     ),
     (
-        "perfmodel/answers/load/traffic_rows.py",
+        "perfmodel/answers/load/closed_form_range.py",
         swap("CROWDED = 0.05", "CROWDED = 0.06"),
-        "constants/answers.load.traffic_rows.CROWDED: 0.05 -> 0.06",
+        "constants/answers.load.closed_form_range.MOST_CROWDED: 0.05 -> 0.06",
     ),
     (
         "perfmodel/kv/quest.py",

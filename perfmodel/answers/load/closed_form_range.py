@@ -1,0 +1,179 @@
+"""Where the closed form of a server under load holds. Elsewhere a replay makes the row.
+
+The limits were found by serving the same requests twice, by the closed form and by the replay, over random
+servers and loads (tests/queueing/test_closed_form_and_replay.py and tests/attack/loads.py). Within them both
+agree: mean TPOT and throughput within 3 %, mean TTFT within 10 % (15 % for clients).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import ServedLoad
+from perfmodel.queueing.load import Limits
+from perfmodel.queueing.occupancy import TINY, prompts_per_pass
+from perfmodel.queueing.steps import StepTimes
+
+Mask = NDArray[np.bool_]
+
+
+class Doubt(StrEnum):
+    """A reason why the closed form may be off at a load."""
+
+    NEAR_SATURATION = "the load is near saturation"
+    CROWDED = "seats or caches are often full"
+    SPLIT_PROMPTS = "prompts share passes and are split between them"
+    NOT_POISSON = "arrivals are not Poisson"
+    SHORT_ANSWERS = "an answer decodes in less time than a few prefills"
+    FEW_ITERATIONS = "an answer takes few iterations"
+    CHANGING_LENGTH = "clients are around a change of the draft length"
+    SWINGING = "the number of running requests varies for a long time"
+    TIGHT_MEMORY = "the caches of few requests fill the memory"
+    LOCKSTEP = "clients with equal output lengths stay in step"
+    EVICTED = "the running batch leaves the prefix cache little room"
+    IDLE_SESSIONS = "few requests run, and sessions lose less of their contexts"
+    UNLIKE_PROMPTS = "prompts with and without hits share passes"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """Limits that differ between open and closed loops.
+
+    saturation: share of the saturation rate above which TTFT may be 20 % off. hits: share of an idle server's
+    hits below which sessions, or waiting clients, lose their contexts.
+    """
+
+    saturation: float
+    hits: float
+
+
+OPEN = LoopLimits(saturation=0.9, hits=2.0 / 3.0)
+CLOSED = LoopLimits(saturation=0.97, hits=0.97)
+MOST_CROWDED = 0.05
+"""Share of the time without free seats above which TTFT may be 50 % off."""
+LEAST_BUSY = 0.5
+"""Share of the saturation rate above which split prompts and even arrivals matter."""
+LEAST_PROMPTS, MOST_PROMPTS = 1.05, 3.0
+"""Prompts per pass between which TTFT may be 30 % too low on a busy server."""
+LEAST_PREFILLS, LEAST_SPLIT_PREFILLS = 8, 12
+"""Prefills, and prefills of prompts longer than a pass, during one answer. Below, TPOT may be 3 % off."""
+LEAST_ITERATIONS = 10
+"""Iterations of an answer with a draft below which TPOT may be 10 % off: the last iteration matters."""
+MOST_AT_OTHER_LENGTHS = 0.1
+"""Share of the time at other draft lengths above which clients may be 15 % off."""
+MOST_DISPERSION = 4.0
+"""Variance over mean of the running requests (1 if Poisson) above which thousands of requests do not show the
+whole variation.
+"""
+FEW_SEATS = 4
+"""Seats up to which requests with caches longer than the mean leave no room for others."""
+MOST_PROMPT_SPREAD = 0.5
+"""Coefficient of variation of the computed prompt tokens above which TPOT may be 15 % off where prompts have
+passes of their own: a short prompt takes longer than its share of the tokens.
+"""
+
+
+def doubts(
+    question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, loads: Array
+) -> list[tuple[Doubt, ...]]:
+    """The doubts at each load; none at a rate that saturates the server, where only the closed form has a
+    steady state.
+    """
+    limits = OPEN if loop.opens else CLOSED
+    share = served.requests_per_s / served.saturation_rate
+    full = served.share[:, -1]
+    everywhere = np.ones(loads.shape, bool)
+    busy = loop.opens & (share > LEAST_BUSY)
+    masks = {
+        Doubt.NEAR_SATURATION: share > limits.saturation,
+        Doubt.CROWDED: loop.opens & (full > MOST_CROWDED),
+        Doubt.SPLIT_PROMPTS: busy & _splits(steps, loop, question.limits, served),
+        Doubt.NOT_POISSON: _uneven(loop, busy),
+        Doubt.SHORT_ANSWERS: everywhere & _short(steps, loop, question.limits),
+        Doubt.FEW_ITERATIONS: everywhere & _few_iterations(steps, loop),
+        Doubt.CHANGING_LENGTH: (not loop.opens) & (_at_other_lengths(steps, served) > MOST_AT_OTHER_LENGTHS),
+        Doubt.SWINGING: loop.opens & (_dispersion(served) > MOST_DISPERSION),
+        Doubt.TIGHT_MEMORY: _tight(steps, question.limits) & (full > MOST_CROWDED),
+        Doubt.LOCKSTEP: question.in_lockstep & (not loop.opens) & (loads > 1.0),
+        **_of_hits(question, loop, steps, served, limits),
+    }
+    return [
+        tuple(doubt for doubt, mask in masks.items() if mask[at] and not served.saturated[at])
+        for at in range(loads.size)
+    ]
+
+
+def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) -> Mask:
+    """Whether a pass has room for one to three prompts."""
+    prompts = prompts_per_pass(steps, loop.lengths, limits, served.running)
+    return np.asarray((prompts > LEAST_PROMPTS) & (prompts < MOST_PROMPTS))
+
+
+def _uneven(loop: Loop, busy: Mask) -> Mask:
+    """Whether bursts, or even arrivals on a busy server, matter."""
+    if not loop.opens or loop.burstiness == 1:
+        return np.zeros_like(busy)
+    return busy if loop.burstiness > 1 else np.ones_like(busy)
+
+
+def _short(steps: StepTimes, loop: Loop, limits: Limits) -> bool:
+    """Whether an answer takes less time than a few prefills."""
+    splits = loop.lengths.input_mean > limits.max_num_batched_tokens
+    prefills = LEAST_SPLIT_PREFILLS if splits else LEAST_PREFILLS
+    return steps.alone_s(loop.lengths) < prefills * float(steps.prompt_s[0])
+
+
+def _few_iterations(steps: StepTimes, loop: Loop) -> bool:
+    return steps.gamma > 0 and steps.iterations(loop.lengths) < LEAST_ITERATIONS
+
+
+def _tight(steps: StepTimes, limits: Limits) -> bool:
+    """Whether memory, and not the engine's setting, limits the server to a few seats."""
+    return steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
+
+
+def _dispersion(served: ServedLoad) -> Array:
+    """Variance over mean of the number of running requests, by load."""
+    n = np.arange(float(served.share.shape[1]))
+    mean = served.share @ n
+    square = served.share @ n**2
+    return np.asarray(square / np.maximum(mean, TINY) - mean)
+
+
+def _at_other_lengths(steps: StepTimes, served: ServedLoad) -> Array:
+    """Share of time at other draft lengths than the most usual one, by load."""
+    table = steps.table or (steps,) * steps.seats
+    drafted = np.array([t.gamma for t in table])
+    decoding = served.share[:, 1:]
+    by_length = [decoding @ (drafted == gamma) for gamma in np.unique(drafted)]
+    return np.asarray(decoding.sum(1) - np.max(by_length, 0))
+
+
+def _of_hits(
+    question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
+) -> dict[Doubt, Mask]:
+    """Doubts about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat, and
+    of sessions that return after a while. With few requests it evicts less than predicted. If prompts have
+    passes of their own, the predicted time of prompts with hits is too long.
+    """
+    if steps.cached is None:
+        return {}
+    kept = steps.cached.found(served.share) / max(steps.cached.hit_rate[0], TINY)
+    evicted = kept < limits.hits
+    if loop.opens and not loop.think_s:
+        evicted = np.zeros_like(evicted)
+    returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
+    forgets = returns < CLOSED.hits * (1.0 - 1.0 / question.turns)
+    idle = (served.running < 1) & (loop.think_s > 0) & forgets
+    alone = steps.reading is not None and steps.reading.alone
+    unlike = question.dp > 1 and alone and steps.cached.cv > MOST_PROMPT_SPREAD
+    return {
+        Doubt.EVICTED: evicted,
+        Doubt.IDLE_SESSIONS: idle & ~evicted,
+        Doubt.UNLIKE_PROMPTS: np.full(kept.shape, unlike),
+    }

@@ -1,0 +1,138 @@
+"""The rows of the closed form: one draft length at several loads."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.answers.load.closed_form_range import doubts
+from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.slo import SHARE_WANTED, falling_slo_share, replicas_of
+from perfmodel.answers.load.tpot_errors import tpot_interval
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import OVERFLOWS, ServedLoad, serve
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.policies import Choice
+from perfmodel.queueing.steps import StepTimes
+
+
+def closed_rows(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
+    """The rows of a choice at its loads. log_off: standard deviation of the logarithm of its mean TPOT.
+
+    Rates with a limit on the number of clients are a closed loop of that many clients, where these cannot
+    send faster.
+    """
+    loop = question.loop
+    values = loop.values[choice.at]
+    rows = _rows(question, loop, choice, log_off, values)
+    if loop.cap is None:
+        return rows
+    (closed,) = _rows(question, question.capped_loop, choice, log_off, np.array([float(loop.cap)]))
+    return [
+        replace(closed, **loop.named(rate), replicas=row.replicas)
+        if row.ttft_s is None or rate >= closed.requests_per_s
+        else row
+        for rate, row in zip(values.tolist(), rows, strict=True)
+    ]
+
+
+def _rows(
+    question: TrafficQuery, loop: Loop, choice: Choice, log_off: float | None, loads: Array
+) -> list[TrafficRow]:
+    gamma = choice.gamma
+    steps = choice.steps
+    if not steps.seats:
+        return [_nothing_fits(question, loop, gamma, steps, value) for value in loads.tolist()]
+    load = loop.load(loads)
+    served = serve(steps, load, question.limits, question.spread)
+    interval = None if log_off is None else tpot_interval(log_off, steps, served, load, question.limits)
+    shares = falling_slo_share(question, loop, steps, loads) if question.limits_s else None
+    hit_rate = None if steps.cached is None else steps.cached.found(served.share)
+    doubted = doubts(question, loop, steps, served, loads)
+    tpot_s, ttft_s, e2e_s = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
+    gained = served.gained(steps)
+    rows = []
+    for i, value in enumerate(loads.tolist()):
+        saturated = bool(served.saturated[i])
+        requests_per_s = float(served.requests_per_s[i])
+        running = float(served.running[i])
+        replicas = replicas_of(question, loop, steps, served, value)
+        slo_share = None
+        if shares is not None:
+            slo_share = 0.0 if saturated else float(shares[i])
+        rows.append(
+            TrafficRow(
+                **loop.named(value),
+                gamma=gamma,
+                running_mean=running,
+                tpot_s=tpot_s[i],
+                ttft_s=None if saturated else ttft_s[i],
+                e2e_s=None if saturated else e2e_s[i],
+                output_tokens_per_s=requests_per_s * loop.lengths.output_mean,
+                requests_per_s=requests_per_s,
+                saturation_rate=served.saturation_rate,
+                slo_share=slo_share,
+                kv_share=min(running * steps.kv_share, 1.0),
+                prefix_hit_rate=None if hit_rate is None else float(hit_rate[i]),
+                replicas=replicas,
+                tpot_interval=None if interval is None else (float(interval[0][i]), float(interval[1][i])),
+                tokens_per_iteration=float(gained[i]),
+                doubts=doubted[i],
+                warnings=_warnings(question, loop, served, i, replicas),
+            )
+        )
+    return rows
+
+
+def _percentiles(moments: Moments) -> list[Percentiles]:
+    """Percentiles at each load."""
+    mean = np.asarray(moments.mean)[None]
+    columns = np.concatenate([mean, moments.quantiles(0.5, 0.9, 0.99)])
+    return [Percentiles(*row) for row in columns.T.tolist()]
+
+
+def _nothing_fits(
+    question: TrafficQuery, loop: Loop, gamma: int | str, steps: StepTimes, value: float
+) -> TrafficRow:
+    """A row of a server on which not one request fits. Its TPOT is that of one request alone."""
+    alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
+    note = "no request fits in memory next to the weights: use more devices (--tp) or smaller formats"
+    if steps.gamma >= question.limits.max_num_batched_tokens - 1:
+        note = (
+            f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) "
+            "has no room for drafted tokens"
+        )
+    return TrafficRow(
+        **loop.named(value),
+        gamma=gamma,
+        running_mean=0.0,
+        tpot_s=Percentiles(alone, alone, alone, alone),
+        output_tokens_per_s=0.0,
+        requests_per_s=0.0,
+        saturation_rate=0.0,
+        slo_share=0.0 if question.limits_s else None,
+        kv_share=0.0,
+        tokens_per_iteration=steps.tokens_per_iteration,
+        warnings=(note,),
+    )
+
+
+def _warnings(
+    question: TrafficQuery, loop: Loop, served: ServedLoad, at: int, replicas: int | None
+) -> tuple[str, ...]:
+    """What a reader has to know of a load beside its figures."""
+    notes = []
+    if served.saturated[at]:
+        number = "" if replicas is None else f": {replicas} replicas"
+        notes.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
+    if served.metastable[at]:
+        after = "a burst may leave the server in the slower one"
+        if served.share[at, -1] > OVERFLOWS:
+            after = "the closed form has the slower one, which bursts reach after a while"
+        notes.append(f"two running batches are possible at this rate: {after}")
+    if question.limits_s and replicas is None and loop.opens:
+        notes.append(
+            f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
+        )
+    return tuple(notes)

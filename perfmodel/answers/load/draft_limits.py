@@ -1,0 +1,74 @@
+"""The limits of one draft length: when it saturates, and from which load it is slower than the baseline."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import runs
+from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.policies import Choice, Replica
+from perfmodel.queueing.policies.auto import Auto
+from perfmodel.queueing.steps import StepTimes
+
+LOADS_TRIED = 24
+"""Number of loads in the search for the load at which speculation stops paying."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLimits:
+    """The saturation rate of one draft length, and the load from which it is slower than the baseline (or
+    None).
+
+    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a policy
+    that changes its length, the lowest mean TPOT of a single length over its own, at each load.
+    """
+
+    gamma: int | str
+    saturation_rate: float | None
+    stops_paying_at: float | None
+    table: tuple[tuple[int, int, int], ...] | None = None
+    over_best_fixed: tuple[float, ...] | None = None
+
+
+def draft_limits(replica: Replica, choice: Choice) -> DraftLimits:
+    most, _ = capacity(choice.steps, replica.lengths, replica.limits)
+    table = None if choice.table is None else runs(np.asarray(choice.table))
+    gains = (
+        _over_best_fixed(replica, choice.steps)
+        if isinstance(choice.gamma, str) and choice.steps.seats
+        else None
+    )
+    return DraftLimits(choice.gamma, most, _stops_paying(replica, choice.steps), table, gains)
+
+
+def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
+    """At each load, the lowest mean TPOT of a single length (or the baseline), over that of these passes."""
+    single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
+    tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
+    if tpot[:-1]:
+        return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist())
+    return ()
+
+
+def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
+    """The lowest load from which the mean TPOT is no lower than the baseline's; None where it is always
+    lower.
+    """
+    baseline = replica.passes[0]
+    if not (steps.seats and baseline.seats):
+        return None
+    if replica.load.rate is not None:
+        end = min(capacity(t, replica.lengths, replica.limits)[0] for t in (baseline, steps))
+        loads = np.linspace(end / LOADS_TRIED, end, LOADS_TRIED, endpoint=False)
+        load = replace(replica.load, rate=loads)
+    else:
+        loads = np.unique(np.round(np.geomspace(1, min(baseline.seats, steps.seats), LOADS_TRIED)))
+        load = replace(replica.load, clients=loads)
+    slower = [mean_tpot_s(t, load, replica.limits) for t in (baseline, steps)]
+    pays = np.flatnonzero(slower[1] < slower[0])
+    if not pays.size:
+        return float(loads[0])
+    if pays[-1] == loads.size - 1:
+        return None
+    return float(loads[pays[-1] + 1])

@@ -1,0 +1,90 @@
+"""The recommendation at one load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.text import clients
+from perfmodel.queueing.policies import in_words
+
+SHARE_DIGITS, RATE_DIGITS = 3, 6
+"""Decimals at which shares within the SLO, and rates, are compared. A smaller difference is a tie."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficVerdict:
+    """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
+    On a tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
+
+    speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
+    tokens, on all replicas that the load needs.
+    """
+
+    request_rate: float | None
+    concurrency: int | None
+    gamma: int | str
+    speedup: float
+    replicas: int | None
+    dollars_per_million_tokens: float | None
+    reason: str
+
+
+def verdict_of(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
+    """The verdict from the rows of one load, the baseline first. known: whether the draft's acceptance is."""
+    baseline = rows[0]
+    served = [row for row in rows if not row.saturated] or rows
+    best = max(served, key=lambda row: _worth(question, row))
+    speedup = baseline.tpot_s.mean / best.tpot_s.mean if best.tpot_s.mean else 1.0
+    return TrafficVerdict(
+        best.request_rate,
+        best.concurrency,
+        best.gamma,
+        speedup,
+        best.replicas,
+        _dollars(question, best),
+        _reason(best, speedup, known),
+    )
+
+
+def _worth(question: TrafficQuery, row: TrafficRow) -> tuple[float, float, float]:
+    """Requests within the SLO, then requests of a saturated server, then the shorter time."""
+    share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
+    served = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
+    time_s = row.e2e_s if question.reuse and row.e2e_s else row.tpot_s
+    good = share * (row.request_rate if row.request_rate and not row.saturated else row.requests_per_s)
+    return good, served, -time_s.mean
+
+
+def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
+    """Dollars per million output tokens, on all replicas that the load needs; None without a price."""
+    replicas = 1
+    tokens_per_s = best.output_tokens_per_s
+    if best.request_rate is not None:
+        replicas = best.replicas or 0
+        tokens_per_s = best.request_rate * question.lengths.output_mean
+    if question.price is None or not replicas or not tokens_per_s:
+        return None
+    dollars_per_s = question.price * question.tp * replicas / 3600.0
+    return dollars_per_s * 1e6 / tokens_per_s
+
+
+def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
+    """The verdict in a clause."""
+    rate = None if best.request_rate is None else f"{best.request_rate:g} requests/s"
+    limit = None if best.concurrency is None else clients(best.concurrency)
+    place = " by ".join(filter(None, (rate, limit)))
+    if not best.saturation_rate:
+        reason = f"{place}: no request fits in memory"
+    elif not known:
+        reason = f"{place}: no acceptance is known of this draft, so only the baseline is predicted"
+    elif best.gamma == 0:
+        reason = f"{place}: do not speculate"
+    else:
+        length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
+        reason = f"{place}: draft {length}, TPOT {speedup:.2f}x"
+    if best.replicas is not None:
+        reason += f", {best.replicas} replica{'s' if best.replicas != 1 else ''}"
+    if best.slo_share is not None:
+        reason += f", {best.slo_share:.0%} within the SLO on one"
+    return reason

@@ -1,0 +1,208 @@
+"""The rows of a replay: drawn requests, or those of a trace, on the same server as in the closed form."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.load.acceptance_along import gains_along
+from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.mixed_classes import ClassRow, MixedRequests
+from perfmodel.answers.load.requests import replayed_trace, requests_at
+from perfmodel.answers.load.traced import lengths_of, trace_of
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.errors import refuse
+from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Load
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.policies import Choice, Replica
+from perfmodel.queueing.prefix import Reuse
+from perfmodel.queueing.replay import ReplayedRequests, replay
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.trace import LONGEST
+from perfmodel.specs import Z
+from perfmodel.speculation import Scenario
+
+OF_INTERVAL = 500
+"""Number of requests in the replays of both ends of an interval."""
+MOST_PROMPT_PASSES = 1_000_000
+"""Most passes that read prompts, in all replays of a question: some ten seconds."""
+
+
+def check_size(question: TrafficQuery, rows: int) -> None:
+    """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths."""
+    count = question.num_prompts
+    if question.trace is not None:
+        count = min(trace_of(question.trace).at_s.size, LONGEST)
+    passes = max(question.lengths.input_mean / question.limits.max_num_batched_tokens, 1.0)
+    if rows * count * passes > MOST_PROMPT_PASSES:
+        most = math.floor(MOST_PROMPT_PASSES / (rows * passes))
+        raise refuse(
+            "--num-prompts",
+            None,
+            f"at most {most} for {rows} loads and draft lengths that are replayed, or --closed-form",
+            count,
+        )
+
+
+def replayed_rows(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    closed: Sequence[TrafficRow],
+    log_off: Mapping[int, float | None],
+    load: float,
+) -> tuple[list[TrafficRow], list[ClassRow]]:
+    """The rows of one load, in the order of `choices` and of their rows in the closed form; with a mix also
+    the rows of its classes.
+
+    log_off: draft length -> standard deviation of the logarithm of its mean TPOT. A row of the closed form
+    stays where no request fits, or where it is saturated and nobody asked for a replay. Raises InputError.
+    """
+    if question.trace is not None:
+        replica, choices = _for_trace(question, replica, choices, load)
+    run = Run(
+        question,
+        replica.scenario,
+        replica.lengths,
+        requests_at(question, load),
+        question.loop.named(load),
+    )
+    mixed = MixedRequests.drawn(question, run.where["request_rate"]) if question.mix is not None else None
+    rows = list[TrafficRow]()
+    classes = list[ClassRow]()
+    for choice, row in zip(choices, closed, strict=True):
+        if not choice.steps.seats or (row.saturated and not question.replays):
+            rows.append(row)
+            continue
+        if mixed is not None:
+            run = replace(run, requests=mixed.requests(choice, replica))
+        met = run.served(choice.steps)
+        rows.append(run.row(choice, met, row, log_off.get(choice.steps.gamma)))
+        if mixed is not None:
+            classes += mixed.rows(question, met, choice, run.where)
+    return rows, classes
+
+
+def _for_trace(
+    question: TrafficQuery, replica: Replica, choices: Sequence[Choice], load: float
+) -> tuple[Replica, list[Choice]]:
+    """The replica and the choices at the lengths of the trace's requests."""
+    trace = replayed_trace(question)
+    lengths = lengths_of(trace)
+    drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
+    reuse = None if trace.shared is None else Reuse(lengths, engine=question.reusing.engine)
+    priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted), reuse=reuse)
+    rate = load if question.opens else np.inf
+    there = replace(
+        replica, load=Load(lengths, rate=np.array([rate])), passes={steps.gamma: steps for steps in priced}
+    )
+    there = replace(there, load=Load(lengths, rate=np.array([there.sustained(there.passes)])))
+    return there, [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Requests that are served at one load. where: the load, as a row names it."""
+
+    question: TrafficQuery
+    scenario: Scenario
+    lengths: Lengths
+    requests: Arrivals
+    where: dict[str, Any]
+
+    def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
+        """The times of the requests, or of the first `count` of them, in a replay."""
+        question = self.question
+        clients = self.where["concurrency"]
+        cap = None
+        if self.where["request_rate"] is not None:
+            cap = clients
+            clients = None
+        requests = self.requests if count is None else self.requests.first(count)
+        contexts = requests.input_tokens + requests.output_tokens / 2.0
+        gains = gains_along(question, self.scenario, steps.gamma, contexts)
+        around = None
+        if gains is None:
+            around = self.around(steps)
+        else:
+            requests = replace(requests, gain=gains / steps.tokens_per_iteration)
+        return replay(
+            steps,
+            self.lengths,
+            question.limits,
+            requests,
+            clients,
+            question.spread,
+            question.seed,
+            cap,
+            around,
+        )
+
+    def around(self, steps: StepTimes) -> int:
+        """Approximate number of running requests."""
+        rate = self.where["request_rate"]
+        clients = None if rate else float(self.where["concurrency"])
+        load = Load(self.lengths, rate=rate, clients=clients)
+        return max(round(float(serve(steps, load, self.question.limits).running[0])), 1)
+
+    def row(
+        self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
+    ) -> TrafficRow:
+        """The row of a choice that served them. closed: the closed form's. log_off: standard deviation of the
+        logarithm of its mean TPOT.
+        """
+        question = self.question
+        steps = choice.steps
+        most = capacity(steps, self.lengths, question.limits)[0]
+        rate = self.where["request_rate"]
+        notes = [note for note in closed.warnings if not closed.saturated]
+        if met.preemptions:
+            notes.append(f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}")
+        if question.trace is not None:
+            whole = trace_of(question.trace).at_s.size
+            if whole > LONGEST:
+                notes.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
+        if rate is not None and closed.concurrency is None and rate >= most:
+            notes.append(
+                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
+                "they come"
+            )
+        row = replace(
+            closed,
+            running_mean=float(met.running),
+            tpot_s=Percentiles.of(met.tpot_s[met.output_tokens > 1]),
+            ttft_s=Percentiles.of(met.ttft_s),
+            e2e_s=Percentiles.of(met.e2e_s),
+            output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+            requests_per_s=met.ttft_s.size / met.duration_s,
+            saturation_rate=most,
+            slo_share=_share(question, met) if question.limits_s else None,
+            prefix_hit_rate=met.hit_rate,
+            kv_share=min(met.running * steps.kv_share, 1.0),
+            tpot_interval=None if log_off is None else self._interval(steps, log_off, met),
+            tokens_per_iteration=float(np.interp(met.running, steps.batches, steps.gains)),
+            made_by=MadeBy.REPLAY,
+            warnings=tuple(notes),
+        )
+        return with_intervals(row, log_off, self.scenario)
+
+    def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
+        """Ends of the 90 % interval of the mean TPOT: the first `OF_INTERVAL` requests, with passes that are
+        faster and slower by the error.
+        """
+        factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
+        low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
+        scale = met.mean_tpot_s / few if few else 1.0
+        return scale * min(low, few), scale * max(high, few)
+
+
+def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
+    """Share of the requests within every limit of the SLO."""
+    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    within = [times_s[name] <= limit for name, limit in question.limits_s.items()]
+    return float(np.all(within, axis=0).mean())

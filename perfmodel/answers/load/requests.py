@@ -1,0 +1,38 @@
+"""The requests that a replay serves: those of a trace, or drawn ones."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.answers.load.traced import RATE_DIGITS, rate_of, trace_of
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.queueing.arrivals import Arrivals, arrivals
+from perfmodel.queueing.sessions import draw
+from perfmodel.queueing.trace import LONGEST
+
+
+def requests_at(question: TrafficQuery, load: float) -> Arrivals:
+    """The requests of one load of the question.
+
+    A trace keeps the order of its requests and the shape of their gaps; they come at the load's rate, or from
+    its clients. Raises InputError.
+    """
+    if question.trace is None:
+        rate = load if question.opens else None
+        drawing = question.num_prompts, rate, question.burstiness, question.seed
+        if question.reuse is None:
+            return arrivals(question.lengths, *drawing)
+        return draw(question.reuse, *drawing)
+    trace = replayed_trace(question)
+    if not question.opens:
+        return replace(trace, at_s=np.zeros_like(trace.at_s))
+    own = rate_of(trace_of(question.trace))
+    if own is None or float(f"{own:.{RATE_DIGITS}g}") == load:  # at its own times
+        return trace
+    return replace(trace, at_s=trace.at_s * (own / load))
+
+
+def replayed_trace(question: TrafficQuery) -> Arrivals:
+    """The first requests of the question's trace."""
+    assert question.trace is not None
+    return trace_of(question.trace).first(LONGEST)

@@ -1,0 +1,58 @@
+"""The share of requests within the SLO, and the replicas that a rate needs."""
+
+import math
+
+import numpy as np
+
+from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import ServedLoad, serve
+from perfmodel.queueing.steps import StepTimes
+
+SHARE_WANTED = 0.9
+"""Share of requests within the SLO that a number of replicas must reach."""
+MOST_REPLICAS = 4096
+TRIED = 16
+"""Numbers of replicas that are computed at once in the search for the smallest sufficient one."""
+
+
+def slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
+    """Share of requests within every limit. TTFT and TPOT are taken as independent."""
+    share = np.ones(served.running.shape)
+    for name, limit in slo.items():
+        if name != "e2e":
+            share = share * getattr(served, name).below(limit)
+    if "e2e" in slo:
+        return np.minimum(share, served.e2e.below(slo["e2e"]))
+    return share
+
+
+def falling_slo_share(question: TrafficQuery, loop: Loop, steps: StepTimes, loads: Array) -> Array:
+    """The least `slo_share` of each load and of lower ones."""
+    lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
+    tried = np.union1d(lower if loop.opens else np.maximum(np.round(lower), 1.0), loads)
+    served = serve(steps, loop.load(tried), question.limits, question.spread)
+    least = np.minimum.accumulate(slo_share(question.limits_s, served))
+    return np.asarray(least[np.searchsorted(tried, loads)])
+
+
+def replicas_of(
+    question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, rate: float
+) -> int | None:
+    """Number of replicas that share an open loop's rate, so that none is saturated and the SLO is met."""
+    if not loop.opens:
+        return None
+    least = math.floor(rate / served.saturation_rate) + 1
+    if not question.limits_s:
+        return least
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
+    while True:
+        split = serve(steps, loop.load(rate / tried), question.limits, question.spread)
+        fine = (slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
+        if not fine.any():
+            return None
+        first = int(np.argmax(fine))
+        if not first or tried[first] - tried[first - 1] <= 1:
+            return int(tried[first])
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], TRIED)))

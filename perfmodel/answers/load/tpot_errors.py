@@ -1,0 +1,69 @@
+"""The error of a mean TPOT under load, and its interval in the closed form."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import ServedLoad, mean_tpot_s
+from perfmodel.queueing.load import Limits, Load
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs import Z, engine_of
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.speculation import Scenario, log_error, step_log_error
+
+
+def log_errors(
+    question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]
+) -> dict[int, float | None]:
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch of the first choice
+    (the baseline).
+
+    None if the calibration states no error.
+    """
+    context = question.lengths.context
+    running = question.loop.values
+    most = float(max(times[0].seats, 1))
+    if question.opens and times[0].seats:
+        alone = mean_tpot_s(times[0], question.loop.load(running), question.limits)
+        running = running * alone * question.lengths.decoded  # Little's law
+    n = min(float(max(round(float(np.median(running))), 1)), most)
+    return served_log_errors(scenario, n, context, [t.gamma for t in times])
+
+
+def served_log_errors(
+    scenario: Scenario, batch: float, context: float, gammas: Sequence[int]
+) -> dict[int, float | None]:
+    """Draft length -> standard deviation of the logarithm of a mean TPOT while `batch` requests decode.
+
+    A ratio has the errors of two measurements, an iteration and a step. So an iteration has the error of a
+    ratio divided by the square root of 2, or that of a step if it is larger. The costs of requests add the
+    error of their engine.
+    """
+    over_host = scenario.target_step(batch, context) if scenario.machine.over_host else None
+    step = step_log_error(scenario, over_host, batch, context)  # type: ignore[arg-type]  # of one
+    ratio = log_error(scenario, np.asarray(batch), np.asarray(context), np.asarray(gammas))
+    if step is None or ratio is None:
+        return dict.fromkeys(gammas)
+    own = request_constants().error(engine_of(scenario.machine.calibration)).log_rms
+    each = np.hypot(np.maximum(np.max(step), ratio / math.sqrt(2.0)), own)
+    return dict(zip(gammas, np.ravel(each).tolist(), strict=True))
+
+
+def tpot_interval(
+    log_off: float, steps: StepTimes, served: ServedLoad, load: Load, limits: Limits
+) -> tuple[Array, Array]:
+    """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower by
+    the error. At a rate, that is the same server on another clock.
+    """
+    factors = np.exp([[-Z * log_off], [Z * log_off]])
+    if load.rate is not None:
+        clocks = replace(load, rate=np.ravel(factors * load.rate))
+        ends = factors * mean_tpot_s(steps, clocks, limits).reshape(len(factors), -1)
+    else:
+        slowed = [steps.slowed(factor) for factor in factors.ravel().tolist()]
+        ends = np.stack([mean_tpot_s(each, load, limits) for each in slowed])
+    return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
