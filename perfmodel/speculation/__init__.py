@@ -9,7 +9,8 @@ from perfmodel.speculation.acceptance import (
     alpha_from_tokens_per_iteration,
     tokens_per_iteration,
 )
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory, memory_of
+from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, Server, account_of
+from perfmodel.speculation.capacity import KVCache, Memory, kv_cache_of, memory_of
 from perfmodel.speculation.iteration import (
     DEFAULT_MAX_GAMMA,
     Passes,
@@ -52,6 +53,11 @@ __all__ = [
     "MAX_BATCH",
     "MAX_CONTEXT",
     "MAX_GAMMA",
+    "Account",
+    "KVCache",
+    "Server",
+    "account_of",
+    "kv_cache_of",
     "Acceptance",
     "ContextLengths",
     "Interval",

@@ -8,27 +8,28 @@ import numpy as np
 from perfmodel.costs import Shard
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
+from perfmodel.speculation.accounts import Drafts
 from perfmodel.speculation.scenario import Scenario
 
 Number = TypeVar("Number", bound=Floats)
-DEFAULT_MEMORY_FRACTION = 0.92
-"""Share of device memory that a serving engine takes: vLLM's default (`CacheConfig.gpu_memory_utilization`,
-0.32).
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory(Generic[Number]):
     """Bytes on the fullest device of the group. Batch sizes are whole sequences; 0 means that not one fits.
 
-    The fields are arrays, or plain numbers for a single point.
+    available_bytes: for weights and caches; the rest is the engine's, for activations, CUDA graphs and
+    others. pool_bytes: what the weights leave for caches. sequence_bytes: of these for one sequence. The
+    fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number
     kv_bytes: Number
     draft_weight_bytes: Number
     draft_kv_bytes: Number
-    available_bytes: float
+    available_bytes: Number
+    pool_bytes: Number
+    sequence_bytes: Number
     fits: Any
     max_batch: Any
     ar_max_batch: Any
@@ -52,36 +53,63 @@ class Memory(Generic[Number]):
 
 
 def memory_of(
-    scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float
+    scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float | None = None
 ) -> Memory[Floats]:
-    """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with
-    `fraction` of the memory.
+    """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with the
+    memory that the engine has for them. fraction: its share of the device; None is the engine's default.
 
     Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
     """
     target = scenario.target_shard
     drafter = scenario.draft_shard
     draft = scenario.draft
+    account = scenario.account
     context = np.asarray(context)
     tokens = np.asarray(gamma) + 1.0
-    draft_weights = np.where(tokens > 1, draft.own_weight_bytes(drafter), 0.0)
-    draft_kv = np.where(tokens > 1, draft_stored_bytes(drafter, draft, context), 0.0)
-    room = scenario.machine.gpu.memory_bytes * fraction
+    drafts = tokens > 1
+    draft_weights = np.where(drafts, draft.own_weight_bytes(drafter), 0.0)
+    draft_kv = np.where(drafts, draft_stored_bytes(drafter, draft, context), 0.0)
+    alone = available_bytes(scenario, fraction, "none")
+    room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), alone)
     kept = 1.0 - scenario.machine.host_layers
     target_kv = kept * target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
     batch = target.sequences(batch)
-    weights = scenario.weight_bytes
-    used = weights + draft_weights + batch * (target_kv + draft_kv)
+    weights = weight_bytes(scenario)
+    inside = 1.0 if account.draft_inside else 0.0
+    pool = room - weights - inside * draft_weights
+    each = target_kv + inside * draft_kv
     return Memory(
         weight_bytes=weights,
         kv_bytes=batch * target_kv,
         draft_weight_bytes=draft_weights,
         draft_kv_bytes=batch * draft_kv,
         available_bytes=room,
-        fits=np.less_equal(used, room),
-        max_batch=target.groups * _sequences(room - weights - draft_weights, target_kv + draft_kv),
-        ar_max_batch=target.groups * _sequences(room - weights, kept * target.stored_kv_bytes(context + 1)),
+        pool_bytes=pool,
+        sequence_bytes=each,
+        fits=np.less_equal(batch * each, pool),
+        max_batch=target.groups * _sequences(pool, each),
+        ar_max_batch=target.groups * _sequences(alone - weights, kept * target.stored_kv_bytes(context + 1)),
     )
+
+
+def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) -> float:
+    """Memory of one device for weights and caches, by the engine's account."""
+    gpu = scenario.machine.gpu
+    return scenario.account.available_bytes(gpu, scenario.target_shard, fraction, drafts)
+
+
+def weight_bytes(scenario: Scenario) -> float:
+    """Weights of the target on one device as the engine holds them."""
+    target = scenario.target_shard
+    account = scenario.account
+    return scenario.weight_bytes + account.padding_bytes(target) - account.host_bytes(target)
+
+
+def draft_size(draft: Draft) -> Drafts:
+    """What the draft is to the engine's account."""
+    if draft.named_model:
+        return "model"
+    return "head" if draft.passes(1.0) else "lookup"
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
@@ -95,3 +123,52 @@ def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
 
 def _sequences(room: Floats, each: Floats) -> Floats:
     return np.floor(np.maximum(room, 0.0) / each)
+
+
+@dataclass(frozen=True, slots=True)
+class KVCache:
+    """What a server logs at its start, in its words.
+
+    kv_tokens: tokens of all caches, in sequences of max_model_len (vLLM: "GPU KV cache size", SGLang:
+    "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes: memory of the caches on
+    one device ("Available KV cache memory"). baseline_kv_tokens: without the draft.
+    """
+
+    kv_tokens: int
+    max_model_len: int
+    max_concurrency: float
+    pool_bytes: float
+    baseline_kv_tokens: int
+
+    @property
+    def draft_share(self) -> float:
+        """Share of the tokens that the draft takes."""
+        return 1.0 - self.kv_tokens / self.baseline_kv_tokens if self.baseline_kv_tokens else 0.0
+
+
+def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -> KVCache:
+    """The caches of a server that drafts `gamma` tokens."""
+    account = scenario.account
+    length = account.length(scenario.target_shard)
+    tokens, pool = _tokens(scenario, gamma, fraction)
+    baseline, _ = _tokens(scenario, 0, fraction)
+    return KVCache(int(tokens), length, tokens / length, pool, int(baseline))
+
+
+def _tokens(scenario: Scenario, gamma: int, fraction: float | None) -> tuple[float, float]:
+    """Tokens of all caches, and their memory on one device."""
+    part = scenario.target_shard
+    drafter = scenario.draft_shard
+    account = scenario.account
+    draft = scenario.draft
+    length = float(account.length(part))
+    pool = available_bytes(scenario, fraction, draft_size(draft) if gamma else "none") - weight_bytes(scenario)
+    draft_token_bytes = 0.0
+    if gamma and account.draft_inside:
+        pool -= draft.own_weight_bytes(drafter)
+        draft_token_bytes = float(draft_stored_bytes(drafter, draft, length)) / length
+    drafted = gamma if scenario.state_rollback == "keep" else 0
+    each = account.sequence_bytes(scenario.machine.gpu, part, draft_token_bytes, drafted)
+    each *= 1.0 - scenario.machine.host_layers
+    pool = max(pool, 0.0)
+    return part.groups * length * pool * account.cache_share(part) / each, pool

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array, Floats
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
+from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION
+from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.iteration import speedups
 from perfmodel.speculation.scenario import Scenario
 

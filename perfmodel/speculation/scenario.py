@@ -21,6 +21,7 @@ from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints, Op
 from perfmodel.specs import ModelSpec, Precision
 from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.accounts import Account
 
 Rollback = Literal["keep", "replay"]
 
@@ -41,7 +42,8 @@ class Scenario:
     token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
     with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
-    power_limit_w: of each device; None is the limit of its measurements.
+    power_limit_w: of each device; None is the limit of its measurements. account: the engine's division of
+    a device's memory.
     """
 
     target: ModelSpec
@@ -57,6 +59,7 @@ class Scenario:
     expert_parallel: int = 1
     data_parallel: int = 1
     power_limit_w: float | None = None
+    account: Account = Account()
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)

@@ -13,7 +13,6 @@ from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
-    DEFAULT_MEMORY_FRACTION,
     MAX_GAMMA,
     Rollback,
 )
@@ -135,12 +134,36 @@ class CommonOptions(Question):
         default="keep",
         group="Engine",
     )
-    memory_fraction: Real = argument(
-        "Share of device memory that may be used.",
+    memory_fraction: MaybeReal = argument(
+        "Share of device memory that the engine may use.",
         "SHARE",
         "--gpu-memory-utilization",
         limits=(TINY, 1),
-        default=DEFAULT_MEMORY_FRACTION,
+        shown="the engine's, by its version and the device",
+        default=None,
+        group="Engine",
+    )
+    max_num_seqs: MaybeWhole = argument(
+        "Requests that run at once.",
+        "N",
+        limits=(1, 4096),
+        shown="the engine's, by its version and the device",
+        default=None,
+        group="Engine",
+    )
+    max_num_batched_tokens: MaybeWhole = argument(
+        "Token budget of one pass.",
+        arg.TOKENS,
+        limits=(1, 2**24),
+        shown="the engine's, by its version and the device",
+        default=None,
+        group="Engine",
+    )
+    max_model_len: MaybeWhole = argument(
+        "The longest sequence that the server accepts.",
+        arg.TOKENS,
+        shown="the model's positions",
+        default=None,
         group="Engine",
     )
 

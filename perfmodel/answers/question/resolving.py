@@ -39,7 +39,15 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
-from perfmodel.speculation import Acceptance, Scenario, Workload, check_draft_length, predict
+from perfmodel.speculation import (
+    Acceptance,
+    Scenario,
+    Server,
+    Workload,
+    account_of,
+    check_draft_length,
+    predict,
+)
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Placeholder for the acceptance where the answer does not depend on it."""
@@ -94,8 +102,12 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
         raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
     if gpu.memory is None:
         return gpu
-    memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})
-    return gpu.model_copy(update={"memory": memory, "power_draw": None})
+    memories = {
+        name: size.model_copy(update={"value": size.value * devices})
+        for name in ("memory", "reported_memory")
+        if (size := getattr(gpu, name)) is not None
+    }
+    return gpu.model_copy(update=memories | {"power_draw": None})
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -169,6 +181,14 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         expert_parallel=ep,
         data_parallel=dp,
         power_limit_w=query.power_limit,
+        account=account_of(engine_of(found.calibration), _server(query, found.calibration)),
+    )
+
+
+def _server(query: Query, calibration: Calibration) -> Server:
+    """The limits with which the server starts."""
+    return Server(
+        calibration.version, query.max_num_seqs, query.max_num_batched_tokens, query.max_model_len
     )
 
 

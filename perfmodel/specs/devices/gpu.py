@@ -57,6 +57,7 @@ BANDWIDTH = Range(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")
 FLOPS = Range(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")
 RANGES = {
     "memory": Range(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
+    "reported_memory": Range(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
     "memory_bandwidth": BANDWIDTH,
     "last_level_cache": Range(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB"),
     "multiprocessors": Range(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True),
@@ -132,7 +133,8 @@ class GPUSpec(Frozen):
     Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only a
     CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
     missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
-    otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR the
+    otherwise messages go through host memory. reported_memory: what CUDA or HIP
+    reports as the total, which engines divide. memory_type: type of the memory of a board; with GDDR the
     kernels of another device are corrected, and a device with LPDDR is sold with several sizes. working_set:
     None if the GPU can use all its memory.
     """
@@ -145,6 +147,7 @@ class GPUSpec(Frozen):
     aliases: tuple[str, ...] = ()
     calibration: str
     memory: Quantity | None = None
+    reported_memory: Quantity | None = None
     memory_type: Literal["", "HBM", "GDDR6", "GDDR6X", "GDDR7", "LPDDR5", "LPDDR5X", "DDR5"] = ""
     memory_bandwidth: Quantity
     peak: dict[Precision, Quantity] = field(default_factory=dict)
@@ -231,7 +234,9 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """The part of `stated_memory` that the GPU may use, in bytes."""
+        """The memory that the GPU may use, in bytes: what it reports, else the part of `stated_memory`."""
+        if self.reported_memory is not None:
+            return self.reported_memory.si
         size = self.stated_memory.si
         limit = self.working_set
         if limit is None:
@@ -307,7 +312,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
             unit="GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB",
             source=f"{STATED} {flag} {name}",
         )
-        return gpu.model_copy(update={"memory": memory})
+        return gpu.model_copy(update={"memory": memory, "reported_memory": None})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))

@@ -1,0 +1,189 @@
+"""What serving engines take of a device's memory, from ``hardware/memory/<engine>.yaml``."""
+
+from functools import cache
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.engines.engines import release
+
+Size = Annotated[float, Meta(ge=0, le=1e6)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Fact = TypeVar("Fact")
+FOLDER = "memory"
+
+
+def since(table: dict[str, Fact], version: str) -> Fact:
+    """The fact of a table by version that holds for a release; an empty version is the newest."""
+    known = sorted(table, key=release)
+    if not version:
+        return table[known[-1]]
+    return table[max((v for v in known if release(v) <= release(version)), key=release, default=known[0])]
+
+
+class BatchedTokens(Frozen):
+    """Default token budget of a pass, by the reported memory of the device. never_large: word in the names of
+    devices that always get `usual`.
+    """
+
+    usual: Positive
+    large: Positive
+    large_from_gib: Size
+    never_large: str
+    huge: Positive
+    huge_from_gib: Size
+    huge_since: str
+    source: Text
+
+
+class Activation(Frozen):
+    """The peak of the profile run.
+
+    inner, hidden: values of 2 bytes for each token, in intermediate and in hidden sizes. logit_bytes: of the
+    sampler, for a sequence and vocabulary entry. flashinfer_logit_bytes: the same on NVIDIA devices, where it
+    is FlashInfer's. chunked_above: the pass is as long as the longest sequence, up to this length; beyond it,
+    on NVIDIA devices, it has `chunked_tokens`. None: the pass has the token budget. windows: whether sliding
+    layers keep only their window. outside_gib: memory outside PyTorch.
+    """
+
+    inner: Size
+    hidden: Size
+    logit_bytes: Size
+    flashinfer_logit_bytes: Size | None = None
+    chunked_above: Positive | None = None
+    chunked_tokens: Positive = 1
+    windows: bool = True
+    outside_gib: Size
+
+
+class Outside(Frozen):
+    """Additional memory outside PyTorch: of several devices, of `many_devices` with device links, of MLA, and
+    where the host uses the same memory.
+    """
+
+    devices_gib: Size
+    many_devices_gib: Size
+    many_devices: Positive
+    latent_gib: Size
+    shared_memory_gib: Size
+    source: Text
+
+
+class Vision(Frozen):
+    """The vision tower of models of these types: its weights, and its activations in passes from a number of
+    tokens on.
+    """
+
+    model_types: tuple[str, ...]
+    weights_gib: Size
+    pass_gib: Size
+    from_tokens: Positive
+    source: Text
+
+
+class Graphs(Frozen):
+    """Memory of CUDA graphs that counts from a version on, by layers of the model. draft_factor: with a
+    draft.
+    """
+
+    since: str
+    usual_gib: Size
+    sliding_gib: Size
+    recurrent_gib: Size
+    sparse_latent_gib: Size
+    draft_factor: Size
+    source: Text
+
+
+class PaddedExperts(Frozen):
+    """Experts of one format, whose hidden (`outer`) and intermediate (`inner`) sizes are rounded up to these
+    multiples.
+    """
+
+    format: str
+    outer: Positive
+    inner: Positive
+    source: Text
+
+
+class VLLMMemory(Frozen):
+    """``hardware/memory/vllm.yaml``. Tables are by version. state_copies: recurrent states of a sequence
+    without a draft. uneven_windows_since: first version whose sliding layers keep only their window where
+    their heads have another size.
+    """
+
+    source: Text
+    fraction: dict[str, Share]
+    batched_tokens: BatchedTokens
+    block: Positive
+    state_copies: dict[str, Positive]
+    activation: dict[str, Activation]
+    outside: Outside
+    vision: Vision
+    uneven_windows_since: str
+    graphs: Graphs
+    padded_experts: PaddedExperts
+
+
+class Tier(Frozen):
+    """Defaults of SGLang on devices below a size. graph_batch_many: on many devices."""
+
+    below_gib: Size
+    prefill_tokens: Positive
+    graph_batch: Positive
+    graph_batch_many: Positive
+
+
+class SGLangMemory(Frozen):
+    """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
+    sliding_share: tokens of the pool of sliding layers over those of the others.
+    """
+
+    source: Text
+    tiers: tuple[Tier, ...]
+    many_devices: Positive
+    constant_mib: Size
+    mib_per_prefill_token: Size
+    mib_per_graph_sequence: Size
+    mib_per_device: Size
+    mib_per_attention_group_sequence: Size
+    large_mib: Size
+    large_from_gib: Size
+    draft_mib: Size
+    draft_model_mib: Size
+    draft_inside_since: str
+    context_gib: Size
+    two_devices_gib: Size
+    several_devices_gib: Size
+    state_share: Size
+    sliding_share: Size
+
+
+class LlamaCppMemory(Frozen):
+    """``hardware/memory/llamacpp.yaml``: the compute buffer, of a micro-batch of logits and the rest."""
+
+    source: Text
+    ubatch: Positive
+    logit_bytes: Size
+    rest_mib: Size
+    recurrent_rest_mib: Size
+
+
+@cache
+def vllm_memory() -> VLLMMemory:
+    """What vLLM takes."""
+    return files.load_bundled(VLLMMemory, FOLDER, "vllm")
+
+
+@cache
+def sglang_memory() -> SGLangMemory:
+    """What SGLang takes."""
+    return files.load_bundled(SGLangMemory, FOLDER, "sglang")
+
+
+@cache
+def llamacpp_memory() -> LlamaCppMemory:
+    """What llama.cpp takes."""
+    return files.load_bundled(LlamaCppMemory, FOLDER, "llamacpp")

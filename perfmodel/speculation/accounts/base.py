@@ -1,0 +1,71 @@
+"""The division of a device's memory where no engine is known: a share of it is for weights and caches."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.costs import Shard
+from perfmodel.specs import GPUSpec
+
+Drafts = Literal["none", "lookup", "head", "model"]
+"""What drafts on a server: nothing, a search in the text, a part of the target or a head, a separate model."""
+DEFAULT_MEMORY_FRACTION = 0.92
+"""Share of device memory where no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`, 0.32).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Limits with which a server starts; None is the default of the engine. version: empty for the newest."""
+
+    version: str = ""
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One device of a server: what remains for weights and caches, and what a sequence takes of the caches.
+
+    All methods take the share of the target on this device (`part`). Sizes are bytes.
+    """
+
+    server: Server = Server()
+
+    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+        """The engine's default share of the device."""
+        return DEFAULT_MEMORY_FRACTION
+
+    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+        """Memory for weights and caches, with a share of the device; None is the engine's default."""
+        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
+        return share * gpu.memory_bytes
+
+    def padding_bytes(self, part: Shard) -> float:
+        """Weights in addition to those of the language model: padding, a vision tower."""
+        return 0.0
+
+    def host_bytes(self, part: Shard) -> float:
+        """Weights of the checkpoint that stay in host memory."""
+        return 0.0
+
+    @property
+    def draft_inside(self) -> bool:
+        """Whether a draft's weights and cache are taken from the memory of the target's cache."""
+        return True
+
+    def cache_share(self, part: Shard) -> float:
+        """Share of the caches that is not reserved for recurrent states."""
+        return 1.0
+
+    def length(self, part: Shard) -> int:
+        """The longest sequence that the server accepts, in tokens."""
+        return self.server.max_model_len or part.model.max_position_embeddings
+
+    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+        """Cache of one sequence of `length` tokens with its draft, as the engine counts it at the start.
+
+        draft_token_bytes: of the draft's own cache. drafted: tokens per iteration.
+        """
+        tokens = self.length(part)
+        return float(part.stored_kv_bytes(tokens, 1.0 + drafted)) + draft_token_bytes * tokens

@@ -1,0 +1,29 @@
+"""llama.cpp's account: the whole device, less the compute buffer. The token embedding stays on the host."""
+
+from dataclasses import dataclass
+
+from perfmodel.costs import Shard
+from perfmodel.specs import GPUSpec
+from perfmodel.specs.boundary.units import FACTORS
+from perfmodel.specs.engines.memory_facts import llamacpp_memory
+from perfmodel.speculation.accounts.base import Account, Drafts
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaCppAccount(Account):
+    """One server; a micro-batch of logits in fp32 is the most of its compute buffer."""
+
+    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+        return 1.0
+
+    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+        facts = llamacpp_memory()
+        rest = facts.recurrent_rest_mib if part.states else facts.rest_mib
+        buffer = facts.ubatch * part.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
+        return (1.0 if fraction is None else fraction) * gpu.memory_bytes - buffer
+
+    def host_bytes(self, part: Shard) -> float:
+        if part.model.tie_word_embeddings:
+            return 0.0
+        form = part.precision.weights.of("embedding")
+        return part.model.embedding_params * form.bytes_per_value / part.tensor_parallel

@@ -1,0 +1,69 @@
+"""SGLang's account: caches = free after the weights - free before them x (1 - mem_fraction_static)."""
+
+from dataclasses import dataclass
+
+from perfmodel.costs import Shard
+from perfmodel.specs import GPUSpec, release
+from perfmodel.specs.boundary.units import FACTORS
+from perfmodel.specs.engines.memory_facts import SGLangMemory, sglang_memory
+from perfmodel.speculation.accounts.base import Account, Drafts
+
+GIB = FACTORS["GiB"]
+MIB = FACTORS["MiB"]
+DIGITS = 3
+"""Digits to which SGLang rounds its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class SGLangAccount(Account):
+    """The default share leaves room for the largest prefill and for CUDA graphs."""
+
+    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+        facts = sglang_memory()
+        size_mib = gpu.memory_bytes / MIB
+        tier = next(t for t in facts.tiers if gpu.memory_bytes < t.below_gib * GIB)
+        many = part.tensor_parallel >= facts.many_devices
+        sequences = tier.graph_batch_many if many else tier.graph_batch
+        tokens = max(self.server.max_num_batched_tokens or tier.prefill_tokens, facts.tiers[0].prefill_tokens)
+        rest = facts.constant_mib + tokens * facts.mib_per_prefill_token
+        rest += sequences * facts.mib_per_graph_sequence + part.tensor_parallel * facts.mib_per_device
+        if part.groups > 1:
+            rest += sequences * part.groups * facts.mib_per_attention_group_sequence
+        if gpu.memory_bytes > facts.large_from_gib * GIB:
+            rest = max(rest, facts.large_mib)
+        if not self.draft_inside:
+            rest += _draft_mib(facts, drafts)
+        return round(1.0 - rest / size_mib, DIGITS)
+
+    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+        facts = sglang_memory()
+        outside = facts.context_gib
+        if part.tensor_parallel > 1:
+            many = part.tensor_parallel >= facts.many_devices
+            outside += facts.several_devices_gib if many else facts.two_devices_gib
+        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
+        return share * (gpu.memory_bytes - outside * GIB)
+
+    @property
+    def draft_inside(self) -> bool:
+        version = self.server.version
+        return not version or release(version) >= release(sglang_memory().draft_inside_since)
+
+    def cache_share(self, part: Shard) -> float:
+        return 1.0 / (1.0 + sglang_memory().state_share) if part.states else 1.0
+
+    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+        tokens = self.length(part)
+        cached = float(part.stored_kv_bytes(tokens, 0.0))
+        for a in part.attentions:
+            if a.window is not None and not part.model.compressed:
+                pool = tokens * sglang_memory().sliding_share
+                cached += (a.layers - a.shared) * a.layout.token_bytes * (pool - float(a.span(tokens)))
+        return cached + draft_token_bytes * tokens
+
+
+def _draft_mib(facts: SGLangMemory, drafts: Drafts) -> float:
+    """Room that the default share of older versions leaves for a draft."""
+    if drafts == "model":
+        return facts.draft_model_mib
+    return facts.draft_mib if drafts == "head" else 0.0

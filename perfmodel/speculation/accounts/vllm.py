@@ -1,0 +1,206 @@
+"""vLLM's account: fraction x reported memory - weights - activations - memory outside PyTorch - CUDA graphs.
+
+The activations are those of its profile run: one pass of the largest size, and sampling for all seats.
+"""
+
+import math
+from dataclasses import dataclass
+
+from perfmodel.costs import Shard
+from perfmodel.specs import GPUSpec, release, serving_engines
+from perfmodel.specs.boundary.units import FACTORS
+from perfmodel.specs.engines.memory_facts import Activation, since, vllm_memory
+from perfmodel.speculation.accounts.base import Account, Drafts
+
+GIB = FACTORS["GiB"]
+VALUE_BYTES = 2.0
+"""Bytes of an activation, in 16 bits."""
+FEW_PADDED = 1.5
+"""Largest ratio of the layers of two kinds at which the smaller group is padded to the larger (vLLM 0.24,
+v1/core/kv_cache_utils.py); beyond it the smaller one is the size of all groups.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VLLMAccount(Account):
+    """V0 and V1; `Activation` of the version tells them apart."""
+
+    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+        return since(vllm_memory().fraction, self.server.version)
+
+    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
+        taken = self.activation_bytes(gpu, part) + self.outside_bytes(gpu, part)
+        return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, part, drafts)
+
+    def activation_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+        """The peak of the profile run: the pass, the logits and the sampler of all seats, the vision tower."""
+        facts = self._activation
+        flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
+        logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
+        logits = self.seats(gpu) * part.model.vocab_size * (logit_bytes or 0.0)
+        tokens = self.pass_tokens(gpu, part)
+        vision = vllm_memory().vision
+        sees = part.model.model_type in vision.model_types and tokens >= vision.from_tokens
+        tower = vision.pass_gib * GIB if sees else 0.0
+        return tokens * self._token_bytes(part) + logits + tower
+
+    def outside_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+        """Memory outside PyTorch: the context of the device, messages, the workspace of MLA."""
+        more = vllm_memory().outside
+        size = self._activation.outside_gib
+        if part.tensor_parallel > 1:
+            size += more.devices_gib
+        if part.tensor_parallel >= more.many_devices and not gpu.over_host(part.tensor_parallel):
+            size += more.many_devices_gib
+        if part.model.mla:
+            size += more.latent_gib
+        if gpu.memory_type.startswith("LPDDR"):
+            size += more.shared_memory_gib
+        return size * GIB
+
+    def graph_bytes(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+        """CUDA graphs, from the version on that counts them."""
+        facts = vllm_memory().graphs
+        model = part.model
+        if gpu.vendor != "NVIDIA" or not self._from(facts.since):
+            return 0.0
+        size = facts.usual_gib
+        if model.num_sliding_layers:
+            size = facts.sliding_gib
+        if part.states:
+            size = facts.recurrent_gib
+        if model.mla and model.indexer:
+            size = facts.sparse_latent_gib
+        factor = facts.draft_factor if drafts in ("head", "model") else 1.0
+        return size * factor * GIB
+
+    def seats(self, gpu: GPUSpec) -> int:
+        """Requests that run at once."""
+        seats = serving_engines()["vllm"].seats
+        if self.server.max_num_seqs is not None or seats is None:
+            return self.server.max_num_seqs or 0
+        return seats.of(self.server.version, gpu)
+
+    def budget(self, gpu: GPUSpec) -> int:
+        """Token budget of one pass."""
+        if self.server.max_num_batched_tokens is not None:
+            return self.server.max_num_batched_tokens
+        facts = vllm_memory().batched_tokens
+        size_gib = gpu.memory_bytes / GIB
+        if size_gib >= facts.huge_from_gib and self._from(facts.huge_since):
+            return facts.huge
+        if size_gib >= facts.large_from_gib and facts.never_large not in gpu.name:
+            return facts.large
+        return facts.usual
+
+    def pass_tokens(self, gpu: GPUSpec, part: Shard) -> int:
+        """Tokens of the profile run's pass."""
+        facts = self._activation
+        length = self.length(part)
+        if facts.chunked_above is None:
+            return min(self.budget(gpu), length * max(self.seats(gpu), 1))
+        if length > facts.chunked_above and gpu.vendor == "NVIDIA":
+            return facts.chunked_tokens
+        return length
+
+    def padding_bytes(self, part: Shard) -> float:
+        vision = vllm_memory().vision
+        tower = vision.weights_gib * GIB if part.model.model_type in vision.model_types else 0.0
+        return tower + self._expert_padding_bytes(part)
+
+    def _expert_padding_bytes(self, part: Shard) -> float:
+        padded = vllm_memory().padded_experts
+        experts = part.experts
+        model = part.model
+        if experts is None or model.moe is None or experts.form.name != padded.format:
+            return 0.0
+        outer = model.moe.latent_size or model.hidden_size
+        inner = model.moe.intermediate_size / (part.tensor_parallel // experts.groups)
+        ratio = _rounded(outer, padded.outer) * _rounded(inner, padded.inner) / (outer * inner)
+        return part.expert_bytes * (ratio - 1.0)
+
+    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+        if part.states is not None and part.attentions:
+            return self._blocks_bytes(part, draft_token_bytes, drafted)
+        length = self.length(part)
+        sliding = [a for a in part.attentions if a.window is not None and a.stride == 1]
+        if not sliding or part.model.compressed:
+            return float(part.stored_kv_bytes(length)) + draft_token_bytes * length
+        full = [a for a in part.attentions if a.window is None]
+        rest = float(part.stored_kv_bytes(length)) - sum(
+            float((a.layers - a.shared) * a.layout.token_bytes * part.paged(a.span(length)))
+            for a in part.attentions
+        )
+        group = _group([a.layers - a.shared for a in part.attentions])
+        cached = sum(_rounded(a.layers - a.shared, group) * a.layout.token_bytes * length for a in full)
+        for a in sliding:
+            held = self._held(gpu, part, a.window or 0)
+            cached += _rounded(a.layers - a.shared, group) * a.layout.token_bytes * held
+        return cached + rest + draft_token_bytes * length
+
+    def _held(self, gpu: GPUSpec, part: Shard, window: int) -> float:
+        """Tokens that a sliding layer may hold: its window and one pass, in whole blocks, and one block."""
+        length = self.length(part)
+        uneven = part.model.sliding_heads is not None and not self._from(vllm_memory().uneven_windows_since)
+        if uneven or not self._activation.windows:
+            return length
+        block = vllm_memory().block
+        return min(length, _rounded(window - 1 + self.budget(gpu), block) + block)
+
+    def _blocks_bytes(self, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+        """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of as many
+        recurrent layers.
+        """
+        assert part.states is not None
+        tokens = block_tokens(part, drafted, vllm_memory().block)
+        layers = sum(a.layers - a.shared for a in part.attentions)
+        each = sum((a.layers - a.shared) * a.layout.token_bytes for a in part.attentions) / layers
+        layers += math.ceil(draft_token_bytes / each)
+        block_bytes = tokens * each * layers
+        copies = 1 + drafted if drafted else since(vllm_memory().state_copies, self.server.version)
+        groups = math.ceil(part.states.layers / layers)
+        return block_bytes * (math.ceil(self.length(part) / tokens) + groups * copies)
+
+    @property
+    def _activation(self) -> Activation:
+        return since(vllm_memory().activation, self.server.version)
+
+    def _from(self, version: str) -> bool:
+        return not self.server.version or release(self.server.version) >= release(version)
+
+    def _token_bytes(self, part: Shard) -> float:
+        """Activations of one token at the peak: of an MLP, or of the experts of a token."""
+        facts = self._activation
+        model = part.model
+        dense = facts.inner * model.intermediate_size / part.tensor_parallel
+        routed = 0.0
+        if model.moe:
+            inner = facts.inner * model.moe.intermediate_size / part.tensor_parallel
+            routed = model.moe.experts_per_token * (inner + model.hidden_size)
+            dense = dense if model.num_dense_layers else 0.0
+        return VALUE_BYTES * (max(dense, routed) + facts.hidden * model.hidden_size)
+
+
+def block_tokens(part: Shard, drafted: int, block: int) -> int:
+    """Tokens of a block of a model with recurrent layers: whole blocks whose page in an attention layer holds
+    one state.
+
+    The state is that of one layer and sequence on one device, with an input of the convolution for each
+    drafted token (vLLM 0.32, platforms/interface.py).
+    """
+    assert part.states is not None
+    state = (part.states.bytes_per_sequence + drafted * part.states.bytes_per_input) / part.states.layers
+    return block * math.ceil(state / (block * part.attentions[0].layout.token_bytes))
+
+
+def _rounded(value: float, step: float) -> float:
+    """The smallest multiple of `step` from `value` on."""
+    return math.ceil(value / step) * step
+
+
+def _group(layers: list[int]) -> int:
+    """Layers of a group of blocks, all groups having as many."""
+    least = min(layers)
+    most = max(layers)
+    return most if most < FEW_PADDED * least else least
