@@ -1,6 +1,7 @@
 """Numbers for people: three or four digits and a unit."""
 
 from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.speculation import KVCache
 
 NONE, UNKNOWN = "none", "unknown"
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
@@ -70,3 +71,11 @@ def draft_in_words(draft: str, draft_kv: str) -> str:
     name = "the target itself" if draft == "self" else draft
     method = draft_kv.partition(",")[0]
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"
+
+
+def kv_cache_text(cache: KVCache) -> str:
+    """The caches in the words of a server's log, and what a draft takes from them."""
+    text = f"{cache.kv_tokens:,} tokens, {cache.max_concurrency:.2f}x sequences of {cache.max_model_len:,}"
+    if cache.kv_tokens == cache.baseline_kv_tokens:
+        return text
+    return f"{text}; {cache.baseline_kv_tokens:,} without the draft ({-100 * cache.draft_share:+.1f} %)"

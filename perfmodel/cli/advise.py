@@ -195,7 +195,8 @@ def _searched(a: Advice) -> str:
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
     tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
-    return f"{tried} {q.max_gamma}, {q.memory_fraction:.0%} of the memory{accepted}{made}"
+    share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
+    return f"{tried} {q.max_gamma}{share}{accepted}{made}"
 
 
 def _counted(number: int, noun: str) -> str:

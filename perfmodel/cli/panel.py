@@ -11,6 +11,7 @@ from perfmodel.answers.text import (
     UNKNOWN,
     devices,
     draft_in_words,
+    kv_cache_text,
     limiter,
     ratio_text,
     seconds,
@@ -158,6 +159,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
     where = f"on {query.layer_split} devices together" if query.layer_split > 1 else "per device"
     rows["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
+    rows["KV cache"] = kv_cache_text(a.kv_cache)
     if a.known and a.speedup is not None:
         rows["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
         if (b := a.best) is not None:

@@ -245,6 +245,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     draft = scenario.draft
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
+    available = float(np.min(room.available_bytes))
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
@@ -258,7 +259,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "max_context": {m.name: m.max_position_embeddings for m in (target, draft.model)},
         "vocabulary": {m.name: m.vocab_size for m in (target, draft.model)},
         "kv_budget": kv.budget,
-        "available_bytes": room.available_bytes if np.isfinite(room.available_bytes) else None,
+        "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
         "target": _pass(pool, scenario.target_step(batch, context, gammas + 1.0)),
         "draft_step": _pass(pool, scenario.draft_step(batch, context, draft.query(np.maximum(gammas, 1.0)))),

@@ -28,7 +28,6 @@ from perfmodel.plots.theme import (
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
-    DEFAULT_MEMORY_FRACTION,
     Scenario,
     capacity,
     check_draft_length,
@@ -77,7 +76,7 @@ def surface(
     context: Span = CONTEXTS,
     max_gamma: int = DEFAULT_MAX_GAMMA,
     batch_range: Span = DEFAULT_BATCH_RANGE,
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
+    memory_fraction: float | None = None,
     measured: Iterable[Measured] = (),
     points: int = POINTS,
 ) -> Figure:
@@ -133,7 +132,8 @@ def surface(
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     searched = "" if gamma else f"γ to {max_gamma}, "
-    details = f"{searched}{memory_fraction:.4g} of the memory"
+    share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
+    details = f"{searched}{share} of the memory"
     return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {details}")
 
 
@@ -162,7 +162,7 @@ def _bands() -> list[tuple[float, ...]]:
     return [tuple(colour) for colour in (*slower, *faster)]
 
 
-def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, fraction: float) -> Mask:
+def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, fraction: float | None) -> Mask:
     """Whether memory suffices, over [batch, context]; True everywhere on a device with unknown memory."""
     shape = (batches.size, contexts.size)
     if scenario.machine.gpu.memory is None:

@@ -62,11 +62,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass."""
+    """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass.
+    memory_fraction: share of the device for weights and caches; None is the engine's.
+    """
 
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
-    memory_fraction: float = 0.92
+    memory_fraction: float | None = None
 
 
 def whole_passes(mean: Array, cv: float) -> Array:

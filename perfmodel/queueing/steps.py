@@ -281,8 +281,7 @@ def sequences_of(
 ) -> Array:
     """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``."""
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
-    free = room.available_bytes - reserved_bytes - room.weight_bytes - room.draft_weight_bytes
-    each = np.asarray(free / (room.kv_bytes + room.draft_kv_bytes))
+    each = np.asarray((room.pool_bytes - reserved_bytes) / room.sequence_bytes)
     return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
 
 

@@ -10,7 +10,7 @@ from perfmodel.speculation.acceptance import (
     tokens_per_iteration,
 )
 from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, Server, account_of
-from perfmodel.speculation.capacity import KVCache, Memory, kv_cache_of, memory_of
+from perfmodel.speculation.capacity import KVCache, Memory, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.iteration import (
     DEFAULT_MAX_GAMMA,
     Passes,
@@ -57,6 +57,7 @@ __all__ = [
     "KVCache",
     "Server",
     "account_of",
+    "fraction_of",
     "kv_cache_of",
     "Acceptance",
     "ContextLengths",

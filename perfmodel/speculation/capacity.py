@@ -92,6 +92,14 @@ def memory_of(
     )
 
 
+def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float:
+    """The engine's share of the device's memory, where none is given."""
+    if fraction is not None:
+        return fraction
+    drafts = draft_size(scenario.draft) if gamma else "none"
+    return scenario.account.fraction(scenario.machine.gpu, scenario.target_shard, drafts)
+
+
 def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) -> float:
     """Memory of one device for weights and caches, by the engine's account."""
     gpu = scenario.machine.gpu
@@ -102,7 +110,8 @@ def weight_bytes(scenario: Scenario) -> float:
     """Weights of the target on one device as the engine holds them."""
     target = scenario.target_shard
     account = scenario.account
-    return scenario.weight_bytes + account.padding_bytes(target) - account.host_bytes(target)
+    other = account.padding_bytes(target) - account.host_bytes(target)
+    return scenario.weight_bytes + other * (1.0 - scenario.machine.host_layers)
 
 
 def draft_size(draft: Draft) -> Drafts:
@@ -162,7 +171,9 @@ def _tokens(scenario: Scenario, gamma: int, fraction: float | None) -> tuple[flo
     account = scenario.account
     draft = scenario.draft
     length = float(account.length(part))
-    pool = available_bytes(scenario, fraction, draft_size(draft) if gamma else "none") - weight_bytes(scenario)
+    pool = available_bytes(scenario, fraction, draft_size(draft) if gamma else "none") - weight_bytes(
+        scenario
+    )
     draft_token_bytes = 0.0
     if gamma and account.draft_inside:
         pool -= draft.own_weight_bytes(drafter)

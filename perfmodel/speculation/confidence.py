@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array, Floats
-from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.iteration import speedups
 from perfmodel.speculation.scenario import Scenario
@@ -47,7 +46,7 @@ def best_stop(
     batches: Array,
     contexts: Array,
     constant: int,
-    fraction: float = DEFAULT_MEMORY_FRACTION,
+    fraction: float | None = None,
 ) -> tuple[float, int, float]:
     """Gain over drafting `constant` tokens always, length and least probability of the fastest pair that fits
     in this fraction of the memory. The acceptance of `scenario` must have bins.

@@ -59,7 +59,7 @@ class Scenario:
     expert_parallel: int = 1
     data_parallel: int = 1
     power_limit_w: float | None = None
-    account: Account = Account()
+    account: Account = field(default_factory=Account)
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)

@@ -61,7 +61,13 @@ def ask(**flags) -> dict:
 
 
 def test_the_question_of_the_readme():
-    """TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s."""
+    """TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s.
+
+    vLLM 0.22 has 0.9 of the 79.2 GiB that the device reports. Its profile run takes 2048 x 2 x (2 x 14336 / 8
+    + 3 x 4096) bytes for the pass and 256 x 128 256 x 12 for the sampler; 0.07 + 0.15 + 1 GiB are outside
+    PyTorch on eight devices, and graphs with a draft take 0.15 x 1.29 GiB.
+    """
+    available = (0.9 * 79.2 - 1.22 - 0.15 * 1.29) * 2**30 - 2048 * 2 * 15_872 - 256 * 128_256 * 12
     a = ask()
     assert a["verdict"] == "pays"
     assert a["draft_step"]["predicted_s"] == pytest.approx(
@@ -72,7 +78,7 @@ def test_the_question_of_the_readme():
     assert [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")] == [
         64 * 32_003 * 16_384,
         64 * 512 * 16_384,
-        pytest.approx(0.92 * 80e9),
+        pytest.approx(available),
     ]
     assert "limited by KV)" in a["reason"]
 

@@ -69,7 +69,7 @@ def test_a_latent_cache_is_held_once_a_group() -> None:
         memory_of(scenario(**flags), 64.0, 8192.0, 0, 0.92).single() for flags in ({}, {"dp": 8, "ep": 8})
     ]
     assert rooms[0].max_batch < 90
-    assert 400 < rooms[1].max_batch < 500
+    assert 480 < rooms[1].max_batch < 560
     assert rooms[1].max_batch % 8 == 0
     assert rooms[1].kv_bytes * 8 == rooms[0].kv_bytes
     # nine sequences leave two on one device

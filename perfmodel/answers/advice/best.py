@@ -23,7 +23,7 @@ class Best:
 
 
 def throughputs(
-    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float
+    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float | None
 ) -> tuple[Array, Prediction]:
     """Tokens per second, ``[batch, gamma]``, for batches 1 to `most` and gamma from 0; 0 where memory is too
     small.
@@ -35,7 +35,7 @@ def throughputs(
     return np.where(fits, p.throughput_tokens_per_s, 0.0), p
 
 
-def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
+def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:
     """The best batch; None if not even one sequence fits."""
     top = int(min(memory_of(scenario, LARGEST, context, max_gamma, fraction).ar_max_batch, LARGEST))
     if not top:

@@ -31,7 +31,7 @@ from perfmodel.specs import (
     serving_engines,
 )
 from perfmodel.specs.models.ggml import repository
-from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario, speedups
+from perfmodel.speculation import Scenario, speedups
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser accepted the lines."""
@@ -64,7 +64,7 @@ class ServedTarget:
     tensor_parallel: int = 1
     weights: str = "bf16"
     kv_dtype: str = "bf16"
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION
+    memory_fraction: float | None = None
     vocab_size: int | None = None
     """Size of the vocabulary; None skips the comparison with the draft's."""
     expert_parallel: int = 1
@@ -255,13 +255,12 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         tp = "--tp"
         memory = "--mem-fraction-static"
         most = "--max-running-requests"
-    usual = engine == "vLLM" and served.memory_fraction == DEFAULT_MEMORY_FRACTION  # SGLang estimates one
     values = {
         tp: devices if devices > 1 else None,
         "--quantization": served.weights if served.on_load else None,
         "--kv-cache-dtype": names.get(served.kv_dtype),
         "--attention-backend": backend.word if backend else None,
-        memory: None if usual else served.memory_fraction,
+        memory: served.memory_fraction,
         most: table.ranges[-1].high,
     }
     return groups + [

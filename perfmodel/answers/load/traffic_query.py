@@ -165,17 +165,6 @@ class TrafficQuery(CommonOptions):
         default=1.0,
         needs=("request_rate",),
     )
-    max_num_seqs: MaybeWhole = argument(
-        "Requests that run at once.",
-        "N",
-        limits=(1, 4096),
-        shown="the engine's default, else 256",
-        default=None,
-        group="Engine",
-    )
-    max_num_batched_tokens: Whole = argument(
-        "Token budget of one pass.", arg.TOKENS, limits=(2, 2**24), default=8192, group="Engine"
-    )
     prefix_len: MaybeWhole = argument(
         "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
         arg.TOKENS,
@@ -377,7 +366,7 @@ class TrafficQuery(CommonOptions):
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
             groups * (self.max_num_seqs or self._seats()),
-            groups * self.max_num_batched_tokens,
+            groups * (self.max_num_batched_tokens or Limits().max_num_batched_tokens),
             self.memory_fraction,
         )
 

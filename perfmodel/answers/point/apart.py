@@ -66,7 +66,7 @@ def drafter_apart(
     far: Scenario,
     context: float,
     max_gamma: int,
-    fraction: float,
+    fraction: float | None,
     most: int,
     hit: float | None,
     outcomes: int,

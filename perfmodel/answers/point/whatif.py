@@ -40,6 +40,7 @@ from perfmodel.specs import COVERAGE, DRIFT, UnknownAcceptance, engine_of
 from perfmodel.speculation import (
     Acceptance,
     ContextLengths,
+    KVCache,
     Memory,
     Passes,
     Prediction,
@@ -48,9 +49,11 @@ from perfmodel.speculation import (
     acceptance_log_error,
     alpha_from_tokens_per_iteration,
     context_lengths,
+    fraction_of,
     interval_of,
     interval_of_speedup,
     iteration_log_error,
+    kv_cache_of,
     memory_bound_context,
     memory_of,
     predict,
@@ -193,6 +196,7 @@ class WhatIf(Answer):
     draft_setup_s: float
     break_even_new_tokens: int | None
     memory: Memory[float]
+    kv_cache: KVCache
     calibration: Calibrated
     runs_in: str | None
     warnings: tuple[str, ...]
@@ -384,6 +388,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         draft_setup_s=setup,
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
+        kv_cache=kv_cache_of(scenario, gamma, query.memory_fraction),
         calibration=Calibrated.of(scenario),
         runs_in=None
         if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None
@@ -436,6 +441,8 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         attention_backend=scenario.machine.backend(scenario.target.head, scenario.precision.narrow_kv),
         engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
+        memory_fraction=fraction_of(scenario, gamma, query.memory_fraction),
+        max_model_len=scenario.account.length(scenario.target_shard),
     )
 
 

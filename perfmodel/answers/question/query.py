@@ -154,7 +154,7 @@ class CommonOptions(Question):
     max_num_batched_tokens: MaybeWhole = argument(
         "Token budget of one pass.",
         arg.TOKENS,
-        limits=(1, 2**24),
+        limits=(2, 2**24),
         shown="the engine's, by its version and the device",
         default=None,
         group="Engine",

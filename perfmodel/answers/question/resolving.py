@@ -187,9 +187,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 def _server(query: Query, calibration: Calibration) -> Server:
     """The limits with which the server starts."""
-    return Server(
-        calibration.version, query.max_num_seqs, query.max_num_batched_tokens, query.max_model_len
-    )
+    return Server(calibration.version, query.max_num_seqs, query.max_num_batched_tokens, query.max_model_len)
 
 
 def _host_experts(query: Query, target: ModelSpec) -> float:

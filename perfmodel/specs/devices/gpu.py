@@ -89,15 +89,29 @@ class Link(Frozen):
 Share = Annotated[float, Meta(gt=0, le=1)]
 
 
+class WorkingSetShare(Frozen):
+    """The share from a memory size on."""
+
+    from_gib: Annotated[float, Meta(ge=0, le=1e6)]
+    share: Share
+
+
 class WorkingSet(Frozen):
-    """Share of a shared memory that the system lets the GPU use by default: `large` from `from_gib` on, below
-    it `small`.
+    """Share of a shared memory that the system lets the GPU use by default, by the size of the memory. The
+    sizes rise, the first is 0.
     """
 
-    small: Share
-    large: Share
-    from_gib: Annotated[float, Meta(gt=0, le=1e6)]
+    shares: Annotated[tuple[WorkingSetShare, ...], Meta(min_length=1)]
     source: Text
+
+    def __post_init__(self) -> None:
+        starts = [each.from_gib for each in self.shares]
+        if starts[0] or starts != sorted(set(starts)):
+            raise ValueError("shares must rise in from_gib, from 0 on")
+
+    def share(self, size_bytes: float) -> float:
+        """The share of a memory of this size."""
+        return [each.share for each in self.shares if each.from_gib * units.FACTORS["GiB"] <= size_bytes][-1]
 
 
 class PowerDraw(Frozen):
@@ -238,10 +252,7 @@ class GPUSpec(Frozen):
         if self.reported_memory is not None:
             return self.reported_memory.si
         size = self.stated_memory.si
-        limit = self.working_set
-        if limit is None:
-            return size
-        return size * (limit.small if size < limit.from_gib * units.FACTORS["GiB"] else limit.large)
+        return size if self.working_set is None else size * self.working_set.share(size)
 
     def link_rate(self, devices: int) -> float | None:
         """One-direction bandwidth in bytes per second between this number of devices: that of the device

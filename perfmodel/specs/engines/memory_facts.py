@@ -162,13 +162,16 @@ class SGLangMemory(Frozen):
 
 
 class LlamaCppMemory(Frozen):
-    """``hardware/memory/llamacpp.yaml``: the compute buffer, of a micro-batch of logits and the rest."""
+    """``hardware/memory/llamacpp.yaml``: the compute buffer, of a micro-batch of logits and the rest, and
+    what stays free.
+    """
 
     source: Text
     ubatch: Positive
     logit_bytes: Size
     rest_mib: Size
     recurrent_rest_mib: Size
+    margin_mib: Size
 
 
 @cache

@@ -7,10 +7,9 @@ from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec
 
 Drafts = Literal["none", "lookup", "head", "model"]
-"""What drafts on a server: nothing, a search in the text, a part of the target or a head, a separate model."""
+"""What drafts on a server: nothing, a search in the text, a head or a part of the target, another model."""
 DEFAULT_MEMORY_FRACTION = 0.92
-"""Share of device memory where no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`, 0.32).
-"""
+"""Share of device memory where no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`)."""
 
 
 @dataclass(frozen=True, slots=True)

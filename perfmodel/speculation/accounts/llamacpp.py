@@ -1,4 +1,4 @@
-"""llama.cpp's account: the whole device, less the compute buffer. The token embedding stays on the host."""
+"""llama.cpp: the device less the compute buffer and a margin. The token embedding is on the host."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class LlamaCppAccount(Account):
 
     def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
         facts = llamacpp_memory()
-        rest = facts.recurrent_rest_mib if part.states else facts.rest_mib
+        rest = facts.margin_mib + (facts.recurrent_rest_mib if part.states else facts.rest_mib)
         buffer = facts.ubatch * part.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
         return (1.0 if fraction is None else fraction) * gpu.memory_bytes - buffer
 

@@ -4,12 +4,12 @@ The activations are those of its profile run: one pass of the largest size, and 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec, release, serving_engines
 from perfmodel.specs.boundary.units import FACTORS
-from perfmodel.specs.engines.memory_facts import Activation, since, vllm_memory
+from perfmodel.specs.engines.memory_facts import Activation, VLLMMemory, since, vllm_memory
 from perfmodel.speculation.accounts.base import Account, Drafts
 
 GIB = FACTORS["GiB"]
@@ -23,10 +23,12 @@ v1/core/kv_cache_utils.py); beyond it the smaller one is the size of all groups.
 
 @dataclass(frozen=True, slots=True)
 class VLLMAccount(Account):
-    """V0 and V1; `Activation` of the version tells them apart."""
+    """V0 and V1; `Activation` of the version tells them apart. facts: the numbers of the account."""
+
+    facts: VLLMMemory = field(default_factory=vllm_memory)
 
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
-        return since(vllm_memory().fraction, self.server.version)
+        return since(self.facts.fraction, self.server.version)
 
     def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
         share = self.fraction(gpu, part, drafts) if fraction is None else fraction
@@ -34,20 +36,20 @@ class VLLMAccount(Account):
         return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, part, drafts)
 
     def activation_bytes(self, gpu: GPUSpec, part: Shard) -> float:
-        """The peak of the profile run: the pass, the logits and the sampler of all seats, the vision tower."""
+        """The peak of the profile run: pass, logits and sampler of all seats, vision tower."""
         facts = self._activation
         flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
         logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
         logits = self.seats(gpu) * part.model.vocab_size * (logit_bytes or 0.0)
         tokens = self.pass_tokens(gpu, part)
-        vision = vllm_memory().vision
+        vision = self.facts.vision
         sees = part.model.model_type in vision.model_types and tokens >= vision.from_tokens
         tower = vision.pass_gib * GIB if sees else 0.0
         return tokens * self._token_bytes(part) + logits + tower
 
     def outside_bytes(self, gpu: GPUSpec, part: Shard) -> float:
         """Memory outside PyTorch: the context of the device, messages, the workspace of MLA."""
-        more = vllm_memory().outside
+        more = self.facts.outside
         size = self._activation.outside_gib
         if part.tensor_parallel > 1:
             size += more.devices_gib
@@ -61,7 +63,7 @@ class VLLMAccount(Account):
 
     def graph_bytes(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         """CUDA graphs, from the version on that counts them."""
-        facts = vllm_memory().graphs
+        facts = self.facts.graphs
         model = part.model
         if gpu.vendor != "NVIDIA" or not self._from(facts.since):
             return 0.0
@@ -86,7 +88,7 @@ class VLLMAccount(Account):
         """Token budget of one pass."""
         if self.server.max_num_batched_tokens is not None:
             return self.server.max_num_batched_tokens
-        facts = vllm_memory().batched_tokens
+        facts = self.facts.batched_tokens
         size_gib = gpu.memory_bytes / GIB
         if size_gib >= facts.huge_from_gib and self._from(facts.huge_since):
             return facts.huge
@@ -105,12 +107,12 @@ class VLLMAccount(Account):
         return length
 
     def padding_bytes(self, part: Shard) -> float:
-        vision = vllm_memory().vision
+        vision = self.facts.vision
         tower = vision.weights_gib * GIB if part.model.model_type in vision.model_types else 0.0
         return tower + self._expert_padding_bytes(part)
 
     def _expert_padding_bytes(self, part: Shard) -> float:
-        padded = vllm_memory().padded_experts
+        padded = self.facts.padded_experts
         experts = part.experts
         model = part.model
         if experts is None or model.moe is None or experts.form.name != padded.format:
@@ -142,10 +144,10 @@ class VLLMAccount(Account):
     def _held(self, gpu: GPUSpec, part: Shard, window: int) -> float:
         """Tokens that a sliding layer may hold: its window and one pass, in whole blocks, and one block."""
         length = self.length(part)
-        uneven = part.model.sliding_heads is not None and not self._from(vllm_memory().uneven_windows_since)
+        uneven = part.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
         if uneven or not self._activation.windows:
             return length
-        block = vllm_memory().block
+        block = self.facts.block
         return min(length, _rounded(window - 1 + self.budget(gpu), block) + block)
 
     def _blocks_bytes(self, part: Shard, draft_token_bytes: float, drafted: int) -> float:
@@ -153,18 +155,18 @@ class VLLMAccount(Account):
         recurrent layers.
         """
         assert part.states is not None
-        tokens = block_tokens(part, drafted, vllm_memory().block)
+        tokens = block_tokens(part, drafted, self.facts.block)
         layers = sum(a.layers - a.shared for a in part.attentions)
         each = sum((a.layers - a.shared) * a.layout.token_bytes for a in part.attentions) / layers
         layers += math.ceil(draft_token_bytes / each)
         block_bytes = tokens * each * layers
-        copies = 1 + drafted if drafted else since(vllm_memory().state_copies, self.server.version)
+        copies = 1 + drafted if drafted else since(self.facts.state_copies, self.server.version)
         groups = math.ceil(part.states.layers / layers)
         return block_bytes * (math.ceil(self.length(part) / tokens) + groups * copies)
 
     @property
     def _activation(self) -> Activation:
-        return since(vllm_memory().activation, self.server.version)
+        return since(self.facts.activation, self.server.version)
 
     def _from(self, version: str) -> bool:
         return not self.server.version or release(self.server.version) >= release(version)
