@@ -280,7 +280,7 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
         "request_rate": 0.02,
         "think_time": 60,
     }
-    question |= {"turns": 20, "turn_input_len": 10}
+    question |= {"turns": 20, "turn_input_len": 10, "memory_fraction": 0.72}
     (met,) = pm.traffic("qwen3-1.7b", "rtx-5080", **question).rows
     (predicted,) = pm.traffic("qwen3-1.7b", "rtx-5080", **question, closed_form=True).rows
     assert met.made_by == "replay"

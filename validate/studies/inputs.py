@@ -35,6 +35,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         "models": _fingerprints(files.data_directory("models"), "*.yaml", "*.csv"),
         "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
         "engines": _fingerprints(files.data_directory(""), "*.yaml"),
+        "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),
         "results": {
             name: made_of
             for name, made_of in _fingerprints(results, *OF_RESULTS).items()

@@ -16,6 +16,7 @@ from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
+from perfmodel.validate.studies.memory import FAR as FAR_TOKENS, NEAR as NEAR_TOKENS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.sources import NEAR
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
@@ -210,6 +211,17 @@ def _served(of: Record, words: str = "") -> Rows:
         yield [name + words, *errors, _percent(part["bias"]), *_figures(part, "growth"), *inside, sides]
 
 
+def _memory(found: Record) -> Rows:
+    """KV tokens by engine, as shipped and with fitted numbers from other sources."""
+    near, far = (f"within {_percent(limit, 0)} %: % of logs" for limit in (NEAR_TOKENS, FAR_TOKENS))
+    yield ["KV tokens", "logs", "sources", "median error %", "bias %", near, far, "90 % of logs within %"]
+    for engine, e in found.get("memory", {}).items():
+        for mode, words in (("shipped", "as shipped"), ("held_out", "its source left out")):
+            errors = e[mode]
+            cells = _figures(errors, "median", "bias", "near", "far", "p90", digits=0)
+            yield [f"{ENGINES.get(engine, engine)}, {words}", str(e["rows"]), str(e["sources"]), *cells]
+
+
 def _engines(found: Record) -> Rows:
     """Step times by engine and by held-out group."""
     yield ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
@@ -262,6 +274,7 @@ TABLES: dict[str, Callable[[Record], Rows]] = {
     "folds": _folds,
     "traffic": _traffic,
     "served_runs": _served_runs,
+    "memory": _memory,
     "engines": _engines,
     "engine_cells": _engine_cells,
     "engine_ratios": _engine_ratios,
