@@ -279,9 +279,13 @@ def prompt_s_of(
 def sequences_of(
     scenario: Scenario, context: Floats, drafted: NDArray[np.int64], limits: Limits, reserved_bytes: float
 ) -> Array:
-    """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``."""
+    """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``.
+
+    reserved_bytes: for activations and CUDA graphs, where the engine's account leaves them out.
+    """
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
-    each = np.asarray((room.pool_bytes - reserved_bytes) / room.sequence_bytes)
+    reserved = 0.0 if scenario.account.complete else reserved_bytes
+    each = np.asarray((room.pool_bytes - reserved) / room.sequence_bytes)
     return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
 
 

@@ -88,7 +88,12 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
 
 
 def test_no_more_than_the_whole_room_is_taken():
-    """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens hold a seat too."""
+    """Answers of 30 k and 100 tokens, 14 at once; those that wait between their tokens hold a seat too.
+
+    vLLM 0.22 on an A100 has 0.9 x 79.2 - 0.07 - 0.15 GiB, less 2048 x 2 x (2 x 14336 + 3 x 4096) bytes for a
+    pass, 256 x 128 256 x 12 for the sampler and 16 060 522 496 of weights: 59 678 MB. A sequence in the
+    middle of its answer, 30 720 + 50 + 1 tokens, takes 131 072 bytes for each.
+    """
     few, many = pm.traffic(
         "llama-3.1-8b",
         "a100",
@@ -100,10 +105,10 @@ def test_no_more_than_the_whole_room_is_taken():
         gamma=0,
         closed_form=True,
     ).rows
-    assert [row.kv_share * 13.19 for row in (few, many)] == [
+    assert [row.kv_share * 14.797 for row in (few, many)] == [
         pytest.approx(row.running_mean, rel=1e-3) for row in (few, many)
     ]
-    assert 11 < many.running_mean < 13.19
+    assert 11 < many.running_mean < 14.797
 
 
 def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:

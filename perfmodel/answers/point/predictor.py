@@ -11,9 +11,7 @@ from perfmodel.answers.question import UNUSED, Options, arguments as arg, resolv
 from perfmodel.answers.readers import Whole, whole
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.operations import Array, Floats
-from perfmodel.queueing.load import Limits
-from perfmodel.queueing.prompts import PromptPrograms, engine_requests
-from perfmodel.queueing.steps import sequences_of
+from perfmodel.queueing.prompts import PromptPrograms
 from perfmodel.specs import UnknownAcceptance
 from perfmodel.speculation import (
     MAX_BATCH,
@@ -26,6 +24,7 @@ from perfmodel.speculation import (
     check_draft_length,
     interval_of,
     iteration_log_error,
+    kv_cache_of,
     ratio_log_error,
     step_log_error,
 )
@@ -179,12 +178,8 @@ class Predictor:
 
     @cached_property
     def kv_tokens(self) -> int:
-        """Tokens whose cache fits in addition to the weights, at the question's context and gamma."""
-        context = float(self.question.context)
-        reserved = engine_requests(self.scenario).reserved_bytes
-        limits = Limits(memory_fraction=self.question.memory_fraction)
-        (sequences,) = sequences_of(self.scenario, context, np.array([self.gamma]), limits, reserved)
-        return max(int(sequences * context), 0)
+        """Tokens of all caches at the question's gamma, as the engine logs them at its start."""
+        return kv_cache_of(self.scenario, self.gamma, self.question.memory_fraction).kv_tokens
 
     @cached_property
     def _passes(self) -> PassPrograms:

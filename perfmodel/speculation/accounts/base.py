@@ -1,7 +1,7 @@
 """The division of a device's memory where no engine is known: a share of it is for weights and caches."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec
@@ -30,6 +30,8 @@ class Account:
     """
 
     server: Server = Server()
+    complete: ClassVar[bool] = False
+    """Whether activations and CUDA graphs are taken off."""
 
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         """The engine's default share of the device."""

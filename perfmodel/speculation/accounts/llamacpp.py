@@ -13,6 +13,8 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 class LlamaCppAccount(Account):
     """One server; a micro-batch of logits in fp32 is the most of its compute buffer."""
 
+    complete = True
+
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         return 1.0
 

@@ -18,6 +18,8 @@ DIGITS = 3
 class SGLangAccount(Account):
     """The default share leaves room for the largest prefill and for CUDA graphs."""
 
+    complete = True
+
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         facts = sglang_memory()
         size_mib = gpu.memory_bytes / MIB

@@ -25,6 +25,8 @@ v1/core/kv_cache_utils.py); beyond it the smaller one is the size of all groups.
 class VLLMAccount(Account):
     """V0 and V1; `Activation` of the version tells them apart. facts: the numbers of the account."""
 
+    complete = True
+
     facts: VLLMMemory = field(default_factory=vllm_memory)
 
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
