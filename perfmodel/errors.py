@@ -1,7 +1,8 @@
 """The only error that a user can cause, with its one-line message."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
@@ -11,8 +12,14 @@ T = TypeVar("T")
 
 _ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
+_FLAG = re.compile(r"^--([a-z][a-z0-9-]*)")
+
 LONGEST = 500
 """Most characters of a refusal."""
+SHOWN = 40
+"""Most characters of a given value, or of a key of a file, that a refusal quotes."""
+SHOWN_OF_FLAG = 80
+"""The same for the value of a flag."""
 MOST_LISTED = 32
 """Most names that a refusal lists before it gives the number of the others."""
 
@@ -30,6 +37,8 @@ class InputError(ValueError):
         text = one_line(message)
         super().__init__(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
         self.named = False
+        self.of_file: str | None = None
+        """The file whose contents the message may quote."""
 
     def __str__(self) -> str:
         return as_names(self.as_flags) if self.named else self.as_flags
@@ -38,6 +47,30 @@ class InputError(ValueError):
     def as_flags(self) -> str:
         """The message with its arguments as the command line spells them."""
         return super().__str__()
+
+
+class UnreadableError(InputError):
+    """A file is missing, or must not be read. The message has its name and nothing of its contents."""
+
+
+@contextmanager
+def about_file(path: object) -> Iterator[None]:
+    """Names a file first in every refusal of its contents, and marks the refusal (`InputError.of_file`).
+
+    A flag at its start becomes a key of the file: the file, not the command line, has the fault.
+    """
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except InputError as error:
+        message = error.as_flags
+        if error.of_file is not None or message.startswith(f"{path}: "):
+            error.of_file = error.of_file or str(path)
+            raise
+        about = InputError(f"{path}: {_FLAG.sub(lambda flag: flag[1].replace('-', '_'), message)}")
+        about.of_file = str(path)
+        raise about from None
 
 
 def one_line(text: str) -> str:
@@ -69,10 +102,14 @@ def in_names(function: Callable[P, T]) -> Callable[P, T]:
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
     """Builds the sentence: file or flag, key, allowed values, and given value."""
     place = f"{where}: {key}" if key else where
-    text = repr(given) if isinstance(given, str) else str(given)
-    if len(text) > 80:
-        text = text[:77] + "..."
+    most = SHOWN_OF_FLAG if where.startswith("--") else SHOWN
+    text = repr(shortened(given, most)) if isinstance(given, str) else shortened(str(given), most)
     return InputError(" ".join(f"{place}: must be {allowed}, given {text}".split()))
+
+
+def shortened(text: str, most: int = SHOWN) -> str:
+    """At most so many characters of a text that a refusal quotes."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def not_installed(who: str, module: str, extra: str) -> InputError:
@@ -106,6 +143,5 @@ def unknown_name(
     else:
         listed = [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
-    shown = given if len(given) <= 80 else given[:77] + "..."
     file = " For any other model give a file, such as ./config.json" if noun == "model" else ""
-    return InputError(f"{where}: no {noun} named {shown!r}; {hint}{file}")
+    return InputError(f"{where}: no {noun} named {shortened(given, SHOWN_OF_FLAG)!r}; {hint}{file}")

@@ -1,22 +1,34 @@
-"""Finds and reads all files: regular ones, up to a stated size. All else becomes one line that names it."""
+"""The door of all files: regular ones, up to a stated size. All else becomes one line that names it.
+
+A server that answers others reads bundled files only, and those of one folder that its owner names (`only`).
+"""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import IO, Any, TypeVar, get_args
 
-from perfmodel.errors import MOST_LISTED, InputError
+from perfmodel.errors import MOST_LISTED, InputError, UnreadableError, shortened
 
 Row = TypeVar("Row")
 PACKAGE = Path(__file__).parent
 """The folder of the package `perfmodel`."""
 MAX_BYTES = 512 * 2**20
 """Largest file, unless its reader states less."""
+MAX_LINE_CHARACTERS = 2**20
+"""Longest line of a table that is read line by line."""
+SYSTEM = tuple(map(Path, ("/proc", "/dev", "/sys")))
+"""Folders of the system, whose files are refused: they hold the environment of processes, and devices."""
+_OPEN_TO = ContextVar[tuple[Path, ...] | None]("folders that may be read", default=None)
+"""None: all folders."""
 
 
 @cache
@@ -28,36 +40,106 @@ def data_folder(name: str) -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / name
 
 
+@contextmanager
+def only(folder: Path | None) -> Iterator[None]:
+    """Inside it, no file is read but the bundled ones and those of this folder (None: no others)."""
+    bundled = (PACKAGE, *map(data_folder, ("models", "hardware", "results")))
+    folders = bundled if folder is None else (*bundled, folder)
+    token = _OPEN_TO.set(tuple(Path(os.path.realpath(each)) for each in folders))
+    try:
+        yield
+    finally:
+        _OPEN_TO.reset(token)
+
+
+def check_place(path: Path) -> None:
+    """Refuse (UnreadableError) files of the system, and all outside the folders of `only`."""
+    try:
+        real = Path(os.path.realpath(path))
+        places = (Path(os.path.abspath(path)), real)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: must be a readable file: {error}") from None
+    if any(place.is_relative_to(system) for place in places for system in SYSTEM):
+        raise UnreadableError(f"{path}: must not be a file of the system ({', '.join(map(str, SYSTEM))})")
+    folders = _OPEN_TO.get()
+    if folders is not None and not any(real.is_relative_to(folder) for folder in folders):
+        raise UnreadableError(
+            f"{path}: must be a bundled name, or a file in the folder that the owner of this server names "
+            "(`--files DIR`)"
+        )
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether there is such a folder, among the places that may be read."""
+    return _visible(path) and os.path.isdir(path)
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether there is such a regular file, among the places that may be read."""
+    return _visible(path) and os.path.isfile(path)
+
+
+def exists(path: Path | str) -> bool:
+    """Whether there is such a file or folder, among the places that may be read."""
+    return _visible(path) and os.path.exists(path)
+
+
+def _visible(path: Path | str) -> bool:
+    try:
+        check_place(Path(path))
+    except UnreadableError:
+        return False
+    return True
+
+
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """The whole content of a file. Raises InputError for one that is missing, not regular (a pipe, a device),
     or larger than `most`.
     """
-    try:
-        check_regular(path)
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            data = stream.read(most + 1) if size <= most else b""
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
-        raise InputError(
-            f"{path}: must be a readable file: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    if size > most or len(data) > most:
-        raise InputError(f"{path}: must be at most {most} bytes, given {max(size, len(data))}")
+    with opened(path, most, mode="rb") as stream:
+        data: bytes = stream.read(most + 1)
+    if len(data) > most:
+        raise UnreadableError(f"{path}: must be at most {most} bytes, given {len(data)}")
     return data
+
+
+@contextmanager
+def opened(path: Path, most: int = MAX_BYTES, **how: Any) -> Iterator[IO[Any]]:
+    """A stream of a regular file. how: arguments of `Path.open`.
+
+    Raises InputError for one that is missing, not regular, not permitted, or larger than `most`.
+    """
+    check_regular(path)
+    try:
+        size = path.stat().st_size
+        if size > most:
+            raise UnreadableError(f"{path}: must be at most {most} bytes, given {size}")
+        with path.open(**how) as stream:
+            yield stream
+    except OSError as error:
+        raise UnreadableError(f"{path}: must be a readable file: {error.strerror or error}") from None
+
+
+def lines_of(path: Path, stream: IO[str]) -> Iterator[str]:
+    """The lines of a stream of text. Raises InputError for one longer than `MAX_LINE_CHARACTERS`."""
+    number = 0
+    while line := stream.readline(MAX_LINE_CHARACTERS + 1):
+        number += 1
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise InputError(f"{path}: line {number}: must be at most {MAX_LINE_CHARACTERS} characters long")
+        yield line
 
 
 def read_head(path: Path, count: int) -> bytes:
     """The first bytes of a file, at most `count`. Raises InputError for one that is missing or not
     regular.
     """
+    check_regular(path)
     try:
-        check_regular(path)
         with path.open("rb") as stream:
             return stream.read(count)
     except OSError as error:
-        raise InputError(f"{path}: must be a readable file: {error.strerror or error}") from None
+        raise UnreadableError(f"{path}: must be a readable file: {error.strerror or error}") from None
 
 
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
@@ -71,13 +153,14 @@ def read_text(path: Path, most: int = MAX_BYTES) -> str:
 
 def check_regular(path: Path) -> None:
     """Refuse (InputError) anything but a regular file, because reading a pipe or a device may never end."""
+    check_place(path)
     try:
         if path.is_file():
             return
         found = "it is a folder, pipe or device" if path.exists() else "there is no file of this name"
     except (OSError, ValueError) as error:
         found = f"reading fails: {getattr(error, 'strerror', None) or error}"
-    raise InputError(f"{path}: must be a readable file, but {found}")
+    raise UnreadableError(f"{path}: must be a readable file, but {found}")
 
 
 def parse_json(where: str, text: str) -> Any:
@@ -106,8 +189,10 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
     (first, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
     if sorted(header) != sorted(wanted):
+        if not set(header) & set(wanted):
+            raise InputError(f"{path}: line {first}: must have the columns {', '.join(wanted)}, and has none")
         missing = sorted(set(wanted) - set(header))
-        extra = [name[:40] for name in sorted(set(header) - set(wanted))[:MOST_LISTED]]
+        extra = [shortened(name) for name in sorted(set(header) - set(wanted))[:MOST_LISTED]]
         raise InputError(
             f"{path}: line {first}: must have each of the columns {', '.join(wanted)} once; "
             f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}"
@@ -118,7 +203,7 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
             continue
         row = dict(zip(header, cells, strict=False))
         if len(cells) != len(header):
-            place = f"{path}: line {line} (row {(row.get('id') or '?')[:40]})"
+            place = f"{path}: line {line} (row {shortened(row.get('id') or '?')})"
             raise InputError(f"{place}: must have one cell for each column of line 1, given more or fewer")
         rows.append((line, row))
     return rows
@@ -140,7 +225,7 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
         if not having.items() <= texts.items():
             continue
         cells: dict[str, Any] = {**texts}
-        place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
+        place = f"{path}: line {line} (row {shortened(cells.get('id', '?'))})"
         for name, cell_types in typed.items():
             blank = not texts[name] and len(cell_types) > 1
             cells[name] = None if blank else _cell(place, name, cell_types[0], texts[name])
@@ -163,5 +248,5 @@ def _cell(place: str, column: str, plain: Any, text: str) -> Any:
     except (ValueError, KeyError):
         value = math.nan
     if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{place}: {column}: must be {_WORDS[plain]}, given {text[:60]!r}")
+        raise InputError(f"{place}: {column}: must be {_WORDS[plain]}, given {shortened(text)!r}")
     return value

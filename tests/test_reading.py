@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.errors import InputError
-from perfmodel.reading import parse_json, read_bytes, read_csv, read_rows, read_text
+from perfmodel.reading import (
+    is_file,
+    is_folder,
+    only,
+    parse_json,
+    read_bytes,
+    read_csv,
+    read_rows,
+    read_text,
+)
 from tests.validate.tiny import refused
 
 
@@ -31,10 +41,34 @@ def test_bytes_text_and_rows_are_what_is_there(tmp_path: Path) -> None:
 def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/zero"), tmp_path):
+    for path in (pipe, tmp_path):
         assert unread(path) == f"{path}: must be a readable file, but it is a folder, pipe or device"
-    # files of /proc have size 0 and contents
-    assert "must be at most 10 bytes, given 11" in unread(Path("/proc/self/environ"), 10)
+
+
+def test_files_of_the_system_are_refused_also_through_links(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/proc/self/environ")
+    for path in (link, Path("/proc/self/environ"), Path("/dev/zero"), Path("/dev/stdin")):
+        assert unread(path) == f"{path}: must not be a file of the system (/proc, /dev, /sys)"
+
+
+def test_a_server_reads_the_files_of_one_folder_only(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    (inside / "link").symlink_to(tmp_path / "b")
+    with only(inside):
+        assert read_text(inside / "a") == "a"
+        assert is_file(inside / "a")
+        for path in (tmp_path / "b", inside / "link", inside / ".." / "b"):
+            assert "`--files DIR`" in unread(path)
+            assert not is_file(path)
+        assert pm.whatif("qwen3-8b", "h100", 1, "1k", gamma=0).query.batch == 1  # from bundled files
+    with only(None):
+        assert "`--files DIR`" in unread(inside / "a")
+        assert not is_folder(tmp_path)
+    assert is_folder(tmp_path)
 
 
 def test_missing_unreadable_and_not_text(tmp_path: Path) -> None:
@@ -62,7 +96,7 @@ def test_json_that_is_none() -> None:
         ("a,b\n1,2,3\n", "one cell for each column"),
         ("a,a\n1,2\n", "line 1: must have each of the columns a, b once; missing b, unknown none"),
         ("a,b,c\n1,2,3\n", "unknown c"),
-        ("", "line 1: must have each of the columns a, b once; missing a, b"),
+        ("", "line 1: must have the columns a, b, and has none"),
         ('a,b\n"1,2\n', "must be a readable CSV file"),
         ('a,b\n"' + "x" * 200_000 + '",2\n', "must be a readable CSV file"),
     ],

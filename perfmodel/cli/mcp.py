@@ -5,25 +5,25 @@ its question. Its result is the answer, with the JSON Schema of its type.
 """
 
 import json
+import signal
+import sys
+from collections.abc import AsyncIterable
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.advice.schedule import schedule
-from perfmodel.answers.declaration import Verb
-from perfmodel.answers.load.traffic import traffic
-from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.declaration import Argument
 from perfmodel.answers.schema import given_schema, schema
 from perfmodel.cli import COMMANDS
-from perfmodel.cli.commands import command
-from perfmodel.errors import InputError
+from perfmodel.cli.commands import command, flagged
+from perfmodel.cli.tool import TOOLS
+from perfmodel.errors import InputError, shortened
+from perfmodel.reading import is_folder
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, advise, traffic, schedule)}
-"""The verbs that an assistant may use."""
 INSTRUCTIONS = (
     "perfmodel predicts LLM decoding with and without speculative decoding, from a calibrated roofline. "
     "whatif answers one point, advise chooses a draft, traffic answers a request rate, schedule writes draft "
@@ -32,30 +32,67 @@ INSTRUCTIONS = (
 )
 
 
-@command(example="")
-def app() -> None:
+LIMIT_S = 60.0
+"""Seconds after which a call is stopped."""
+ONE_CALL = [sys.executable, "-m", "perfmodel.cli.tool"]
+"""A process for each call, which ends when the call is cancelled or takes too long."""
+PARSE_ERROR = -32700
+"""JSON-RPC's code of a message that is no JSON."""
+Files = Annotated[
+    Path | None, Argument("Folder whose files a question may name; without it, names only.", "DIR")
+]
+
+
+@command(example="--files mine/")
+@flagged
+def app(files: Files = None) -> None:
     """Answer an assistant's questions over stdin and stdout, by the Model Context Protocol.
 
-    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line.
+    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. Their files
+    are those in the folder of --files, named relative to it. No refusal quotes a file.
     """
     import anyio
 
-    anyio.run(_serve)
+    if files is not None and not is_folder(files):
+        raise InputError(f"--files: must be a folder, given {shortened(str(files))}")
+    # the first Ctrl-C ends the process, also while it waits for a message
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    anyio.run(_serve, files)
 
 
-async def _serve() -> None:
+async def _serve(files: Path | None) -> None:
+    import anyio
     from mcp.server.stdio import stdio_server
 
-    made = server()
-    async with stdio_server() as (read, write):
-        await made.run(read, write, made.create_initialization_options())
+    made = server(files)
+    async with stdio_server() as (read, write), anyio.create_task_group() as group:
+        messages, received = anyio.create_memory_object_stream[Any](0)
+        group.start_soon(_forward, read, messages, write)
+        await made.run(received, write, made.create_initialization_options())  # type: ignore[arg-type]
+        group.cancel_scope.cancel()
 
 
-def server() -> "Server[Any]":
-    """The server, for any transport."""
-    from anyio import to_thread
+async def _forward(read: AsyncIterable[Any], messages: Any, write: Any) -> None:
+    """Passes messages on to the server, and answers those that cannot be read."""
+    from mcp import types
+    from mcp.shared.message import SessionMessage
+
+    async with messages:
+        async for message in read:
+            if not isinstance(message, Exception):
+                await messages.send(message)
+                continue
+            error = types.ErrorData(code=PARSE_ERROR, message="must be one JSON-RPC message on one line")
+            await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
+
+
+def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]":
+    """The server, for any transport. files: the folder whose files may be read. limit_s: of a call."""
+    import anyio
     from mcp import types
     from mcp.server.lowlevel import Server
+
+    folder = None if files is None else str(files.resolve())
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -72,13 +109,19 @@ def server() -> "Server[Any]":
 
     async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         text = partial(types.TextContent, type="text")
+        call = {"name": params.name, "arguments": params.arguments or {}, "files": folder}
         try:
-            answer = await to_thread.run_sync(partial(_answer, params.name, params.arguments or {}))
-        except InputError as error:
-            return types.CallToolResult(content=[text(text=str(error))], is_error=True)
-        content = answer.as_dict()
+            with anyio.fail_after(limit_s):
+                done = await anyio.run_process(ONE_CALL, input=json.dumps(call).encode(), stderr=None)
+        except TimeoutError:
+            said = f"{params.name}: took more than {limit_s:g} s; ask for fewer values or prompts"
+            return types.CallToolResult(content=[text(text=said)], is_error=True)
+        result = json.loads(done.stdout)
+        if "answer" not in result:
+            return types.CallToolResult(content=[text(text=result["text"])], is_error=True)
+        content = result["answer"]
         return types.CallToolResult(
-            content=[text(text=answer.headline()), text(text=json.dumps(content))], structured_content=content
+            content=[text(text=result["text"]), text(text=json.dumps(content))], structured_content=content
         )
 
     return Server(
@@ -88,10 +131,3 @@ def server() -> "Server[Any]":
         on_list_tools=listed,
         on_call_tool=called,
     )
-
-
-def _answer(name: str, given: dict[str, Any]) -> Any:
-    """The answer of a tool. Raises InputError for an unknown tool, and for a question that is refused."""
-    if name not in TOOLS:
-        raise InputError(f"tool: must be one of {', '.join(TOOLS)}, given {name}")
-    return TOOLS[name](**given)

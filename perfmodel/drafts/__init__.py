@@ -5,7 +5,6 @@ A new kind is a new file with one `Draft` subclass. Its added fields are the opt
 """
 
 import dataclasses
-import os
 import re
 from collections.abc import Collection
 from functools import cache
@@ -15,6 +14,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.plugins import class_in, names_in, options_of
+from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.published_heads import published_head
@@ -112,7 +112,7 @@ def spelled(word: str) -> str:
 
 def _head(name: str, target: ModelSpec) -> Any:
     """The drafting head in a ``config.json`` or in a folder that holds one; None for any other name."""
-    if not (name.endswith(".json") or os.path.isdir(name)):
+    if not (name.endswith(".json") or is_folder(name)):
         return None
     from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file
 

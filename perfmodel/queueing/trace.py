@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, about_file, refuse
 from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.trace_prefix import of_hashes, of_sessions
-from perfmodel.reading import check_regular
+from perfmodel.reading import lines_of, opened
 
 NAMES = {
     "at": ("timestamp", "arrival_s", "arrival", "arrival_time", "TIMESTAMP"),
@@ -58,7 +58,11 @@ def read_trace(path: str | Path) -> Arrivals:
     milliseconds, as in Mooncake's traces. Raises InputError.
     """
     where = Path(path)
-    check_regular(where)
+    with about_file(where):
+        return _read(where)
+
+
+def _read(where: Path) -> Arrivals:
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
     parts = []
     count = 0
@@ -95,8 +99,8 @@ def read_trace(path: str | Path) -> Arrivals:
 
 def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
     """Columns of text, block by block. names: filled from the header."""
-    with where.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream)
+    with opened(where, encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(lines_of(where, stream))
         try:
             head = next(rows, [])
             names |= {key: _name(head, key, where) for key in NAMES}
@@ -115,7 +119,7 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
 
 def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
     """Columns of numbers or text, block by block. names: filled from the first request."""
-    with where.open("rb") as stream:
+    with opened(where, mode="rb") as stream:
         lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
         if not (first := next(lines, b"")):
             return
@@ -176,9 +180,7 @@ def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list
 
 def _name(row: Any, key: str, where: Path) -> str:
     if not (known := [name for name in NAMES[key] if name in row]):
-        raise refuse(
-            str(where), None, f"requests with {' or '.join(NAMES[key])}", ", ".join(map(str, row))[:60]
-        )
+        raise InputError(f"{where}: must be requests with {' or '.join(NAMES[key])}")
     return known[0]
 
 

@@ -1,5 +1,10 @@
 """An assistant asks the questions of the command line, over the SDK's own client."""
 
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -7,6 +12,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.declaration import arguments
+from perfmodel.cli.tool import called
 from tests.test_front_door import ASKED
 
 mcp = pytest.importorskip("mcp")
@@ -24,7 +30,8 @@ def session(over: Any, *calls: tuple[str, dict[str, Any]], mode: Any = "auto") -
 
 
 def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
-    from perfmodel.cli.mcp import TOOLS, server
+    from perfmodel.cli.mcp import server
+    from perfmodel.cli.tool import TOOLS
 
     tools, *answers = session(server(), *((name, ASKED[name]) for name in TOOLS))
     assert [tool.name for tool in tools] == [*TOOLS] == ["whatif", "advise", "traffic", "schedule"]
@@ -61,3 +68,107 @@ def test_a_mistake_is_one_sentence_that_the_assistant_reads(name: str, given: An
     assert answer.is_error
     assert says in answer.content[0].text
     assert "--" not in answer.content[0].text
+
+
+SECRET = "hunter2"
+FILES = {
+    "plain": f"{SECRET}:{SECRET}\n",
+    "device.yaml": f"name: {SECRET}\n{SECRET}: {SECRET}\nmemory_bandwidth: {{value: {SECRET}}}\n",
+    "config.json": json.dumps({"model_type": SECRET, "architectures": [SECRET], SECRET: SECRET}),
+    "rows.json": json.dumps(
+        {
+            "schema_version": 1,
+            "source": SECRET,
+            "rows": [
+                {
+                    "target": "llama-3.1-8b",
+                    "draft": SECRET,
+                    "draft_kv": SECRET,
+                    "context_tokens": 1000,
+                    "alpha": 0.5,
+                }
+            ],
+        }
+    ),
+    "mix.yaml": f"classes: {{{SECRET}: {{share: {SECRET}}}}}\n",
+    "trace.csv": f"arrival_s,input_tokens,output_tokens\n{SECRET},1,{SECRET}\n",
+    "trace.jsonl": json.dumps({SECRET: SECRET, "timestamp": SECRET}) + "\n",
+}
+"""Files with words that no refusal may repeat."""
+QUESTIONS = {
+    "whatif": ("model", "hardware", "calibration", "draft", "acceptance"),
+    "advise": ("hardware", "acceptance"),
+    "schedule": ("draft", "acceptance"),
+    "traffic": ("trace", "mix", "hardware"),
+}
+"""Tool -> its arguments that may be files."""
+
+
+def pointed_at(paths: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Calls of every tool with each of its files at each of the paths."""
+    return [
+        (tool, ASKED[tool] | {argument: path})
+        for tool, names in QUESTIONS.items()
+        for argument in names
+        for path in paths
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.csv").symlink_to("/etc/passwd")
+    return tmp_path
+
+
+def test_no_file_is_read_without_a_folder(folder: Path) -> None:
+    for tool, given in pointed_at([str(folder / "rows.json"), "/proc/self/environ", "/etc/passwd"]):
+        result = called(tool, given, None)
+        assert "answer" not in result, given
+        assert "root:" not in result["text"]
+        assert SECRET not in result["text"]
+    mine, system, there, absent = (
+        called("traffic", ASKED["traffic"] | {"trace": path}, None)["text"].partition(": ")[2]
+        for path in (str(folder / "trace.csv"), "/proc/self/environ", "/etc/passwd", "/no/such/file")
+    )
+    assert "--files DIR" in mine
+    assert "file of the system" in system
+    assert there == absent  # nobody learns which files exist
+
+
+def test_no_refusal_quotes_a_file_of_the_folder(folder: Path) -> None:
+    for tool, given in pointed_at([str(folder / name) for name in (*FILES, "link.csv")]):
+        result = called(tool, given, folder)
+        if "answer" not in result:
+            assert SECRET not in result["text"], given
+            assert "root:" not in result["text"], given
+
+
+def test_a_file_of_the_folder_is_named_relative_to_it(folder: Path) -> None:
+    from perfmodel.cli.mcp import server
+
+    (folder / "good.csv").write_text("arrival_s,input_tokens,output_tokens\n0,900,40\n1,300,20\n")
+    _, answer = session(server(folder), ("traffic", ASKED["traffic"] | {"trace": "good.csv"}))
+    assert not answer.is_error, answer
+
+
+def test_a_call_that_takes_too_long_is_stopped() -> None:
+    from perfmodel.cli.mcp import server
+
+    _, answer = session(server(limit_s=0.2), ("whatif", ASKED["whatif"]))
+    assert answer.is_error
+    assert answer.content[0].text.startswith("whatif: took more than 0.2 s")
+
+
+def test_malformed_json_has_an_answer_and_the_first_interrupt_ends_an_idle_server() -> None:
+    command = [sys.executable, "-m", "perfmodel", "mcp"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print("{not json", file=process.stdin, flush=True)
+        answer = json.loads(process.stdout.readline())
+        assert answer["id"] is None
+        assert answer["error"]["code"] == -32700
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == -signal.SIGINT

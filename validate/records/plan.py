@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from perfmodel.errors import InputError, unknown_name
+from perfmodel.errors import InputError, about_file, unknown_name
 from perfmodel.specs import (
     Frozen,
     ModelSpec,
@@ -17,6 +17,7 @@ from perfmodel.specs import (
     Precision,
     files,
     kv_format,
+    load_gpu,
     load_model,
     weight_format,
 )
@@ -200,8 +201,10 @@ def load_plan(name: str) -> Plan:
     if not files.looks_like_path(name) and name not in plan_names():
         raise unknown_name("plan", "plan", name, plan_names())
     plan = files.parse(Plan, files.read_mapping(path), str(path))
-    try:
-        plan.resolved()
-    except InputError as error:
-        raise InputError(f"{path}: grid: {error.as_flags.removeprefix('plan: ')}") from None
+    with about_file(path):
+        load_gpu(plan.hardware, "hardware")
+        try:
+            plan.resolved()
+        except InputError as error:
+            raise InputError(f"grid: {error.as_flags.removeprefix('plan: ')}") from None
     return plan

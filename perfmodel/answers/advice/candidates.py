@@ -21,7 +21,7 @@ from perfmodel.answers.question import (
     slowing,
 )
 from perfmodel.drafts import kind_of, kinds, make_draft
-from perfmodel.errors import InputError, as_names, refuse
+from perfmodel.errors import InputError, about_file, as_names, refuse
 from perfmodel.kv import KVMethod, method, methods as kv_methods, names, parse_kv
 from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
@@ -145,6 +145,10 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     """
     precision = named.precision(query)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
+    if query.acceptance is not None:
+        with about_file(query.acceptance):
+            for row in _of_target(rows, named.target):
+                make_draft(row.draft, named.target, precision, 1, _method(row))
     given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
     # an unknown name, or a head that does not exist, is refused and not skipped
@@ -163,13 +167,17 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     return known, unknown
 
 
+def _of_target(rows: Rows | None, target: ModelSpec) -> list[AcceptanceRow]:
+    """The rows of a user's file that were measured with this target."""
+    return [row for row in rows or () if row.target == target.name]
+
+
 def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
     """The drafts to search, each with a KV method; a draft may occur more than once."""
     for key in query.rate:
         yield _split(key)
-    for row in rows or ():
-        if row.target == target.name:
-            yield row.draft, _method(row)
+    for row in _of_target(rows, target):
+        yield row.draft, _method(row)
     named = query.draft
     if named is None and (query.rate or rows is not None):
         return  # the measured rows name the candidates

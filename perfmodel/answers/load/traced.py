@@ -11,6 +11,7 @@ from perfmodel.errors import refuse
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.trace import read_trace
+from perfmodel.reading import check_regular
 from perfmodel.specs import ModelSpec
 
 LEAST_OUTPUT = 1.001
@@ -21,7 +22,8 @@ RATE_DIGITS = 4
 def trace_of(path: str) -> Arrivals:
     """The requests of a file; a file that does not change is read once. Raises InputError."""
     where = Path(path)
-    return _read(path, where.stat().st_mtime_ns if where.is_file() else 0)
+    check_regular(where)
+    return _read(path, where.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1)

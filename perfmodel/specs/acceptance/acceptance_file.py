@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, about_file
 from perfmodel.specs.acceptance.acceptance_rows import (
     AcceptanceRow,
     positions_from_histogram,
@@ -83,6 +83,11 @@ class AcceptanceFile(Frozen):
 def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     """The rows of a user's JSON or YAML file. Raises InputError naming file and key."""
     path = Path(where)
+    with about_file(path):
+        return _rows(path)
+
+
+def _rows(path: Path) -> tuple[AcceptanceRow, ...]:
     parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, about_file, shortened
 from perfmodel.reading import data_folder, read_rows
 
 CONTEXT_DRIFT = 0.11
@@ -112,15 +112,32 @@ def find_acceptance(
     spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. Raises UnknownAcceptance if nothing
     matches, and outside the measured contexts of other rows: no row is extrapolated.
     """
-    flag = flag if rows is None else "--acceptance"
-    where = (target, draft, kv_name, kv_budget)
-    known = published_rows() if rows is None else tuple(rows)
-    measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
+    subject = (target, draft, kv_name, kv_budget)
+    if rows is None:
+        return _of_subject(subject, context, published_rows(), flag, "--context")
+    with about_file("--acceptance"):
+        return _of_subject(subject, context, tuple(rows), "--acceptance", "--acceptance")
+
+
+def _of_subject(
+    subject: tuple[str, str, str, int | None],
+    context: float,
+    known: tuple[AcceptanceRow, ...],
+    flag: str,
+    beyond: str,
+) -> AcceptanceRow:
+    """`find_acceptance` among rows. beyond: the flag to change at a context that was not measured."""
+    target, draft, kv_name, kv_budget = subject
+    measured = sorted((row for row in known if row.subject == subject), key=lambda row: row.context_tokens)
     remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
     what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
     if not measured:
         have = sorted(
-            {f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known}
+            {
+                f"{shortened(r.target)} with draft {shortened(r.draft)}, "
+                f"{_spell(shortened(r.draft_kv), r.kv_budget_tokens)}"
+                for r in known
+            }
         )
         shown = "; ".join(have[:3]) + ("; ..." if len(have) > 3 else "")
         raise UnknownAcceptance(
@@ -138,7 +155,7 @@ def find_acceptance(
     if end.counted_at is None:
         span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
         raise UnknownAcceptance(
-            "--context" if rows is None else flag,
+            beyond,
             f"acceptance of {what} was measured at {span} tokens, given {context:g}",
             remedy,
         )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct, convert
 
+from perfmodel.errors import shortened
 from perfmodel.specs.boundary.frozen import annotations, defaults
 
 Place = tuple[Any, ...]
@@ -43,11 +44,11 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
         for key in value:
             if forbidden and key not in allowed:
                 keys = f"allowed keys: {', '.join(allowed)}"
-                return (*place, key), f"must not be given ({keys}), given {_shown(value[key])}"
+                return (*place, key), f"must not be given ({keys})"
     for key, inner_type, inner in _parts(inside, value):
         if _refusal(inner_type, inner):
             return find_fault(inner_type, inner, (*place, key))
-    if missing := [key for key in allowed if key not in value and key not in defaults(inside)]:
+    if allowed and (missing := [key for key in required(inside) if key not in value]):
         return (*place, missing[0]), "must be given, and it is missing"
     if (error := _refusal(type_, value)) and error.__cause__:
         own = re.fullmatch(r"(\w+(?:\.\w+)*): (.*)", str(error), re.DOTALL)  # of a `__post_init__`
@@ -55,6 +56,13 @@ def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
             return ((*place, own[1]), own[2])
         return (place, str(error))
     return place, f"{_allowed(inside, str(error))}, given {_shown(value)}"
+
+
+def required(spec: Any) -> tuple[str, ...]:
+    """The keys that a mapping of a kind must have; none for a type that is no structure."""
+    if not (isinstance(spec, type) and issubclass(spec, Struct)):
+        return ()
+    return tuple(key for key in annotations(spec) if key not in defaults(spec))
 
 
 def _parts(type_: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -117,4 +125,4 @@ def _shown(value: Any) -> str:
     plain = isinstance(value, str | float | bool | None) or (
         isinstance(value, int) and abs(value) < MAX_SHOWN
     )
-    return repr(value)[:100] if plain else type(value).__name__
+    return shortened(repr(value)) if plain else type(value).__name__

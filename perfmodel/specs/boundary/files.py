@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from msgspec import convert
 
-from perfmodel.errors import InputError, one_line, unknown_name
-from perfmodel.reading import data_folder, read_text
-from perfmodel.specs.boundary.faults import find_fault
+from perfmodel.errors import InputError, about_file, one_line, shortened, unknown_name
+from perfmodel.reading import data_folder, is_folder, read_text
+from perfmodel.specs.boundary.faults import find_fault, required
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
@@ -49,15 +49,16 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
     """
     language = "JSON" if path.suffix == ".json" else "YAML"
-    text = read_text(path, MAX_FILE_BYTES)
-    try:
-        data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
-    except (ValueError, RecursionError, OverflowError) as error:
-        detail = one_line(str(error))[:200] or type(error).__name__
-        raise InputError(f"{path}: must be valid {language}: {detail}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}")
-    return data
+    with about_file(path):
+        text = read_text(path, MAX_FILE_BYTES)
+        try:
+            data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
+        except (ValueError, RecursionError, OverflowError) as error:
+            detail = one_line(str(error))[:200] or type(error).__name__
+            raise InputError(f"must be valid {language}: {detail}") from None
+        if not isinstance(data, dict):
+            raise InputError(f"must hold a mapping of keys to values, given {type(data).__name__}")
+        return data
 
 
 def _printable(value: Any) -> Any:
@@ -76,7 +77,7 @@ def _read_json(text: str, infinity: bool) -> Any:
         if infinity and name == "Infinity":
             return math.inf
         key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
-        raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
+        raise ValueError(f"{shortened(key[1]) + ': ' if key else ''}{name} is not allowed")
 
     return _printable(json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats))
 
@@ -85,28 +86,32 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"key {key!r} is given twice")
+            raise ValueError(f"key {shortened(key)!r} is given twice")
         table[key] = value
     return table
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and the
-    given value.
+    given value. A mapping of another kind, which has no key that must be given, is not quoted.
     """
     try:
         return convert(data, spec, str_keys=True)
     except (ValueError, OverflowError):  # the latter of numbers with thousands of digits
         place, message = find_fault(spec, data)
-    key = ".".join(str(part) for part in place)[:200]
-    raise InputError(f"{where}: {key + ': ' if key else ''}{message}")
+    needed = required(spec)
+    with about_file(where):
+        if needed and not data.keys() & needed:
+            raise InputError(f"must have the keys {', '.join(needed)}, and has none of them")
+        key = ".".join(shortened(str(part)) for part in place)
+        raise InputError(f"{where}: {key + ': ' if key else ''}{message}")
 
 
 def newest(path: Path, pattern: str) -> Path:
     """The newest file of a folder that matches a pattern (names begin with the time); any other path
     unchanged.
     """
-    if os.path.isdir(path):
+    if is_folder(path):
         return max(path.glob(pattern), default=path)
     return path
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from perfmodel.errors import one_line
+from perfmodel.errors import one_line, shortened
 
 MAX_DEPTH = 50
 _NODE: Any = yaml.NodeEvent
@@ -35,6 +35,9 @@ def read_yaml(text: str) -> Any:
     """
     try:
         return _document(yaml.parse(text, _LOADER))
+    except yaml.MarkedYAMLError as error:  # its text may quote the lines around the fault
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"line {line}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
 
@@ -61,7 +64,7 @@ def _document(events: Iterable[Any]) -> Any:
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("YAML aliases (*name) are not allowed")
         if event.tag is not None:
-            raise ValueError(f"line {lines[-1]}: tags ({event.tag}) are not allowed")
+            raise ValueError(f"line {lines[-1]}: tags ({shortened(event.tag)}) are not allowed")
         if not isinstance(event, yaml.ScalarEvent):
             if len(outer) == MAX_DEPTH:
                 raise ValueError(f"line {lines[-1]}: nested deeper than {MAX_DEPTH}")
@@ -86,7 +89,7 @@ def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
         if not isinstance(key, str | int | float):
             raise ValueError(f"line {line}: keys must be plain text or numbers")
         if key in table:
-            raise ValueError(f"line {line}: key {key!r} is given twice")
+            raise ValueError(f"line {line}: key {shortened(str(key))!r} is given twice")
         table[key] = value
     return table
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import numpy as np
 from msgspec import field
 
+from perfmodel.errors import about_file
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files
@@ -376,5 +377,6 @@ def load_calibration(name: str, flag: str = "--calibration", version: str | None
     name = parse_text(name, flag)
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-calibration.yaml")
-        return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
+        with about_file(path):
+            return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
     return load_bundled(files.bundled_name("calibrations", "calibration", name, flag), version)

@@ -6,12 +6,13 @@ configs/speculators/algos.py. A head's layers are dense, even if its file still 
 was made from. Keys that the head's own class reads and this module does not are refused by name.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfmodel.errors import about_file
+from perfmodel.reading import is_file, is_folder
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD, Family
@@ -83,13 +84,14 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
 
     target: gives the vocabulary and the longest context where the file leaves them out.
     """
-    path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
-    if not path.is_file():
+    path = Path(name) / "config.json" if is_folder(name) else Path(name)
+    if not is_file(path):
         return None
-    data = files.read_mapping(path, infinity=True)
-    kind = _kind(data)
-    if kind:
-        return _read(kind, Keys(data, str(path)), target)
+    with about_file(path):
+        data = files.read_mapping(path, infinity=True)
+        kind = _kind(data)
+        if kind:
+            return _read(kind, Keys(data, str(path)), target)
     return None
 
 

@@ -1,6 +1,5 @@
 """Finds a model's shape: bundled by name or alias, or from a user's file."""
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -9,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import InputError
+from perfmodel.errors import InputError, about_file
 from perfmodel.parse import parse_text
-from perfmodel.reading import data_folder, read_rows
+from perfmodel.reading import data_folder, exists, is_file, is_folder, read_rows
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
@@ -49,9 +48,9 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     if (key := files.spelling(name)) in files.bundled_names("models"):
         return load_bundled(key)
     path = Path(name)
-    if os.path.isdir(name):
+    if is_folder(name):
         return _read(path / "config.json")
-    if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and os.path.isfile(name)):
+    if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and is_file(name)):
         return _read(path)
     if repo := repository(name):
         base = load_model(repo[0], flag)
@@ -143,7 +142,7 @@ def named_format(name: str) -> str | None:
     ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
     """
     key = files.spelling(name)
-    if not IN_FORMAT.fullmatch(key) or os.path.exists(name):
+    if not IN_FORMAT.fullmatch(key) or exists(name):
         return None
     model = load_model(name)
     listed = files.spelling(model.hf_id or "")
@@ -173,13 +172,13 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
     `load_model`.
     """
-    if (repo := repository(name)) and not os.path.exists(name):
+    if (repo := repository(name)) and not exists(name):
         return hub_id(repo[0], flag)
     found = load_model(name, flag)
     key = files.spelling(name)
-    if os.path.isdir(name) or key == found.name:
-        return name if os.path.isdir(name) else found.hf_id
-    if os.path.exists(name):
+    if is_folder(name) or key == found.name:
+        return name if is_folder(name) else found.hf_id
+    if exists(name):
         return found.hf_id
     listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
     if "/" in name:
@@ -198,7 +197,7 @@ def served_id(name: str, head: str | None) -> str | None:
     """
     found = hub_id(name)
     tuned = _TUNED.search(head or "")
-    if found is None or tuned is None or "/" in name or _TUNED.search(found) or os.path.exists(name):
+    if found is None or tuned is None or "/" in name or _TUNED.search(found) or exists(name):
         return found
     model = load_model(name)
     plain = _base_name(found)
@@ -234,6 +233,11 @@ def precision_of(
 
 
 def _read(path: Path) -> ModelSpec:
+    with about_file(path):
+        return _of_file(path)
+
+
+def _of_file(path: Path) -> ModelSpec:
     if path.suffix == ".gguf":
         return _of_gguf(path)
     data = files.read_mapping(path, infinity=True)
@@ -243,7 +247,7 @@ def _read(path: Path) -> ModelSpec:
 
     beside = path.with_name(path.name.replace("config.json", "hf_quant_config.json"))
     return from_config(
-        data, str(path), files.read_mapping(beside) if beside != path and beside.is_file() else None
+        data, str(path), files.read_mapping(beside) if beside != path and is_file(beside) else None
     )
 
 

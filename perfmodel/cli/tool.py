@@ -1,0 +1,53 @@
+"""One call of an assistant's tool, in a process of its own: ``python -m perfmodel.cli.tool``.
+
+Reads the call from stdin and writes its result to stdout, both as JSON. `perfmodel mcp` ends the process when
+the call is cancelled or takes too long.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.declaration import Verb
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.errors import InputError, as_names, shortened
+from perfmodel.reading import only
+
+TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, advise, traffic, schedule)}
+"""The verbs that an assistant may use."""
+
+
+def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, Any]:
+    """The headline and the answer of a tool, or its refusal as `text` alone.
+
+    Only bundled files are read, and those in the folder `files`; a refusal has nothing of their contents.
+    """
+    try:
+        if name not in TOOLS:
+            raise InputError(f"tool: must be one of {', '.join(TOOLS)}, given {shortened(name)}")
+        with only(files):
+            answer = TOOLS[name](**given)
+            return {"text": answer.headline(), "answer": answer.as_dict()}
+    except InputError as error:
+        if error.of_file is None:
+            return {"text": str(error)}
+        place = as_names(error.of_file)
+        return {"text": f"{place}: does not answer this question; the command line names the fault"}
+
+
+def main() -> None:
+    """Answer the one call on stdin."""
+    call = json.load(sys.stdin)
+    files = None if call["files"] is None else Path(call["files"])
+    if files is not None:
+        os.chdir(files)  # names of files are relative to it
+    json.dump(called(call["name"], call["arguments"], files), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
