@@ -28,8 +28,9 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import lists  # both are in this folder
+import lists  # all are in this folder
 import reference
+import scoreboard
 
 import perfmodel
 from perfmodel import cli
@@ -146,7 +147,7 @@ def schema_of(verb: str) -> str:
 
 
 GENERATED = {f"{name}.md": made for name, made in lists.PAGES.items()}
-GENERATED |= {"cli.md": lambda: reference.page(output_of)}
+GENERATED |= {"cli.md": lambda: reference.page(output_of), "scoreboard.md": scoreboard.page}
 GENERATED |= {f"schemas/{verb}.json": partial(schema_of, verb) for verb in ANSWERS}
 """Page -> what writes all of it."""
 
