@@ -7,7 +7,7 @@ The commands of a page run in order in a folder of their own, which holds nothin
 - a fenced block with a title is a file of that name;
 - a ``console`` block is one command after ``$`` and what it prints;
 - an ``sh`` block is commands whose output the page does not show; ``cat > NAME <<'END'`` writes a file;
-- ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` writes;
+- ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` or `scoreboard.MADE` writes;
 - ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
 
 A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page`
@@ -46,6 +46,7 @@ HERE = re.compile(r"^cat > (?P<file>\S+) <<'END'\n(?P<body>.*?)^END\n", re.DOTAL
 COLUMNS = 84
 """What a block of code shows on the site, and on a page of a repository."""
 MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLES = lists.MADE | scoreboard.MADE
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 
@@ -75,7 +76,7 @@ def filled(text: str, timed: bool = False) -> str:
     """A page with the output under each command; with `timed`, under the commands that a clock decides
     too.
     """
-    text = MADE.sub(lambda part: f"{part[1]}{lists.MADE[part[2]]()}{part[3]}", text)
+    text = MADE.sub(lambda part: f"{part[1]}{TABLES[part[2]]()}{part[3]}", text)
     blocks = list(FENCE.finditer(text))
     in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
     wide = mock.patch.dict(os.environ, COLUMNS=str(COLUMNS))
@@ -147,7 +148,7 @@ def schema_of(verb: str) -> str:
 
 
 GENERATED = {f"{name}.md": made for name, made in lists.PAGES.items()}
-GENERATED |= {"cli.md": lambda: reference.page(output_of), "scoreboard.md": scoreboard.page}
+GENERATED |= {"cli.md": lambda: reference.page(output_of)}
 GENERATED |= {f"schemas/{verb}.json": partial(schema_of, verb) for verb in ANSWERS}
 """Page -> what writes all of it."""
 

@@ -1,4 +1,4 @@
-"""The public scoreboard: this tool and other simulators on the same measurements, as ``docs/scoreboard.md``."""
+"""The tables of the public scoreboard: this tool and other simulators on the same measurements."""
 
 import json
 import math
@@ -16,9 +16,6 @@ from perfmodel.validate.accuracy.markdown import table
 ROOT = Path(__file__).parents[1]
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
 """Figure of ``results/accuracy.json`` -> its name here."""
-NOTE = (
-    "<!-- Written by docs/scoreboard.py (make docs): change the data in results/published/, or the code. -->"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +98,9 @@ class Answered:
     other: float
 
 
-def page() -> str:
-    """The whole page."""
-    unseen = _with_best(
+def unseen() -> str:
+    """Errors on rows that nobody had tuned to."""
+    return _with_best(
         ["figure", "rows of", "rows", "sources"],
         ("perfmodel", "aisimulate", "BLIS"),
         (
@@ -111,36 +108,6 @@ def page() -> str:
             for e in read_published("scoreboard_errors", Errors)
         ),
     )
-    parts = [
-        NOTE,
-        "",
-        "# Scoreboard\n",
-        "Predictions of this tool and of other simulators for the same measurements. Errors are exp(mean |ln(predicted /",
-        "measured)|) - 1 in %. **Bold** is the lowest error of a row, whoever has it. The data are",
-        "`results/published/scoreboard*.csv`. The other simulators are aisimulate 0.13.dev (AIConfigurator's engine) and BLIS",
-        "(August 2026), each asked with its own tables and defaults for exactly the measured configuration.\n",
-        "## Rows that nobody had tuned to\n",
-        "Both tools were asked before the measured values were known to their authors: this tool at commit 49a220be.",
-        "An empty cell means that BLIS does not know the devices.\n",
-        unseen,
-        "Where aisimulate is ahead, it has measured tables of that device and format: nvfp4 on RTX PRO 6000, and batches of 17",
-        "and more. Where this tool is ahead, host time or a format without a table decides.\n",
-        "## This version on the rows that are bundled\n",
-        "The answers of this version to the same questions. **Not left out**: some of these rows may have entered a fit since",
-        "49a220be, so compare releases with the section above. Speedups use the measured tokens per iteration.\n",
-        _now(),
-        "## This tool by release\n",
-        "Errors of whole sources left out of the fit (the [accuracy page](accuracy.md) has all groups).\n",
-        _releases(),
-        "## Speed\n",
-        "Seconds unless a unit is given, on one machine with two cores at 49a220be. Since then `pm.predictor` answers a point in",
-        "microseconds ([Speed and size](benchmarks.md)).\n",
-        _speed(),
-        "## What others have and this tool does not\n",
-        "At 49a220be, unless a later release added it; read from documentation or run.\n",
-        _missing(),
-    ]
-    return "\n".join(parts)
 
 
 def _with_best(
@@ -197,7 +164,8 @@ def _own(row: Shared) -> float:
     return tokens * step_s / float(p.iteration_s(row.batch, row.context_tokens))
 
 
-def _now() -> str:
+def now() -> str:
+    """Errors of this version on the bundled rows."""
     groups: dict[str, Callable[[Shared], bool]] = {
         "all": lambda row: True,
         "tables of the device": lambda row: row.answered_by == "current",
@@ -217,8 +185,8 @@ def _now() -> str:
             cells = [a for a in answered() if a.row.kind == kind and within(a.row)]
             if not cells:
                 continue
-            own = _error(a.own for a in cells)
-            other = _error(a.other for a in cells)
+            own = error_of(a.own for a in cells)
+            other = error_of(a.other for a in cells)
             nearer = sum(abs(a.own) < abs(a.other) for a in cells)
             head = [kind, name, str(len(cells)), str(len({a.row.source_id for a in cells})), str(nearer)]
             lines.append((head, (own, other)))
@@ -226,12 +194,13 @@ def _now() -> str:
     return _with_best(heads, ("this version", "aisimulate"), lines)
 
 
-def _error(logs: Iterable[float]) -> float:
+def error_of(logs: Iterable[float]) -> float:
     """The mean error in %."""
     return 100.0 * math.expm1(fmean(map(abs, logs)))
 
 
-def _releases() -> str:
+def releases() -> str:
+    """Errors of sources left out by release."""
     rows = [
         [e.release, e.commit, e.figure, str(e.rows), str(e.sources), f"{e.error:.1f}", f"{e.of_sources:.1f}"]
         for e in read_published("scoreboard_releases", Release)
@@ -245,16 +214,12 @@ def _releases() -> str:
     return "\n".join(table(heads, rows, text_columns=(0, 1, 2))) + "\n"
 
 
-def _speed() -> str:
-    rows = [
-        [
-            f"{c.what} ({c.unit})" if c.unit in ("ms", "MB") else c.what,
-            c.perfmodel,
-            c.aisimulate,
-            _text(c.blis),
-        ]
-        for c in read_published("scoreboard_speed", Cells)
-    ]
+def speed() -> str:
+    """Times and sizes of the tools."""
+    rows = []
+    for cells in read_published("scoreboard_speed", Cells):
+        what = f"{cells.what} ({cells.unit})" if cells.unit in ("ms", "MB") else cells.what
+        rows.append([what, cells.perfmodel, cells.aisimulate, _text(cells.blis)])
     return "\n".join(table(["what", "perfmodel", "aisimulate", "BLIS"], rows)) + "\n"
 
 
@@ -277,7 +242,8 @@ class Feature:
         return self.perfmodel != "yes" and "yes" in others
 
 
-def _missing() -> str:
+def missing() -> str:
+    """Features that another tool has wholly, and this one does not."""
     heads = ["", "perfmodel", "aisimulate", "BLIS", "inference-lab", "LLMServingSim", "SGLang simulator"]
     rows = [
         [getattr(row, f.name) for f in fields(Feature)]
@@ -285,3 +251,13 @@ def _missing() -> str:
         if row.lost
     ]
     return "\n".join(table(heads, rows, text_columns=range(7))) + "\n"
+
+
+MADE = {
+    "scoreboard_unseen": unseen,
+    "scoreboard_now": now,
+    "scoreboard_releases": releases,
+    "scoreboard_speed": speed,
+    "scoreboard_missing": missing,
+}
+"""Block of the page -> what writes it."""
