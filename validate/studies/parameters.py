@@ -171,20 +171,22 @@ PUBLIC = (
         "a model left out is 7 % off on average",
     ),
     *(
-        Parameter(place, value, spread, source=source, elsewhere=value)
-        for place, value, spread, source in (
+        Parameter(place, value, spread, source=source, elsewhere=elsewhere)
+        for place, value, spread, elsewhere, source in (
             (
                 "all.block_bandwidth",
                 1.4,
                 0.35,
+                1.0,
                 "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), "
                 "#51995 (0.6), RTX 3090 (1.1), RTX PRO 6000 (2.2)",
             ),
-            ("ampere.block_bandwidth", 1.1, 0.2, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
+            ("ampere.block_bandwidth", 1.1, 0.2, 1.0, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
             (
                 "sglang.sm120.block_bandwidth",
                 0.88,
                 0.2,
+                1.0,
                 "local-inference-lab/rtx6kpro, Qwen3.5-397B on RTX PRO 6000 with Triton: 7.7 ns a token for 8"
                 " pieces of 512 bytes",
             ),
@@ -192,21 +194,30 @@ PUBLIC = (
                 "sm120.block_bandwidth",
                 4.5,
                 0.2,
+                1.0,
                 "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4 with a 16-bit cache: 22.6 ns per 1,024 bytes",
             ),
             (
                 "all.shared_allreduce_s",
                 4.2e-5,
                 0.1,
+                4.2e-5,
                 "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us",
             ),
             (
                 "rtx-5090-32gb.shared_allreduce_s",
                 1.8e-5,
                 0.2,
+                4.2e-5,
                 "noonghunna/club-3090 (paulp83): two RTX 5090 on a desktop with PCIe 5",
             ),
-            ("all.shared_allreduce_byte_s", 5.2e-10, 1.0, "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"),
+            (
+                "all.shared_allreduce_byte_s",
+                5.2e-10,
+                1.0,
+                5.2e-10,
+                "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB",
+            ),
         )
     ),
     *(
