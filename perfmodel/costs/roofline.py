@@ -17,7 +17,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Head, Op, summed
-from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host
+from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host, serving_engines
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.backends import backend_name
@@ -205,7 +205,11 @@ class Machine:
         moving them.
         """
         factor = self.calibration.expert_factor.value
-        start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
+        engine = serving_engines().get(self.calibration.stack)
+        by_default = self.calibration.expert_layer_s.value
+        if engine and op.form in engine.tuned_experts:
+            by_default = 0.0
+        start = op.expert_layers * (factor * kernel.fixed_s + by_default)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
         read: Floats = op.cost.weight_bytes
         if alone := self.calibration.expert_alone_tokens.value:

@@ -1,6 +1,7 @@
 """Number formats and what checkpoints come in: bytes by hand, every quantiser's file, refusals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,11 +191,24 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     assert weight_format("bf16,experts=mxfp4").within(("bf16", "fp8", "fp4")).name == "bf16,experts=mxfp4-a8"
     query = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
     assert resolve(query).precision.weights.name == "fp8-block-wo"
-    refused(
-        "--weights: a100-sxm-80gb has no published fp8 peak",
-        resolve,
-        Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, weights="fp8-block"),
-    )
+    assert weight_format("mxfp4").within(("bf16", "fp8", "fp4"), wide_mxfp4=True).name == "mxfp4"
+    # vLLM and SGLang read formats that are asked for through Marlin, TensorRT-LLM does not
+    asked = replace(query, weights="fp8-block")
+    assert resolve(asked).precision.weights.name == "fp8-block-wo"
+    refused("--weights: a100-sxm-80gb has no published fp8 peak", resolve, replace(asked, engine="trtllm"))
+
+
+def test_a_checkpoint_in_nvfp4_brings_the_scales_of_an_fp8_cache() -> None:
+    query = Query("qwen3-32b", "b200-sxm-180gb", 1, 4000, alpha=0.8, gamma=1, weights="nvfp4")
+    assert resolve(query).precision.kv.name == "fp8"
+    assert resolve(replace(query, kv_dtype="bf16")).precision.kv.name == "bf16"
+
+
+def test_experts_in_int4_are_refused_before_they_had_fast_kernels() -> None:
+    query = Query("qwen3-235b-a22b", "h200", 1, 1000, tp=4, alpha=0.8, gamma=1, weights="int4-g128")
+    assert resolve(replace(query, engine="sglang@0.4.7"))
+    older = replace(query, engine="sglang@0.4.6")
+    refused("--engine: sglang with int4 experts: must be 0.4.7", resolve, older)
 
 
 def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:

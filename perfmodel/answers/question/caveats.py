@@ -224,7 +224,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     tp = scenario.machine.tensor_parallel
     own = weight_format(scenario.target.weights)
     run = scenario.precision.weights
-    if run != own and run == own.within(gpu.peak):
+    if run != own and run == own.within(gpu.peak, wide_mxfp4=True):
         yield f"{gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
     if scenario.machine.over_host and gpu.link:
         yield (

@@ -14,6 +14,7 @@ from perfmodel.specs import (
     Precision,
     engine_attention,
     engine_of,
+    release,
     serving_engines,
 )
 
@@ -80,6 +81,15 @@ def check_engine(
     if gpu.vendor not in makers and any(gpu.vendor in other.makers for other in serving_engines().values()):
         raise refuse(
             "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
+        )
+    first = serving_engines()[stack].int4_experts
+    int4 = model.moe is not None and precision.weights.of("experts").name.startswith("int4")
+    if int4 and first and release(calibration.version) < release(first):
+        raise refuse(
+            "--engine",
+            f"{stack} with int4 experts",
+            f"{first} or later: no fast kernels before",
+            calibration.version,
         )
     attends = tp // dp
     heads = model.num_key_value_heads

@@ -36,6 +36,7 @@ from perfmodel.specs import (
     load_gpu,
     load_model,
     precision_of,
+    serving_engines,
 )
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
@@ -83,7 +84,15 @@ class Named:
         if self.calibration.stack == LLAMACPP:
             mix = in_gguf(weights or own, bool(self.target.moe))
             weights = mix if weights or mix != own else None
-        return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
+        engine = serving_engines().get(self.calibration.stack)
+        return precision_of(
+            self.target,
+            self.gpu.peak,
+            weights,
+            question.kv_dtype,
+            wide_mxfp4=engine is not None and engine.wide_mxfp4,
+            weight_only=engine is not None and engine.weight_only,
+        )
 
 
 def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:

@@ -134,8 +134,11 @@ class ServingEngine(Stack):
     and releases. sparse: what is known of a draft with a view of the cache that the engine does not have.
     prefix: blocks of its prefix cache. seats: None if its default is unknown. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
-    ``aiconfigurator-core``. cuts_heads: whether tensor parallelism gives each device whole KV heads and
-    whole blocks of scaled weights.
+    ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
+    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
+    experts whose kernels the engine chooses itself, without the cost of default flags. int4_experts: the
+    first version with fast kernels for experts in 4-bit integers. cuts_heads: whether tensor parallelism
+    gives each device whole KV heads and whole blocks of scaled weights.
     """
 
     constants_of: str | None = None
@@ -151,6 +154,10 @@ class ServingEngine(Stack):
     attention: EngineAttention | None = None
     kernel_tables: str = ""
     cuts_heads: bool = False
+    weight_only: bool = False
+    wide_mxfp4: bool = False
+    tuned_experts: tuple[str, ...] = ()
+    int4_experts: str = ""
 
     @property
     def numbers_builds(self) -> bool:

@@ -184,25 +184,29 @@ class Weights:
         """Peaks at which its GEMMs run, the layers' first."""
         return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.own)]))
 
-    def within(self, peaks: Collection[str]) -> "Weights":
+    def within(self, peaks: Collection[str], wide_mxfp4: bool = False) -> "Weights":
         """The same bytes as a device with these peaks runs them: weight-only if it has no peak for the
         format.
+
+        wide_mxfp4: whether MXFP4 experts keep 16-bit activations where the device has an fp4 peak.
         """
-        own = tuple((tensor, _on_device(form, peaks)) for tensor, form in self.own)
-        return Weights(_on_device(self.base, peaks), own, self.given if own == self.own else "")
+        own = tuple((tensor, _on_device(form, peaks, wide_mxfp4)) for tensor, form in self.own)
+        return Weights(_on_device(self.base, peaks, wide_mxfp4), own, self.given if own == self.own else "")
 
 
 BF16 = Weights(WEIGHT_FORMATS["bf16"])
 """Every matrix in bf16."""
 
 
-def _on_device(form: Format, peaks: Collection[str]) -> Format:
+def _on_device(form: Format, peaks: Collection[str], wide_mxfp4: bool = False) -> Format:
     if "+" in form.name:
-        shares = ((_on_device(_format(name, ""), peaks).name, layers) for name, layers in _shares(form.name))
+        shares = (
+            (_on_device(_format(name, ""), peaks, wide_mxfp4).name, layers)
+            for name, layers in _shares(form.name)
+        )
         return _format("+".join(f"{name}*{layers}" for name, layers in shares), "")
-    if (
-        form.name == "mxfp4" and "fp4" in peaks
-    ):  # engines run gpt-oss's experts on 8-bit activations on Blackwell
+    if form.name == "mxfp4" and "fp4" in peaks and not wide_mxfp4:
+        # most engines run gpt-oss's experts on 8-bit activations on Blackwell
         return WEIGHT_FORMATS["mxfp4-a8"]
     return form if form.compute in peaks else form.weight_only
 

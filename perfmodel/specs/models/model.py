@@ -216,15 +216,27 @@ def _base_name(name: str) -> str:
 
 
 def precision_of(
-    model: ModelSpec, peaks: Collection[str], weights: str | None = None, kv_dtype: str | None = None
+    model: ModelSpec,
+    peaks: Collection[str],
+    weights: str | None = None,
+    kv_dtype: str | None = None,
+    *,
+    wide_mxfp4: bool = False,
+    weight_only: bool = False,
 ) -> Precision:
     """The formats in which a model is served: the named ones, else its checkpoint's own.
 
     peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
     Checkpoints in NVFP4 carry scales of an FP8 cache, which engines then use (NVIDIA ModelOpt,
-    kv_cache_quant_algo).
+    kv_cache_quant_algo). wide_mxfp4: see `Weights.within`. weight_only: whether named formats without a peak
+    are weight-only too, as in some engines.
     """
-    own = weight_format(model.weights).within(peaks) if weights is None else weight_format(weights)
+    if weights is None:
+        own = weight_format(model.weights).within(peaks, wide_mxfp4)
+    elif weight_only:
+        own = weight_format(weights).within(peaks, wide_mxfp4=True)
+    else:
+        own = weight_format(weights)
     if kv_dtype is None and own.base.name == "nvfp4" and model.kv_dtype == "bf16":
         kv_dtype = "fp8"
     return Precision(
