@@ -8,7 +8,7 @@ COMPILE := $(BIN)/python -m compileall -q perfmodel validate
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo constants sources test fast test-slow test-engine attack mutants lint style types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo constants sources test fast test-slow test-engine attack lint style types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -33,11 +33,8 @@ test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; 
 	$(BIN)/python -m tests.engine.live .engine
 	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
 
-attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants (about 20 minutes); rewrites docs/reliability.md; PARTS="faults mutants" runs some
+attack: $(VENV)/.dev  ## hostile inputs, better devices, kills and full disks (under 10 minutes); rewrites docs/reliability.md; PARTS="faults" runs some
 	nice $(BIN)/python -m tests.attack $(PARTS)
-
-mutants: $(VENV)/.dev  ## the mutants alone, and their table
-	nice $(BIN)/python -m tests.attack mutants
 
 browser:  ## a browser for the explorer's tests, where apt may install one; they skip elsewhere
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \

@@ -33,9 +33,11 @@ from perfmodel.answers.readers import (
     whole,
 )
 from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
-from perfmodel.parse import items, parse_text
+from perfmodel.parse import MAX_VALUES, items, parse_text
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
+MAX_LISTED = 1000
+"""Most values of an argument: some ten seconds of work."""
 POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
 """Limits of an argument: the smallest and the largest number, both allowed."""
 
@@ -52,7 +54,7 @@ class Argument:
     argument (`place`) has its metavar instead. group: its heading in ``--help``. fallback: the default after
     reading. listed: the verb that lists its names, for completion in a shell. needs: other arguments, one of
     which must be given with this one. without: arguments that must not be given with this one. why: the
-    reason, as a clause.
+    reason, as a clause. most: the number of values that it may have.
     """
 
     help: str
@@ -73,6 +75,7 @@ class Argument:
     needs: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     why: str = ""
+    most: int = MAX_LISTED
 
     @property
     def allowed(self) -> str:
@@ -91,6 +94,8 @@ class Argument:
             return given
         assert self.read is not None
         value = self.read(given, self.flag)
+        if isinstance(value, tuple) and len(value) > self.most:
+            raise refuse(self.flag, None, f"at most {self.most} values", len(value))
         if self.limits is not None:
             within(value, self.flag, *self.limits, self.allowed)
         if self.choices and value not in self.choices:
@@ -153,7 +158,7 @@ def listed(alias: Any) -> Argument:
     (argument,) = get_args(alias)[1:]
     assert isinstance(argument, Argument)
     assert argument.many is not None
-    return replace(argument, read=argument.many)
+    return replace(argument, read=argument.many, most=MAX_VALUES)
 
 
 def _arguments(cls: Any) -> dict[str, Argument]:

@@ -1,6 +1,6 @@
 """``python -m tests.attack [PART ...]``: all attacks, or some (see `PARTS`), and their tables.
 
-What `make attack` runs. Exit status 1 if an input failed, or if the tests noticed too few mutants.
+What `make attack` runs. Exit status 1 if an input failed.
 """
 
 import contextlib
@@ -16,20 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import better, cliffs, faults, mutants, readers, surroundings, tampered, verbs, watch
+from tests.attack import better, cliffs, faults, readers, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 SEED = 44
 ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
-SEEDS = (4401, 4402, 4403)
-"""Of the mutants: the tests must notice `LEAST_KILLED` of them with each."""
-READ, TYPED, CHANGED, PAIRS, BETTER, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 10_000, 100, 4, 40
+READ, TYPED, CHANGED, PAIRS, BETTER, KILLS, EACH = 3400, 2400, 150, 1500, 10_000, 100, 4
 """Files given to readers, command lines, numbers changed, pairs of questions, better devices, kills, other
-faults of each kind, mutants of a seed.
+faults of each kind.
 """
-LEAST_KILLED = 0.92
+JOBS = max(len(os.sched_getaffinity(0)), 1)
 Part = tuple[list[str], bool]
 """Lines of a table, and whether no input failed."""
 Attack = Callable[[watch.Tally, Path], None]
@@ -79,25 +77,6 @@ def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
     ]
 
 
-def mutated() -> Part:
-    """Mutants by folder, and survivors by seed."""
-    scores, survivors = mutants.attack(SEEDS, MUTANTS, lambda line: print(line, flush=True))
-    lines = ["| code | mutants | noticed |", "| :-- | --: | --: |"]
-    lines += [f"| `{folder}` | {count} | {killed} |" for folder, (count, killed) in scores.items()]
-    tried, killed = (sum(score[i] for score in scores.values()) for i in (0, 1))
-    lines += [
-        f"| **all**, of {len(mutants.mutants())} | **{tried}** | **{killed}** ({killed / tried:.0%}) |",
-        "",
-    ]
-    for seed, names in survivors.items():
-        noticed = MUTANTS - len(names)
-        left = "; ".join(f"`{name}`" for name in names) or "none"
-        lines.append(
-            f"- Seed {seed}: {noticed} of {MUTANTS} noticed ({noticed / MUTANTS:.0%}); survivors: {left}."
-        )
-    return lines, all(len(names) <= (1 - LEAST_KILLED) * MUTANTS for names in survivors.values())
-
-
 PARTS: dict[str, Callable[[], Part]] = {
     "inputs": lambda: tallied("file or command | inputs | refused in one line | failed", spoiled),
     "gate": lambda: tallied(
@@ -113,7 +92,6 @@ PARTS: dict[str, Callable[[], Part]] = {
         lambda tally, folder: better.attack(tally, folder, SEED, BETTER),
     ),
     "faults": broken,
-    "mutants": mutated,
 }
 
 
@@ -136,7 +114,7 @@ def main(chosen: list[str]) -> int:
     if len(names) > 1 or ALONE not in os.environ:
         alone = dict.fromkeys((ALONE, "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1") | os.environ
         commands = [[sys.executable, "-m", "tests.attack", name] for name in names]
-        with ThreadPoolExecutor(mutants.JOBS) as pool:
+        with ThreadPoolExecutor(JOBS) as pool:
             return max(pool.map(lambda command: subprocess.call(command, env=alone), commands))
     begun = time.monotonic()
     lines, fine = PARTS[names[0]]()

@@ -1,6 +1,4 @@
-"""Shipped data or a constant of the code with one number changed a little: the gate must name it, or the file
-be refused.
-"""
+"""Shipped data with one number changed a little: the gate must name the file, or it is refused."""
 
 import itertools
 import re
@@ -18,22 +16,20 @@ from perfmodel.validate.studies import gate, inputs as module
 from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
-CODE = {"perfmodel": module.PACKAGE, "validate": module.VALIDATE}
-DATA = (".yaml", ".csv", ".json", ".jsonl", ".py")
-CONSTANT = re.compile("^[A-Z][A-Z_0-9, ]* = [^\"'\n]*$", re.MULTILINE)
-"""Of a module."""
-ANY_LINE = re.compile(".+")
+DATA = (".yaml", ".csv", ".json", ".jsonl")
+LINE = re.compile(".+")
 
 
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
-    """A copy of all shipped data and code, from which answers are made and fingerprints taken meanwhile."""
-    beside = shutil.ignore_patterns("*.png", "__pycache__")
-    for name, place in ({name: data_folder(name) for name in FOLDERS} | CODE).items():
+    """A copy of all shipped data, from which answers are made and fingerprints taken meanwhile."""
+    beside = shutil.ignore_patterns("*.png", "__pycache__", "*.py")
+    places = {name: data_folder(name) for name in FOLDERS} | {"validate": module.VALIDATE}
+    for name, place in places.items():
         shutil.copytree(place, folder / name, ignore=beside)
     with (
         mock.patch.object(files, "data_folder", folder.joinpath),
-        mock.patch.multiple(module, PACKAGE=folder / "perfmodel", VALIDATE=folder / "validate"),
+        mock.patch.object(module, "VALIDATE", folder / "validate"),
     ):
         files.bundled_names.cache_clear()
         yield folder
@@ -45,10 +41,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     with copied(folder) as package:
         recorded = module.inputs(package / "results")
         data = (p for top in (*FOLDERS, "validate/plans") for p in (package / top).rglob("*"))
-        code = (p for top in CODE for p in (package / top).rglob("*.py"))
-        every = sorted(
-            p for p in (*data, *code) if p.suffix in DATA and p.name != "accuracy.json" and _numbers(p)
-        )
+        every = sorted(p for p in data if p.suffix in DATA and p.name != "accuracy.json" and _numbers(p))
         paths = [list(some) for _, some in itertools.groupby(every, key=lambda p: p.parent)]
         for number in range(count):
             rng = Random(f"{seed}:gate:{number}")
@@ -69,8 +62,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
 
 
 def _numbers(path: Path) -> list[re.Match[str]]:
-    """Those of a file, comments aside; of code those of named numbers."""
+    """Those of a file, comments aside."""
     text = path.read_text(encoding="utf-8")
-    lines = CONSTANT if path.suffix == ".py" else ANY_LINE
-    found = (m for line in lines.finditer(text) for m in hostile.NUMBER.finditer(text, *line.span()))
+    found = (m for line in LINE.finditer(text) for m in hostile.NUMBER.finditer(text, *line.span()))
     return [m for m in found if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]

@@ -1,10 +1,7 @@
 """A minute or two of `make attack`, and that each of its suites sees what it looks for."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -19,14 +16,12 @@ from tests.attack import (
     faults,
     forks,
     jobs,
-    mutants,
     readers,
     surroundings,
     tampered,
     verbs,
     watch,
 )
-from tests.attack.__main__ import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -128,50 +123,3 @@ def test_a_run_can_be_killed_at_a_call_and_on_a_full_disk(tmp_path: Path) -> Non
     assert forks.run([], stop_call=1, before=begin).status == -9
     path.unlink()
     assert forks.run([], before=begin).status == 5
-
-
-def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:
-    every = mutants.mutants()
-    assert len(every) > 1000
-    chosen = next(m for m in every if m.path.name == "quest.py" and m.what == "Div -> Mult")
-    before = chosen.path.read_text(encoding="utf-8")
-    assert _survive(every.index(chosen)) == [False]
-    assert chosen.path.read_text(encoding="utf-8") == before
-
-
-def test_children_have_the_mutant_and_its_source() -> None:
-    """Triton's interpreter reads a kernel's source, and runs in a process of its own."""
-    chosen = next(m for m in mutants.mutants() if m.path.name == "quest.py" and m.what == "Div -> Mult")
-    child = {
-        "MUTANT": f"{chosen.path}:{chosen.place}",
-        "PYTHONPATH": str(ROOT / "tests" / "attack" / "child"),
-    }
-    code = "import inspect, perfmodel.kv.quest as quest; print(inspect.getsource(quest).count(' / '))"
-    command = [sys.executable, "-c", code]
-    counts = [
-        int(subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, check=True).stdout)
-        for more in ({}, child)
-    ]
-    assert counts[1] == counts[0] - 1
-
-
-def _survive(place: int) -> list[bool]:
-    """Whether a mutant survives its folder's tests, asked in a fresh interpreter: here the code is loaded
-    already.
-    """
-    code = f"""
-import json
-from tests.attack import mutants
-known = mutants.reached(mutants.folders()["perfmodel/kv"])
-print(json.dumps([alive for _, alive in mutants.survive([mutants.mutants()[{place}]], known)]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [bool(survived) for survived in json.loads(done.stdout.splitlines()[-1])]
-
-
-def test_a_run_that_never_ends_is_ended() -> None:
-    def endless() -> int:
-        while True:
-            pass
-
-    assert list(mutants.in_forks([(endless, 1.0), (lambda: 5, 1.0)])) == [(1, 5), (0, -signal.SIGXCPU)]

@@ -15,7 +15,7 @@ RELATIVE = 1e-5
 ABSOLUTE = 1e-6
 """Largest difference at which a figure equals the recorded one; searches end this close on any platform."""
 SHOWN = 12
-ADDED = re.compile(r"^(?:gpus|models)/.+|^constants/(?:kv|drafts|queueing\.policies)\.\w+")
+ADDED = re.compile(r"^(?:gpus|models)/.+")
 """Start of the place of an input: a file that may be added, because no recorded figure uses it."""
 
 
@@ -52,9 +52,7 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without those of files that were added since: devices, models, KV methods, draft
-    kinds and draft-length policies.
-    """
+    """The inputs of `now` without those of files that were added since: devices and models."""
     known = {str(ADDED.findall(f"{kind}/{name}")) for kind, names in recorded.items() for name in names}
     return {
         kind: {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.declaration import SHARE, argument, flag, question
+from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, question
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.readers import (
@@ -26,6 +26,7 @@ from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import Engine, Reuse
+from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
 from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
@@ -257,7 +258,7 @@ class TrafficQuery(CommonOptions):
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
     num_prompts: Whole = argument(
-        "Number of random requests of a simulation.", "N", limits=(1, 1_000_000), default=2000
+        "Number of random requests of a simulation.", "N", limits=(1, LONGEST), default=2000
     )
     seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
     price: arg.Price = argument(default=None)
@@ -272,6 +273,11 @@ class TrafficQuery(CommonOptions):
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:
             raise InputError("--max-concurrency: must be one number with --request-rate")
+        rows = len(self.gamma) * max(len(self.request_rate or ()), len(self.max_concurrency or ()))
+        if rows > MAX_LISTED:
+            raise refuse(
+                "--gamma, --request-rate, --max-concurrency", None, f"at most {MAX_LISTED} rows", rows
+            )
         for name in ("input", "output"):
             mean = float(getattr(self, f"{name}_len"))
             if name == "output" and self.rollout is not None:

@@ -212,22 +212,3 @@ def test_kernels_that_a_gpu_runs_in_a_graph(plan, monkeypatch, kind, graphs, cap
     else:
         in_turn = [0, 1, 2, 0, 1, 2, 0, 1]
     assert kernel.call.calls == [0, 1, *in_turn]  # type: ignore[attr-defined]
-
-
-def test_how_many_calls_a_stretch_has(plan) -> None:
-    """Of 4 ms; a call that is long on a rank is not run again to warm up; room for two is for no third."""
-    for once, again, most, wanted, ran, short in (
-        (1.0, 1e-3, 2000, 1, 0, True),
-        (0.25, 1e-3, 2000, 1, 0, True),
-        (0.2, 1e-3, 2000, 4, 1, True),
-        (0.2, 1e-3, 2000, 1, 0, False),
-        (0.2, 1e-3, 2, 2, 1, True),
-        (0.1, 0.0, 2000, 2000, 1, True),
-        (0.1, 0.1, 2000, 1, 1, True),
-    ):
-        clock = Told()
-        ranks = SimpleNamespace(of_all=lambda mine, other=short: [mine, other])
-        call = clock.after(again)
-        kernel = kernels.Kernel(call, 2, 0.0, max_calls=most)
-        assert run._calls(kernel, once, clock, CPU, ranks) == wanted
-        assert call.calls == [1] * ran, "the second buffer"

@@ -73,7 +73,7 @@ def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, mon
 
     monkeypatch.setattr(measure, "free_memory", spoilt)
     monkeypatch.setattr(session, "is_usable", lambda device: False)
-    monkeypatch.setattr(session, "parent_process", lambda: None)  # a mutant's tests run in a child process
+    monkeypatch.setattr(session, "parent_process", lambda: None)
     rows = measured(tmp_path, status=1).rows
     assert [row.status for row in rows] == ["failed", "ok", "ok", "ok"]
     assert "previous error during capture" in (rows[0].error or "")
