@@ -210,8 +210,8 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
 
 
 def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]:
-    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is
-    None or "".
+    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no, or an enum
+    of texts; blank is None or "".
 
     A field with a default is not a column. having: column -> cell of the wanted rows, possibly none; other
     rows are not checked. Raises InputError naming file, line, row and column, for a cell of another type, a
@@ -248,5 +248,6 @@ def _cell(place: str, column: str, plain: Any, text: str) -> Any:
     except (ValueError, KeyError):
         value = math.nan
     if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{place}: {column}: must be {_WORDS[plain]}, given {shortened(text)!r}")
+        allowed = _WORDS.get(plain) or f"one of {', '.join(plain)}"
+        raise InputError(f"{place}: {column}: must be {allowed}, given {shortened(text)!r}")
     return value

@@ -18,6 +18,8 @@ from perfmodel.cli.panel import calibration
 
 COLOURS = {
     "speculate": "green",
+    "likely_speculate": "green",
+    "likely_do_not_speculate": "red",
     "do_not_speculate": "red",
     "infeasible": "red",
     "too_close_to_call": "yellow",

@@ -21,7 +21,13 @@ from perfmodel.answers.text import (
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
 from perfmodel.specs import COVERAGE, DRIFT, ENGINES, LLAMACPP
 
-COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
+COLOURS = {
+    "pays": "green",
+    "likely_pays": "green",
+    "likely_does_not_pay": "red",
+    "does_not_pay": "red",
+    "does_not_fit": "red",
+}
 """Colour of each verdict; an open one is yellow."""
 COLUMNS = (
     "batch",

@@ -12,12 +12,13 @@ const TERMS = {
 
 // --- the reading
 
-function verdict(speedup, interval, gamma, fits) {
+function verdict(speedup, interval, gamma, fits, measured) {
   if (!fits) return "does_not_fit";
   if (gamma === 0) return "does_not_pay";
   const [low, high] = interval ?? [speedup, speedup];
-  if (low > 1) return "pays";
-  return high <= 1 ? "does_not_pay" : "too_close_to_call";
+  if (low > 1) return measured ? "pays" : "likely_pays";
+  if (high > 1) return "too_close_to_call";
+  return measured ? "does_not_pay" : "likely_does_not_pay";
 }
 
 function read(cells, b, c, inflection) {
@@ -27,7 +28,7 @@ function read(cells, b, c, inflection) {
   const [batch, context] = [batches[b], contexts[c]];
   const best = surface.best(alpha, b, c);
   const interval = surface.interval(speedup, alpha, b, c, gamma);
-  const word = verdict(speedup, interval, gamma, surface.fits(b, c, gamma));
+  const word = verdict(speedup, interval, gamma, surface.fits(b, c, gamma), kase.is_measured);
   const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);
   const each = surface.iteration(b, c, gamma) / omega;

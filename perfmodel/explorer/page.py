@@ -34,6 +34,7 @@ from perfmodel.speculation import (
     Scenario,
     capacity,
     inflection_context,
+    is_measured,
     is_transferred,
     log_error,
 )
@@ -270,6 +271,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
         "measured": measured_speedups(scenario),
+        "is_measured": is_measured(scenario),
     }
 
 

@@ -47,7 +47,7 @@ from perfmodel.specs.engines.engines import (
     release,
 )
 from perfmodel.specs.engines.serving import Defect, serving_engines
-from perfmodel.specs.engines.source_errors import kernels_of, step_errors
+from perfmodel.specs.engines.source_errors import device_class, source_errors
 from perfmodel.specs.models.components import MLA, AttentionHeads, Indexer, LinearAttention, Projection
 from perfmodel.specs.models.formats import (
     BF16,
@@ -70,6 +70,8 @@ from perfmodel.specs.models.model import (
 )
 
 __all__ = [
+    "device_class",
+    "source_errors",
     "AcceptanceRow",
     "AttentionHeads",
     "BF16",
@@ -121,7 +123,6 @@ __all__ = [
     "in_gguf",
     "interpolated",
     "is_gguf",
-    "kernels_of",
     "kv_format",
     "load_calibration",
     "load_gpu",
@@ -136,7 +137,6 @@ __all__ = [
     "serving_engines",
     "short_name",
     "square",
-    "step_errors",
     "weight_format",
     "with_engine",
 ]

@@ -11,6 +11,7 @@ from perfmodel.speculation.acceptance import (
 )
 from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, Server, account_of
 from perfmodel.speculation.capacity import KVCache, Memory, fraction_of, kv_cache_of, memory_of
+from perfmodel.speculation.evidence import is_measured
 from perfmodel.speculation.iteration import (
     DEFAULT_MAX_GAMMA,
     Passes,
@@ -77,6 +78,7 @@ __all__ = [
     "interval_ends",
     "interval_of",
     "interval_of_speedup",
+    "is_measured",
     "is_transferred",
     "iteration_log_error",
     "log_error",

@@ -1,9 +1,10 @@
-"""The uncertainty of a predicted speedup, from the calibration's own error.
+"""The uncertainty of a predicted speedup, from errors on rows to which nothing was fitted.
 
-The variance of log speedup has two parts. One is the covariance of the fitted constants, propagated through
-the model by finite differences. The other is the error of the calibration on rows to which it was not fitted
-(for another device's calibration, its error on other devices). The given acceptance has no error. If it is
-carried to a draft length at which it was not measured, the error of that step is a third part.
+For serving engines and llama.cpp it is the error of public sources that were left out (`source_errors`). For
+other calibrations the variance of log speedup has two parts: the covariance of the fitted constants,
+propagated through the model by finite differences, and the error of the calibration on held-out rows (for
+another device's calibration, its error on other devices). The given acceptance has no error. If it is carried
+to a draft length at which it was not measured, the error of that step is a further part.
 """
 
 import math
@@ -15,9 +16,10 @@ import numpy as np
 
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Array, Floats, Ints
-from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, kernels_of, over_host, step_errors
-from perfmodel.specs.calibrations.fit_errors import square, step_kind
+from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, over_host, source_errors
+from perfmodel.specs.calibrations.fit_errors import square
 from perfmodel.specs.engines.engines import engines
+from perfmodel.speculation.evidence import speedup_class, step_class
 from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
 
@@ -85,16 +87,20 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 
 def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array | None:
-    """The calibration's error of the ratio of an iteration to a step, larger for a question unlike its rows.
+    """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
 
     Over ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
     """
-    machine = scenario.machine
-    if (scatter := machine.calibration.error("speedup", scenario.target.name, machine.gpu)) is None:
+    c = scenario.machine.calibration
+    if (found := speedup_class(scenario)) is not None:
+        deviation: Floats = source_errors().speedups[found].deviation
+    elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
+        deviation = scatter.deviation * widening(scenario, batch, context, gammas)
+    else:
         return None
     tokens = np.asarray(batch, float)[..., None] * (np.asarray(gammas) + 1.0)
-    beyond = machine.calibration.unseen_log_error(scenario.draft.kind, np.asarray(context)[..., None], tokens)
-    return np.asarray(np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond))
+    beyond = c.unseen_log_error(np.asarray(context)[..., None], tokens)
+    return np.asarray(np.hypot(deviation, beyond))
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:
@@ -153,27 +159,30 @@ def step_log_error(
 
     step: its times, needed where devices communicate over the host.
     """
-    c = scenario.machine.calibration
     machine = scenario.machine
-    if (scatter := c.error("target_s", scenario.target.name, machine.gpu)) is None:
+    scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
+    if scatter is None:
         return None
-    if c.errors:  # a serving engine's: errors of held-out sources, and of a device without rows
-        relation = c.relation("target_s", scenario.target.name, machine.gpu)
-        devices = step_errors().devices
-        other_device = relation in ("transferred", "maker") and machine.gpu.name not in devices
-        unseen = other_device or bool(c.constants_of)
-        known = relation == "seen"
-        kernels_gpu = None if c.constants_of else c.gpu
-        kernels = kernels_of(machine.gpu, machine.gpu.name if known else kernels_gpu)
-        of_sources = step_errors().deviation(c.stack, batch, kernels, scatter.deviation if known else None)
-        deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
-    elif c.step_error and not is_transferred(scenario):
-        deviation = c.step_error[step_kind(bool(scenario.target.moe), batch, context)].deviation
+    if (found := step_class(scenario)) is not None:
+        deviation: Floats = source_errors().steps[found].deviation
+        if is_of_unseen_device(scenario):
+            deviation = np.hypot(deviation, scatter.deviation)
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
     if step is None or not machine.over_host:
         return deviation
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)
+
+
+def is_of_unseen_device(scenario: Scenario) -> bool:
+    """Whether a serving engine's constants are those of another engine, or its kernels those of another
+    maker's device, of which no public run is.
+    """
+    c = scenario.machine.calibration
+    gpu = scenario.machine.gpu
+    relation = c.relation("target_s", scenario.target.name, gpu)
+    other_maker = bool(c.errors) and relation == "maker" and gpu.name not in source_errors().devices
+    return other_maker or bool(c.constants_of)
 
 
 def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:
@@ -202,7 +211,8 @@ def is_transferred(scenario: Scenario) -> bool:
 def variance_of(scenario: Scenario, passes: Passes) -> Array:
     """Variance of log speedup from the covariance of the fitted constants and the spread between PCIe boxes.
 
-    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe.
+    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe. Errors of sources left out contain
+    those of the constants already.
     """
     c = scenario.machine.calibration
     known = passes.op_seconds(scenario)
@@ -218,7 +228,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
         return np.asarray(np.log(again) - base)
 
     variance = np.zeros_like(base)
-    if c.fit is not None:
+    if c.fit is not None and speedup_class(scenario) is None:
         slopes = []
         for name in c.fit.parameters:
             constant = _constant(c, name)

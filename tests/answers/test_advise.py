@@ -169,7 +169,11 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
     """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is
     chosen.
     """
-    same = {"pays": "speculate", "too_close_to_call": "too_close_to_call"}
+    same = {
+        "pays": "speculate",
+        "likely_pays": "likely_speculate",
+        "too_close_to_call": "too_close_to_call",
+    }
     verdicts: Counter[str] = Counter()
     for model in filter(lambda name: published_drafts(short_name(name)), files.bundled_names("models")):
         a = advise(model, "h200", "8k", batch=(1, 16, 64), tp=(1, 8))
@@ -183,7 +187,7 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
         )
         assert (same[point.verdict], point.runs_in) == (a.verdict, p.runs_in), model
     assert verdicts["unknown_acceptance"] == 0
-    assert verdicts["speculate"] >= 8
+    assert verdicts["speculate"] + verdicts["likely_speculate"] >= 8
     assert verdicts.total() >= 30
 
 

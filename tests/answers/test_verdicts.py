@@ -33,7 +33,22 @@ scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)
     ],
 )
 def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> None:
-    assert verdicts(1.2, low, high, gamma, fits).item() == word
+    assert verdicts(1.2, low, high, gamma, fits, measured=True).item() == word
+    likely = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"} if gamma else {}
+    assert verdicts(1.2, low, high, gamma, fits, measured=False).item() == likely.get(word, word)
+
+
+def test_a_verdict_is_sure_only_where_such_a_draft_was_measured_on_such_a_device() -> None:
+    """EAGLE-3 was measured in vLLM on an H100, no n-gram was, and EAGLE-3 not on an RTX 4090."""
+    question = {"model": "llama-3.1-8b", "batch": 1, "context": 4096, "gamma": 3, "alpha": 0.9}
+    assert pm.whatif(hardware="h100", draft="eagle3", **question).verdict == "pays"
+    for hardware, draft in (("h100", "ngram"), ("rtx-4090", "eagle3")):
+        answer = pm.whatif(hardware=hardware, draft=draft, **question)
+        assert answer.speedup_interval[0] > 1
+        assert (answer.verdict, "likely" in answer.sentence) == ("likely_pays", True)
+    never = pm.whatif(hardware="h100", draft="ngram", **question | {"alpha": 0.01, "gamma": 7, "batch": 64})
+    assert never.verdict == "likely_does_not_pay"
+    assert pm.whatif(hardware="h100", draft="ngram", **question | {"gamma": 0}).verdict == "does_not_pay"
 
 
 def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:

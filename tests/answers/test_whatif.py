@@ -69,7 +69,7 @@ def test_the_question_of_the_readme():
     """
     available = (0.9 * 79.2 - 1.22 - 0.15 * 1.29) * 2**30 - 2048 * 2 * 15_872 - 256 * 128_256 * 12
     a = ask()
-    assert a["verdict"] == "pays"
+    assert a["verdict"] == "likely_pays"  # no engine of the rows drafts for itself
     assert a["draft_step"]["predicted_s"] == pytest.approx(
         a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"]
     )
@@ -110,8 +110,8 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
     assert (a["memory"]["fits"], a["memory"]["max_batch"]) == (False, most)
     assert any(f"the largest that does is {most}" in note for note in a["warnings"])
     for context, would in (
-        (64_000, "would pay: at most batch 6 fits"),
-        (256, "would not pay: at most batch "),
+        (64_000, "would likely pay: at most batch 6 fits"),
+        (256, "would likely not pay: at most batch "),
     ):
         question = OPEN | {"context": context, "gamma": 2}
         most = whatif(**question).memory.max_batch
@@ -122,8 +122,8 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
 
 
 def test_a_device_of_another_maker_is_told_apart():
-    """Kernels of NVIDIA's devices answer for AMD's with a wider interval than for another NVIDIA, and with
-    a warning where no public run is of the device.
+    """Kernels of NVIDIA's devices answer for AMD's steps with a wider interval than for NVIDIA's own, and
+    with a warning where no public run is of the device.
     """
     question = {
         "model": "llama-3.1-8b",
@@ -137,8 +137,8 @@ def test_a_device_of_another_maker_is_told_apart():
     known = whatif(**question, hardware="mi300x")
     warned = ["is from another vendor; such" in " ".join(a.warnings) for a in (other, own, known)]
     assert warned == [True, False, False]
-    widths = [high / low for low, high in (other.speedup_interval, own.speedup_interval)]
-    assert widths[0] > widths[1]
+    widths = [high / low for low, high in (a.ar_tpot_interval for a in (other, known, own))]
+    assert widths[0] > widths[1] > widths[2]
 
 
 @pytest.mark.parametrize("context", [2_000, 32_000, 100_000])

@@ -116,18 +116,16 @@ def test_what_another_architecture_is_off_by_multiplies_and_moves_with_its_own_v
     assert h20 == pytest.approx(h100 * engines().architectures["h20-sxm-96gb"]["gemm_factor"].value)
 
 
-def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
-    """Nothing for what was; a kind of draft and each e-fold of context or width add their variances."""
+def test_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
+    """Nothing for what was; each e-fold of context or width adds its variance."""
     c = load_bundled("h200-sxm-141gb.vllm")
     long = c.longest_tokens
-    kind = c.unseen_draft.deviation  # type: ignore[union-attr]
-    assert c.unseen_log_error("eagle", long, c.widest_tokens) == 0
-    assert c.unseen_log_error("dflash", 100.0, 1.0) == pytest.approx(kind)
+    assert c.unseen_log_error(long, c.widest_tokens) == 0
     each = c.unseen_context.deviation  # type: ignore[union-attr]
-    assert c.unseen_log_error("dflash", long * math.e**2, 1.0) == pytest.approx(math.hypot(kind, 2 * each))
+    assert c.unseen_log_error(long * math.e**2, 1.0) == pytest.approx(2 * each)
     wide = c.unseen_width.deviation  # type: ignore[union-attr]
-    assert c.unseen_log_error("eagle", 100.0, c.widest_tokens * math.e**3) == pytest.approx(3 * wide)
-    assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error("self", 1e6, 1e6) == 0
+    assert c.unseen_log_error(100.0, c.widest_tokens * math.e**3) == pytest.approx(3 * wide)
+    assert load_bundled("a100-sxm-80gb.magicdec").unseen_log_error(1e6, 1e6) == 0
 
 
 def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, step_errors
+from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, source_errors
 from perfmodel.specs.engines.engines import engines
-from perfmodel.specs.engines.source_errors import BORROWED
 from perfmodel.speculation import (
     Acceptance,
     Passes,
@@ -28,7 +27,8 @@ from perfmodel.speculation import (
     with_calibration,
     with_values,
 )
-from perfmodel.speculation.uncertainty import variance_of
+from perfmodel.speculation.evidence import is_measured, speedup_class, step_class
+from perfmodel.speculation.uncertainty import stated_log_error, variance_of
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies import gate
 
@@ -75,15 +75,13 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
 
 
 def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
-    """The stated error, the constants' and that of a context beyond the longest that was fitted; nothing at
-    gamma 0.
-    """
+    """The error of its class, and of a context beyond the longest that was fitted; nothing at gamma 0."""
     carried = resolve(SERVED)
     c = carried.machine.calibration
     passes = Passes(carried, 16.0, 8192.0, np.array([3]))
-    stated = c.error("speedup", carried.target.name, carried.machine.gpu)
+    stated = source_errors().speedups["known"]
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
-    known = math.hypot(math.sqrt(float(variance_of(carried, passes)[0])), stated.deviation, beyond)
+    known = math.hypot(stated.deviation, beyond)
     assert beyond > 0
     assert ratio_log_error(carried, passes) == pytest.approx(known)
     ideal = resolve(replace(SERVED, calibration="ideal"))
@@ -174,18 +172,41 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "engine", "known"),
-    [("h100-sxm-94gb", "vllm@0.14", True), ("h100-sxm-94gb", "vllm@0.99", False), ("h200", "vllm", False)],
+    ("gpu", "engine", "name"),
+    [
+        ("h200", "vllm", "own"),
+        ("h100-sxm-94gb", "vllm@0.14", "own"),  # Qwen3-32B was measured on it, with kernels of another board
+        ("h800", "vllm", "borrowed"),
+        ("rtx-3090", "llamacpp", "llamacpp"),
+    ],
 )
-def test_a_server_of_the_fitted_rows_errs_by_its_left_out_rows_and_as_a_source(gpu, engine, known) -> None:
-    """Qwen3-32B was measured on an H100 of 94 GB, whose kernels are another board's."""
+def test_a_step_is_as_wide_as_errors_of_sources_left_out_in_its_class(gpu, engine, name) -> None:
     scenario = resolve(Query("qwen3-32b", gpu, 8, 4000, engine=engine))
-    machine = scenario.machine
-    errors = step_errors()
-    seen = machine.calibration.error("target_s", "qwen3-32b", machine.gpu)
-    assert seen is not None
-    row = errors.engines["vllm"].alone
-    parts = (errors.source, seen.deviation if known else errors.server, row)
-    widening = errors.widening[BORROWED if gpu != "h200" and not known else "other"]
+    assert step_class(scenario) == name
     step = scenario.target_step(8.0, 4000.0)
-    assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(widening * math.hypot(*parts))
+    found = float(step_log_error(scenario, step, 8.0, 4000.0))
+    assert found == pytest.approx(source_errors().steps[name].log_within / Z)
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "name", "measured"),
+    [
+        ("vllm", "eagle:features=3", "known", True),
+        ("vllm", "ngram", "new", False),
+        ("llamacpp", "mtp", "llamacpp", False),  # no run of llama.cpp on such a device
+        ("llamacpp", "ngram", "new", False),
+    ],
+)
+def test_a_speedup_is_as_wide_as_those_of_its_draft_in_its_engine(engine, draft, name, measured) -> None:
+    question = replace(SERVED, model="qwen3-next-80b-a3b", batch=1, context=1000, engine=engine, draft=draft)
+    scenario = resolve(question)
+    assert (speedup_class(scenario), is_measured(scenario)) == (name, measured)
+    at = np.asarray(1.0), np.asarray(1000.0), np.array([0, 3])
+    _, drafting = stated_log_error(scenario, *at)
+    assert drafting == pytest.approx(source_errors().speedups[name].deviation)
+
+
+def test_own_rows_and_research_stacks_state_their_own_errors() -> None:
+    scenario = resolve(ASKED)
+    assert (step_class(scenario), speedup_class(scenario), is_measured(scenario)) == (None, None, True)
+    assert not is_measured(resolve(replace(ASKED, hardware="h800-sxm-80gb")))

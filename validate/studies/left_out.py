@@ -1,10 +1,11 @@
-"""Steps of public runs with constants fitted without their source.
+"""Steps and speedups of public runs with constants fitted without their source.
 
 Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`) are fitted again without
-each source. This is a regularised least-squares problem on the logarithms of step times, solved in a few
-Gauss-Newton steps. Errors have a part common to a source, and one common to a server; distant rows have less
-weight (`mixed`). A constant without rows of another source returns to its neutral value: 1 for a factor, a
-tenth for a time, and for a version's factor on a time the median of such factors. All other constants stay.
+each source. This is a regularised least-squares problem on the logarithms of step times, and of iterations
+over steps, solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a
+server; distant rows have less weight (`effects`). A constant without rows of another source returns to its
+neutral value: 1 for a factor, a tenth for a time, and for a version's factor on a time the median of such
+factors. All other constants stay.
 """
 
 import math
@@ -13,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import resolve
 from perfmodel.specs import DRIFT, devices_of
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation import Scenario, with_calibration
+from perfmodel.speculation import Scenario, speedups, with_calibration
+from perfmodel.validate.studies.effects import FREEDOM
 from perfmodel.validate.studies.engines import recorded
-from perfmodel.validate.studies.mixed import FREEDOM
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, Parameter
-from perfmodel.validate.studies.public_runs import Answered
+from perfmodel.validate.studies.public_runs import Answered, speculating_query, step_query
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import FittedConstants, batch_of, decoding, served_as, version_of
@@ -50,7 +51,9 @@ class Variances:
 
 
 VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
-"""Variances from `mixed` on 2026-11-24, fixed so that one outlying server does not change all folds."""
+"""Variances of a normal fit to the errors of steps on 2026-11-24, fixed so that one outlying server does not
+change all folds.
+"""
 TIME, FACTOR, MEASURED = 2.0, 0.7, 0.3
 """Spread of the logarithm of a constant around its neutral value: of a time, of a factor, and of one known
 from other data.
@@ -86,7 +89,8 @@ def _spread(parameter: Parameter) -> float:
 
 @dataclass
 class Step:
-    """The time of a step as a function of the free constants in it.
+    """The time of a step, or with a draft length the ratio of an iteration to a step, as a function of the
+    free constants in it.
 
     off: logarithm of predicted over measured with the shipped constants.
     """
@@ -99,6 +103,7 @@ class Step:
     context: float
     values: Mapping[str, float]
     off: float = 0.0
+    gamma: int = 0
 
     def __post_init__(self) -> None:
         self.places = [p.place for p in self.constants.parameters if p.place in FREE]
@@ -106,15 +111,19 @@ class Step:
 
     @classmethod
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "Step":
-        """The step of a public run."""
+        """The step of a public run, or the ratio behind its speedup, whose error is the opposite."""
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         constants = FittedConstants.of(
             run.hardware, run.engine, version, (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
         )
-        query = Query(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
         at = float(run.batch), float(run.context_tokens)
-        return cls(run.source_id, run.server, constants, resolve(query), *at, values, a.off)
+        if a.figure == "step":
+            return cls(run.source_id, run.server, constants, resolve(step_query(run)), *at, values, a.off)
+        query = speculating_query(run)
+        return cls(
+            run.source_id, run.server, constants, resolve(query), *at, values, -a.off, query.gamma or 0
+        )
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
@@ -125,7 +134,7 @@ class Step:
         return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """Change of the logarithm of the step's time if the logarithms of its constants change by `by`."""
+        """Change of the logarithm of the time or ratio if the logarithms of its constants change by `by`."""
         return self._predict(by) - self._log
 
     def _predict(self, by: Mapping[str, float]) -> float:
@@ -133,6 +142,8 @@ class Step:
         for place in self.places:
             values[place] = values.get(place, FREE[place].expected) * math.exp(by.get(place, 0.0))
         s = with_calibration(self.scenario, self.constants.calibration(values))
+        if self.gamma:
+            return -math.log(speedups(s, self.batch, self.context, np.array([self.gamma])).item())
         return math.log(float(np.ravel(s.target_pass_s(self.batch, self.context))[0]))
 
 
@@ -143,17 +154,24 @@ def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
 
 
 def left_out(rows: Sequence[Answered]) -> Array:
-    """Logarithm of predicted over measured, of each row with constants fitted without its source."""
+    """Logarithm of predicted over measured, of each step or speedup with constants fitted without its source.
+
+    Rows that are left out by judgement are predicted, but nothing is fitted to them.
+    """
     record = recorded()
     values = {**record["steps"], **record["iteration"]}
-    steps = [*(Step.of_run(a, values) for a in rows), *on_borrowed_kernels(values)]
+    steps = [Step.of_run(a, values) for a in rows]
+    teaching = [step for a, step in zip(rows, steps, strict=True) if a.run.counts]
+    teaching += on_borrowed_kernels(values)
     found = np.array([a.off for a in rows])
     for source in dict.fromkeys(a.run.source_id for a in rows):
         mine = [i for i, a in enumerate(rows) if a.run.source_id == source]
         places = sorted({place for i in mine for place in steps[i].places})
-        train = [s for s in steps if not alike(s.source, source) and set(places) & set(s.places)]
+        train = [s for s in teaching if not alike(s.source, source) and set(places) & set(s.places)]
         by = _refit(train, places)
-        found[mine] = [steps[i].off + steps[i].moved(by) for i in mine]
+        for i in mine:
+            off = steps[i].off + steps[i].moved(by)
+            found[i] = -off if steps[i].gamma else off
     return found
 
 

@@ -28,6 +28,7 @@ from perfmodel.validate.solving import grouped, shortened
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
+from perfmodel.validate.studies.reasons import Reason
 from perfmodel.validate.studies.robust import (
     STEP,
     Array,
@@ -109,8 +110,8 @@ TERMS = FITTED_ALONE | {
 """More of these constants. ``bf16@N``: factor on the expected share of a pass of N tokens; ``q4_k@N``:
 another one for formats below one byte.
 """
-USED = ("", "no baseline", "a pass alone")
-"""Reason why rows of the fit are left out of the judgement."""
+USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
+"""Reasons why rows of the fit are left out of the judgement."""
 SPREAD = Spread(row=0.04, group=0.05, kind=0.08)
 """Spread of an error: the parts of a row, of a server (model, weights, device) and of a source."""
 ALONE = Spread(row=0.1, group=0.15, kind=0.15)

@@ -12,12 +12,16 @@ from typing import Any
 
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT
 from perfmodel.specs.published import MS, read_published
+from perfmodel.validate.studies.reasons import Reason
 
 MOST_GAINED = 0.98
 """Largest acceptance of the last drafted token; 1 would be an acceptance without misses."""
+SET_ALPHA = 0.7
+"""Acceptance of a question about the ratio of an iteration to a step, which does not depend on it."""
 DEGREES = (1, 2, 4, 8)
 """Degrees that are tried if a source does not state its tensor-parallel degree."""
 
@@ -59,7 +63,7 @@ class PublicRun:
     baseline_ms: float | None
     speedup: float | None
     date: str
-    left_out: str
+    left_out: Reason | None
 
     @property
     def server(self) -> tuple[object, ...]:
@@ -77,7 +81,18 @@ class PublicRun:
     @property
     def counts(self) -> bool:
         """Whether predictions are judged by it."""
-        return not self.left_out
+        return self.left_out is None
+
+    @property
+    def counts_as_inside(self) -> bool:
+        """Whether intervals are judged by it: also if it is left out by judgement."""
+        return self.left_out is None or self.left_out.is_judgement
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can be asked: a speculation needs a draft, its accepted length and its speedup."""
+        given = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
+        return self.kind != "speculation" or all(given)
 
     @property
     def ratio(self) -> float | None:
@@ -99,6 +114,29 @@ class PublicRun:
             "weights": self.weights or None,
             "kv_dtype": self.kv_dtype or None,
         }
+
+
+def spelled_kind(run: PublicRun) -> str:
+    """The kind of a run's draft, as `--draft` spells it."""
+    return resolve(speculating_query(run)).draft.kind
+
+
+def step_query(run: PublicRun) -> Query:
+    """The question of a run's baseline step."""
+    return Query(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
+
+
+def speculating_query(run: PublicRun) -> Query:
+    """The question of a run with drafts, at a set acceptance."""
+    assert run.gamma
+    return Query(
+        batch=run.batch,
+        context=round(run.context_tokens),
+        gamma=run.gamma,
+        draft=run.draft,
+        alpha=SET_ALPHA,
+        **run.query_arguments(degree_of(run)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +213,7 @@ def _speculation(run: PublicRun) -> list[Answered]:
         gamma=run.gamma,
         draft=run.draft,
         tokens_per_iteration=min(run.tokens_per_iteration, run.gamma + MOST_GAINED),
-        **run.query_arguments(_degree(run)),
+        **run.query_arguments(degree_of(run)),
     )
     if a.speedup is None:
         raise InputError(f"{run.id}: no acceptance is known")
@@ -185,7 +223,7 @@ def _speculation(run: PublicRun) -> list[Answered]:
     return found
 
 
-def _degree(run: PublicRun) -> int:
+def degree_of(run: PublicRun) -> int:
     """The stated degree, or the one with the nearest baseline."""
     if run.tensor_parallel or not run.baseline_ms:
         return run.tensor_parallel or 1

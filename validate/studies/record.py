@@ -32,7 +32,7 @@ from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import engine_figures, memory, sources, traffic_figures
+from perfmodel.validate.studies import engine_figures, memory, source_figures, traffic_figures
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 
@@ -69,7 +69,7 @@ def record() -> dict[str, Any]:
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
             "elsewhere": elsewhere(),
-            "sources": sources.figures(),
+            "sources": source_figures.figures(),
             "engines": engine_figures.figures(),
             "traffic": traffic_figures.figures(),
             "memory": memory.figures(),

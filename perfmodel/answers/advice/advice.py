@@ -27,6 +27,17 @@ class Objective:
     unit: str
 
 
+AdviseVerdict = Literal[
+    "speculate",
+    "likely_speculate",
+    "too_close_to_call",
+    "likely_do_not_speculate",
+    "do_not_speculate",
+    "unknown_acceptance",
+    "infeasible",
+]
+
+
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
     """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
@@ -41,7 +52,7 @@ class Advice(Answer):
     """
 
     query: AdviseQuery
-    verdict: Literal["speculate", "too_close_to_call", "do_not_speculate", "unknown_acceptance", "infeasible"]
+    verdict: AdviseVerdict
     reason: str
     objective: Objective
     chosen: Pick | None

@@ -7,9 +7,8 @@ against time per token, the term that decides, and the margins.
 """
 
 from dataclasses import replace
-from typing import Any
 
-from perfmodel.answers.advice.advice import UNITS, Advice, Objective
+from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.infeasible import why_infeasible
@@ -29,8 +28,9 @@ from perfmodel.answers.advice.ranking import (
 )
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.declaration import asks
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.verdict import PAYS, Calibrated
 from perfmodel.answers.question import common_doubts
+from perfmodel.speculation import is_measured
 
 
 @asks(AdviseQuery)
@@ -135,7 +135,7 @@ def _verdict(
     rival: PricedPoint | None,
     robustness: Robustness | None,
     would_pay: tuple[BreakEven, ...],
-) -> Any:
+) -> AdviseVerdict:
     """The verdict of the choice. rival: the best point with a draft.
 
     A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
@@ -145,9 +145,12 @@ def _verdict(
     if rival is None:
         return "unknown_acceptance" if would_pay else "do_not_speculate"
     at_its_batch = point_verdict(query, rival)
+    if at_its_batch == "too_close_to_call":
+        return "too_close_to_call"
+    measured = is_measured(rival.candidate.scenario)
     if not chosen.gamma:
-        return "too_close_to_call" if at_its_batch == "too_close_to_call" else "do_not_speculate"
+        return "do_not_speculate" if measured else "likely_do_not_speculate"
     interval = robustness.gain_over_baseline_interval
-    if at_its_batch == "pays" and (interval is None or interval[0] > 1):
-        return "speculate"
+    if at_its_batch in PAYS and (interval is None or interval[0] > 1):
+        return "speculate" if measured else "likely_speculate"
     return "too_close_to_call"

@@ -11,7 +11,7 @@ from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import Verdict, verdict, warnings
-from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve, slowing
+from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
 from perfmodel.speculation import memory_of, speedup_interval, speedups
@@ -23,12 +23,8 @@ def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
     batch = float(point.batch)
     context = float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
-    return verdict(
-        speedup,
-        speedup_interval(s, batch, context, point.gamma, speedup),
-        point.gamma,
-        defect=slowing(s, context),
-    )
+    interval = speedup_interval(s, batch, context, point.gamma, speedup)
+    return verdict(s, context, speedup, interval, point.gamma)
 
 
 def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:

@@ -18,7 +18,15 @@ from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWords, Wholes, W
 from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text
-from perfmodel.speculation import Scenario, Workload, capacity, interval_ends, log_error, predict
+from perfmodel.speculation import (
+    Scenario,
+    Workload,
+    capacity,
+    interval_ends,
+    is_measured,
+    log_error,
+    predict,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -306,11 +314,8 @@ def _verdicts(block: Block) -> dict[str, Any]:
         found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))
         error[rows] = 0.0 if not gamma else np.nan if found is None else found[..., 0]
     low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
-    word = verdicts(c["speedup"], low, high, c["gamma"], c["fits"])
     contexts, at = np.unique(c["context_tokens"], return_inverse=True)
     slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]
-    return {
-        "speedup_low": low,
-        "speedup_high": high,
-        "verdict": np.where((word == "pays") & slow, "too_close_to_call", word),
-    }
+    measured = is_measured(block.scenario)
+    word = verdicts(c["speedup"], low, high, c["gamma"], c["fits"], measured, slow)
+    return {"speedup_low": low, "speedup_high": high, "verdict": word}

@@ -10,28 +10,56 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question import CommonOptions, common_doubts
+from perfmodel.answers.question import CommonOptions, common_doubts, slowing
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
-from perfmodel.specs import BF16, ENGINES, Defect, Relation
-from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
+from perfmodel.specs import BF16, ENGINES, Relation
+from perfmodel.speculation import (
+    Interval,
+    Memory,
+    Prediction,
+    Scenario,
+    doublings,
+    is_measured,
+    is_transferred,
+    widening,
+)
 
-Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
+Verdict = Literal[
+    "pays",
+    "likely_pays",
+    "too_close_to_call",
+    "likely_does_not_pay",
+    "does_not_pay",
+    "unknown_acceptance",
+    "does_not_fit",
+]
+SURE: tuple[Verdict, Verdict] = ("pays", "does_not_pay")
+LIKELY: dict[Verdict, Verdict] = {"pays": "likely_pays", "does_not_pay": "likely_does_not_pay"}
+"""A sure verdict -> the verdict of the same interval for a case without a measured speedup."""
+PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
+MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
 SENTENCES: dict[str, str] = {
     "pays": "Speculation pays",
+    "likely_pays": "Speculation likely pays",
     "does_not_pay": "Speculation does not pay",
+    "likely_does_not_pay": "Speculation likely does not pay",
     "too_close_to_call": "Too close to call",
     "does_not_fit": "Does not fit in memory",
     "speculate": "Speculate",
+    "likely_speculate": "Likely speculate",
     "do_not_speculate": "Do not speculate",
+    "likely_do_not_speculate": "Likely do not speculate",
     "unknown_acceptance": "Undecided",
     "infeasible": "No feasible configuration",
 }
 """Verdict of a point, or of `advise` -> its words."""
 CELLS = {
     "pays": "yes",
+    "likely_pays": "likely",
     "does_not_pay": "no",
+    "likely_does_not_pay": "unlikely",
     "too_close_to_call": "unclear",
     "unknown_acceptance": "unknown",
     "does_not_fit": "no fit",
@@ -39,7 +67,9 @@ CELLS = {
 """The same, as a cell of a table in the column "pays"."""
 _WOULD = {
     "pays": "would pay",
+    "likely_pays": "would likely pay",
     "does_not_pay": "would not pay",
+    "likely_does_not_pay": "would likely not pay",
     "too_close_to_call": "would be too close to call",
     "unknown_acceptance": "would be undecided",
 }
@@ -91,29 +121,51 @@ class Calibrated:
 
 
 def verdict(
+    scenario: Scenario,
+    context: float,
     speedup: float,
     interval: Interval | None,
     gamma: int,
     fits: bool = True,
-    defect: Defect | None = None,
 ) -> Verdict:
     """The verdict of a point. A point that does not fit never pays; otherwise the whole interval must be
-    above 1, or below it.
+    above 1, or below it, and the kind of case must be measured (`is_measured`), or the verdict is only
+    likely.
 
-    defect: a known defect of the engine that may slow this draft. With one, no verdict says that speculation
-    surely pays.
+    With a known defect of the engine that may slow this draft, no verdict says that speculation pays.
     """
     low, high = interval or (speedup, speedup)
-    word: Any = verdicts(speedup, low, high, gamma, fits).item()
-    return "too_close_to_call" if word == "pays" and defect is not None else word
+    slow = slowing(scenario, context) is not None
+    word: Any = verdicts(speedup, low, high, gamma, fits, is_measured(scenario), slow).item()
+    return word
 
 
-def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
-    """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it."""
+def verdicts(
+    speedup: Floats,
+    low: Floats,
+    high: Floats,
+    gamma: Floats,
+    fits: Floats,
+    measured: bool,
+    slow: NDArray[np.bool_] | bool = False,
+) -> NDArray[np.str_]:
+    """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it.
+
+    measured: whether their kind of case has a measured speedup. slow: whether a known defect slows the draft.
+    """
     low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
     drafts = np.asarray(gamma) > 0
-    conditions = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
-    return np.select(conditions, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
+    above = drafts & (low > 1)
+    pays, does_not_pay = (word if measured else LIKELY[word] for word in SURE)
+    cases = (
+        ("does_not_fit", np.logical_not(fits)),
+        ("does_not_pay", ~drafts),
+        ("too_close_to_call", above & slow),
+        (pays, above),
+        (does_not_pay, high <= 1),
+    )
+    words, conditions = zip(*cases, strict=True)
+    return np.select(conditions, words, "too_close_to_call")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:

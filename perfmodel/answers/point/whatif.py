@@ -14,6 +14,8 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import (
+    LIKELY,
+    MAY_NOT_PAY,
     SENTENCES,
     Calibrated,
     Verdict,
@@ -29,7 +31,6 @@ from perfmodel.answers.question import (
     of_power,
     resolve,
     runs_in,
-    slowing,
     with_draft,
 )
 from perfmodel.answers.question.typical import how_to_measure, typical_acceptance
@@ -52,6 +53,7 @@ from perfmodel.speculation import (
     fraction_of,
     interval_of,
     interval_of_speedup,
+    is_measured,
     iteration_log_error,
     kv_cache_of,
     memory_bound_context,
@@ -266,7 +268,9 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     else:
         pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
-    word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    word: Verdict = "unknown_acceptance"
+    if alpha is None:
+        word = "does_not_pay" if is_measured(scenario) else LIKELY["does_not_pay"]
     typical = None if alpha is None else _typical(query, scenario)
     if typical is not None:
         why = f"{typical.sentence}; {pays}"
@@ -363,9 +367,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()
     why = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
-        why = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {why}"
+        otherwise = verdict(scenario, context, float(p.speedup), interval, gamma)
+        why = f"{does_not_fit(room, gamma, otherwise)}; {why}"
     engine = engine_of(scenario.machine.calibration)
-    word = verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context))
+    word = verdict(scenario, context, float(p.speedup), interval, gamma, room.fits)
     asks_for_draft = query.gamma != 0 and scenario.acceptance.source != NO_ACCEPTANCE
     return WhatIf(
         query=_resolved(query, scenario, gamma),
@@ -400,7 +405,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
             scenario,
             float(p.speedup_at_gamma_optimal),
         )
-        if asks_for_draft and word in ("does_not_pay", "too_close_to_call")
+        if asks_for_draft and word in MAY_NOT_PAY
         else (),
         warnings=(
             *warnings(query, scenario, batch, context, gamma, room),

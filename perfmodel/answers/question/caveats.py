@@ -19,7 +19,7 @@ from perfmodel.specs import (
     in_gguf,
     is_gguf,
     serving_engines,
-    step_errors,
+    source_errors,
     weight_format,
 )
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
@@ -240,7 +240,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
         yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"
     maker = c.errors and c.relation("target_s", scenario.target.name, gpu) == "maker"
     error = c.error("target_s", scenario.target.name, gpu)
-    if maker and error and gpu.name not in step_errors().devices:
+    if maker and error and gpu.name not in source_errors().devices:
         yield (
             f"{gpu.name} is from another vendor; such predictions were off by a factor of "
             f"{math.exp(error.log_rms):.1f}"

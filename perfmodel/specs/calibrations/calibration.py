@@ -237,19 +237,17 @@ class Calibration(EngineConstants):
             return "seen"
         return "version"
 
-    def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
-        """Additional error of the ratio of an iteration to a step, for a draft kind, a context or a number of
-        verified tokens outside the fitted rows.
+    def unseen_log_error(self, context: Floats, tokens: Floats) -> Floats:
+        """Additional error of the ratio of an iteration to a step, for a context or a number of verified
+        tokens outside the fitted rows.
 
         Standard deviation of its logarithm; broadcasts. tokens: verified in a pass, of all sequences.
         """
-        if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
+        if self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
-        kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
         longer = beyond(context, self.longest_tokens)
         wider = beyond(tokens, self.widest_tokens)
-        along = np.hypot(kind, longer * self.unseen_context.deviation)
-        return np.hypot(along, wider * self.unseen_width.deviation)
+        return np.hypot(longer * self.unseen_context.deviation, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
         """The expected error for a model on a device; None if no error was ever observed (ideal).

@@ -1,77 +1,84 @@
-"""Errors of predicted engine steps for held-out sources, from ``hardware/sources.yaml``.
+"""Errors of predictions for sources left out, from ``hardware/sources.yaml``.
 
-The logarithm of measured over predicted is a sum of three parts: one of the source (settings that its page
-does not state), one of the server within it (model, device, degree, version), and the rest of the row. The
-standard deviation of each part is fitted to runs of public sources by marginal likelihood (`validate
+The logarithm of predicted over measured is a sum of three parts: one of the source (settings that its page
+does not state), one of the server within it (model, device, degree, version), and the rest of the row. Each
+part is Student t; their scales are fitted to errors by constants that have not seen the source (`validate
 calibrate sources`). A user's question is about a new source and a new server.
 """
 
 import datetime
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
-import numpy as np
 from msgspec import Meta
 
-from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
+from perfmodel.specs.calibrations.fit_errors import LogError, Z
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import architecture_of
 
-Deviation = Annotated[float, Meta(ge=0, le=10)]
-OTHER = "other"
-"""Key of engines, or kinds of device, without their own rows."""
-BORROWED = "borrowed"
-"""Key of devices that borrow another device's kernels."""
+StepClass = Literal["own", "borrowed", "llamacpp"]
+"""Steps of a serving engine on a device with kernels of its own, or with those of another one; and steps of
+llama.cpp.
+"""
+SpeedupClass = Literal["known", "new", "llamacpp"]
+"""Speedups of a kind of draft that was measured in the serving engine, or in no run of it; and those measured
+in llama.cpp.
+"""
+OTHER_MEMORY = ("GDDR", "LPDDR")
+"""Kinds of memory of boards and of small machines; servers have HBM."""
+Number = Annotated[float, Meta(ge=0, le=10)]
 
 
-class RowDeviation(Frozen):
-    """Deviation of a single row: at batches below `StepErrors.crowded_from`, and above, where prompts of
-    other requests delay passes of some engines.
+class SourceError(Frozen):
+    """The error of one class. source, server, row: medians of the scales of the three parts.
+
+    log_within: half-width that holds 90 % of the errors of new sources: a quantile of their posterior
+    predictive distribution.
     """
 
-    alone: Deviation
-    crowded: Deviation
+    log_within: LogError
+    source: Number
+    server: Number
+    row: Number
+    sources: Positive
+    rows: Positive
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the normal distribution with an equally wide 90 % interval."""
+        return self.log_within / Z
 
 
-class StepErrors(Frozen):
-    """The file. widening: factor on the deviations such that a normal interval contains 90 % of the rows of
-    held-out sources.
+class SourceErrors(Frozen):
+    """The file. devices: those of the steps.
 
-    Its keys are architectures, `BORROWED` for borrowed kernels, and ``other``. engines: by word of
-    ``--engine``, or ``other``. devices: those of the rows.
+    speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
+    speedups.
     """
 
     fitted_on: tuple[str, ...]
     date: datetime.date
-    sources: Positive
-    rows: Positive
-    widening: dict[str, Annotated[float, Meta(gt=0, le=10)]]
-    source: Deviation
-    server: Deviation
-    crowded_from: Positive
-    engines: dict[str, RowDeviation]
+    steps: dict[StepClass, SourceError]
+    speedups: dict[SpeedupClass, SourceError]
     devices: tuple[str, ...]
+    speculating: dict[str, dict[str, tuple[str, ...]]]
 
-    def deviation(self, engine: str, batch: Floats, kernels: str, server: float | None = None) -> Floats:
-        """Standard deviation of the logarithm of a step at these batches.
-
-        kernels: see `kernels_of`. server: part of a server that was measured; by default a new one's.
-        """
-        row = self.engines.get(engine, self.engines[OTHER])
-        own = np.where(np.asarray(batch) < self.crowded_from, row.alone, row.crowded)
-        factor = self.widening.get(kernels, self.widening[OTHER])
-        of_server = self.server if server is None else server
-        return np.asarray(factor * np.sqrt(self.source**2 + of_server**2 + own**2))
+    def devices_with(self, engine: str, draft: str) -> tuple[str, ...]:
+        """Classes of devices on which this engine's speedup with this kind of draft was measured."""
+        return self.speculating.get(engine, {}).get(draft, ())
 
 
-def kernels_of(gpu: GPUSpec, measured_on: str | None) -> str:
-    """Key of `StepErrors.widening` for a device with its own or another one's kernels."""
-    return architecture_of(gpu) if gpu.name == measured_on else BORROWED
+def device_class(gpu: GPUSpec) -> str:
+    """Architecture and kind of memory, which decide the kernels that an engine chooses: ``hopper``,
+    ``blackwell GDDR``.
+    """
+    memory = next((kind for kind in OTHER_MEMORY if gpu.memory_type.startswith(kind)), "")
+    return f"{architecture_of(gpu)} {memory}".strip()
 
 
 @cache
-def step_errors() -> StepErrors:
+def source_errors() -> SourceErrors:
     """The bundled file."""
-    return files.load_bundled(StepErrors, "", "sources")
+    return files.load_bundled(SourceErrors, "", "sources")

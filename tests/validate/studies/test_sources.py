@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs import kernels_of, load_gpu, step_errors
-from perfmodel.specs.engines.source_errors import BORROWED, OTHER
 from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.left_out import (
     FREE,
@@ -26,7 +23,7 @@ from perfmodel.validate.studies.left_out import (
 )
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.sources import Judged, _best_length, _part
+from perfmodel.validate.studies.source_figures import Judged, _best_length, _part
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts][:6]
@@ -92,32 +89,7 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
     assert not alike("QwenLM/Qwen3", "InferenceX")
 
 
-# Intervals of steps: what sources that were left out are off by.
-
-
-def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() -> None:
-    errors = step_errors()
-    for engine, row in errors.engines.items():
-        parts = errors.source, errors.server, row.crowded
-        expected = errors.widening[BORROWED] * math.hypot(*parts)
-        assert float(errors.deviation(engine, 64, BORROWED)) == pytest.approx(expected)
-    at = errors.crowded_from
-    below = errors.deviation("sglang", np.array([1, at - 1]), "hopper")
-    assert np.all(below < errors.deviation("sglang", at, "hopper"))
-    assert errors.deviation("unheard-of", 1, "hopper") == errors.deviation(OTHER, 1, OTHER)
-
-
-def test_kernels_of_its_own_make_a_device_surer_and_a_new_architecture_less_sure() -> None:
-    question = {"model": "qwen3-8b", "batch": 1, "context": 1000, "gamma": 0}
-    widths = [
-        np.divide(*whatif(hardware=gpu, **question).ar_tpot_interval)
-        for gpu in ("h100", "gh200-96gb", "b200")
-    ]
-    assert widths[0] > max(widths[1:])
-    assert (kernels_of(load_gpu("h100"), "h100-sxm-80gb"), kernels_of(load_gpu("h800"), "h100-sxm-80gb")) == (
-        "hopper",
-        BORROWED,
-    )
+# Errors of sources that were left out.
 
 
 def test_sources_left_out_are_off_by_what_is_promised() -> None:

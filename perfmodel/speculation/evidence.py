@@ -1,0 +1,48 @@
+"""The measurements nearest to a question: the class of its errors, and whether its kind of case was ever
+measured.
+"""
+
+from perfmodel.specs import LLAMACPP, Calibration, device_class, source_errors
+from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
+from perfmodel.speculation.scenario import Scenario
+
+
+def step_class(scenario: Scenario) -> StepClass | None:
+    """The class of errors of a baseline step; None for a calibration that states its own."""
+    c = scenario.machine.calibration
+    if not is_judged_by_sources(c):
+        return None
+    if c.stack == LLAMACPP:
+        return "llamacpp"
+    relation = c.relation("target_s", scenario.target.name, scenario.machine.gpu)
+    return "borrowed" if relation in ("transferred", "maker") or c.constants_of else "own"
+
+
+def speedup_class(scenario: Scenario) -> SpeedupClass | None:
+    """The class of errors of a speedup; None for a calibration that states its own."""
+    c = scenario.machine.calibration
+    if not is_judged_by_sources(c):
+        return None
+    if not source_errors().devices_with(c.stack, scenario.draft.kind):
+        return "new"
+    return "llamacpp" if c.stack == LLAMACPP else "known"
+
+
+def is_measured(scenario: Scenario) -> bool:
+    """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
+
+    Another calibration than those of serving engines and llama.cpp must state an error of speedups on its own
+    device.
+    """
+    c = scenario.machine.calibration
+    gpu = scenario.machine.gpu
+    if is_judged_by_sources(c):
+        return device_class(gpu) in source_errors().devices_with(c.stack, scenario.draft.kind)
+    return "speedup" in c.observed_error and c.gpu in (None, gpu.name)
+
+
+def is_judged_by_sources(c: Calibration) -> bool:
+    """Whether errors of public runs are stated for a calibration: a bundled one of an engine, without rows of
+    the user's own engine.
+    """
+    return c.measured is None and (bool(c.errors) or c.stack == LLAMACPP)
