@@ -63,12 +63,12 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     known = replace(SERVED, alpha=None, tokens_per_iteration=2.176)
     scenario = resolve(known)
     carried = resolve(SERVED)
-    at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 7])
+    at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 5])
     own = log_error(scenario, *at)
     more = log_error(carried, *at)
     off = engines().acceptance.deviation
     np.testing.assert_allclose(
-        more**2 - own**2, (off * np.log([1, 2, 4])) ** 2 - (off * np.log([2, 1, 2])) ** 2
+        more**2 - own**2, (off * np.log([1, 2, 3])) ** 2 - (off * np.log([2, 1, 1.5])) ** 2
     )
     by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
     assert np.all(acceptance_log_error(by_position, at[2]) == 0)
