@@ -64,4 +64,5 @@ def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
     gamma = int(query.gamma or 0)
     speedup = float(predict(scenario, Workload.of(batch, context, gamma), query.max_gamma).speedup)
     interval = speedup_interval(scenario, batch, context, gamma, speedup)
-    return VersionGain(version, verdict(speedup, interval, gamma), speedup, interval)
+    word = verdict(scenario, context, speedup, interval, gamma)
+    return VersionGain(version, word, speedup, interval)
