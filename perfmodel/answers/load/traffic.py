@@ -17,6 +17,7 @@ from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
+from perfmodel.answers.load.rising import never_falling
 from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollout_values, rollouts
 from perfmodel.answers.load.tpot_errors import log_errors
 from perfmodel.answers.load.traced import check_fits, trace_of, trace_values
@@ -102,6 +103,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     log_off = log_errors(question, scenario, list({c.steps.gamma: c.steps for c in choices}.values()))
     closed = _closed_rows(question, scenario, choices, log_off)
     by_load, classes = _one_row_per_load(question, replica, choices, closed, log_off)
+    by_load = never_falling(by_load)
     broken = slowing(scenario, _mean_context(question)) is not None
     verdicts = tuple(verdict_of(question, rows[:1] if broken else rows, known) for rows in by_load)
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"

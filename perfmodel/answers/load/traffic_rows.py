@@ -33,6 +33,10 @@ class Percentiles:
             return cls(0.0, 0.0, 0.0, 0.0)
         return cls(float(times_s.mean()), *map(float, np.quantile(times_s, (0.5, 0.9, 0.99))))
 
+    def times(self, factor: float) -> "Percentiles":
+        """All of them multiplied by a factor."""
+        return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
