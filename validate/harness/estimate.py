@@ -1,12 +1,12 @@
 """The engine's answers about a plan's points before a run: refusals, memory and time."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.speculation import Scenario, Workload, capacity, predict, tree_cost
+from perfmodel.speculation import Account, Scenario, Workload, capacity, predict, tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.validate.records import Plan, PlanPoint, model_reference
@@ -88,13 +88,13 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
 def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     batch = float(point.batch)
     context = float(point.context)
-    fraction = capacity.DEFAULT_MEMORY_FRACTION
     drafted = point.queries[-1] - 1
     tree = None
     held = scenario
     if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
         held = scenario_of(plan, point.model_copy(update={"draft_kv": "full"}))  # the decoder keeps its cache
-    room = capacity.memory_of(held, batch, context, drafted, fraction)
+    alone = replace(held, account=Account())  # the decoder is no serving engine
+    room = capacity.memory_of(alone, batch, context, drafted)
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
         tree = Tree(point.parents, widths(point.parents), gained)

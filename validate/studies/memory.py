@@ -88,14 +88,9 @@ def _logged(row: dict[str, str]) -> Logged:
     numbers |= {name: float(row[name]) if row[name] else None for name in REAL}
     gamma = numbers.pop("gamma") or 0
     logged = {name: numbers.pop(name) for name in ("weights_gib", "pool_gib", "kv_tokens")}
-    question = Query(
-        batch=1,
-        context=1024,
-        gamma=gamma,
-        engine=f"{row['engine']}@{row['version']}",
-        **{name: row[name] or None for name in ("model", "weights", "kv_dtype", "hardware", "draft")},
-        **numbers,
-    )
+    words: dict[str, Any] = {name: row[name] or None for name in TEXT[3:8]}
+    engine = f"{row['engine']}@{row['version']}"
+    question = Query(batch=1, context=1024, gamma=gamma, engine=engine, **words, **numbers)
     scenario = resolve(question, Acceptance.from_alpha(0.0))
     fraction = question.memory_fraction
     name = f"{row['model']}, {row['hardware']}"
@@ -180,7 +175,7 @@ def held_out(rows: Sequence[Logged]) -> Array:
     known = [row for row in rows if row.pool_gib is not None and row.engine == "vllm"]
     base, taken = pools(known)
     logged = np.array([row.pool_gib for row in known], float)
-    found = {}
+    found: dict[int, float] = {}
     for source in {row.source for row in rows}:
         others = np.array([row.source != source for row in known])
         values = fitted(base[others], taken[others], logged[others])
