@@ -198,10 +198,13 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     refused("--weights: a100-sxm-80gb has no published fp8 peak", resolve, replace(asked, engine="trtllm"))
 
 
-def test_a_checkpoint_in_nvfp4_brings_the_scales_of_an_fp8_cache() -> None:
-    query = Query("qwen3-32b", "b200-sxm-180gb", 1, 4000, alpha=0.8, gamma=1, weights="nvfp4")
+def test_some_makers_checkpoints_in_nvfp4_bring_the_scales_of_an_fp8_cache() -> None:
+    """vLLM logged an FP8 cache for unsloth's Qwen3.8-27B, and 16 bits for RedHatAI's and Inferact's."""
+    query = Query("unsloth/Qwen3.8-27B-NVFP4", "b200-sxm-180gb", 1, 4000, alpha=0.8, gamma=1)
     assert resolve(query).precision.kv.name == "fp8"
     assert resolve(replace(query, kv_dtype="bf16")).precision.kv.name == "bf16"
+    assert resolve(replace(query, model="RedHatAI/Qwen3.8-27B-NVFP4")).precision.kv.name == "bf16"
+    assert resolve(replace(query, model="qwen3.8-27b", weights="nvfp4")).precision.kv.name == "bf16"
 
 
 def test_experts_in_int4_are_refused_before_they_had_fast_kernels() -> None:

@@ -118,8 +118,19 @@ def _quantised(key: str) -> ModelSpec | None:
             )
     with suppress(InputError):
         if found := IN_FORMAT.fullmatch(key):
-            return load_model(found[1]).model_copy(update={"weights": _MEANT.get(found[2], found[2])})
+            weights = _MEANT.get(found[2], found[2])
+            scaled = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
+            cache = {"kv_dtype": "fp8"} if scaled else {}
+            return load_model(found[1]).model_copy(update={"weights": weights} | cache)
     return None
+
+
+_SCALES_CACHE = ("nvidia/", "unsloth/")
+"""Owners whose checkpoints in NVFP4 carry the scales of an FP8 cache, which engines then use.
+
+NVIDIA ModelOpt, kv_cache_quant_algo; vLLM's log of unsloth/Qwen3.8-27B-NVFP4. RedHatAI's and Inferact's have
+a cache of 16 bits.
+"""
 
 
 IN_FORMAT = re.compile(
@@ -227,8 +238,7 @@ def precision_of(
     """The formats in which a model is served: the named ones, else its checkpoint's own.
 
     peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
-    Checkpoints in NVFP4 carry scales of an FP8 cache, which engines then use (NVIDIA ModelOpt,
-    kv_cache_quant_algo). wide_mxfp4: see `Weights.within`. weight_only: whether named formats without a peak
+    wide_mxfp4: see `Weights.within`. weight_only: whether named formats without a peak
     are weight-only too, as in some engines.
     """
     if weights is None:
@@ -237,8 +247,6 @@ def precision_of(
         own = weight_format(weights).within(peaks, wide_mxfp4=True)
     else:
         own = weight_format(weights)
-    if kv_dtype is None and own.base.name == "nvfp4" and model.kv_dtype == "bf16":
-        kv_dtype = "fp8"
     return Precision(
         own, kv_format(model.kv_dtype if kv_dtype is None else kv_dtype), "fp8" if "fp8" in peaks else "bf16"
     )
