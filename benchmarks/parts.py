@@ -14,6 +14,7 @@ import numpy as np
 from counts import QUERY, SERVER  # beside this file
 
 from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.predictor import predictor
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import resolve
 from perfmodel.speculation import Prediction, Scenario, Workload, context_lengths, predict
@@ -67,11 +68,35 @@ def warm() -> Rows:
             "all of a what-if: names, lengths, interval, memory",
             best_s(lambda: whatif(QUERY), 50) * 1e3,
             "ms",
-            6,
+            3,
         ),
+        *handles(),
         ("1,024 answers", best_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
         ("a question about traffic", best_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
         ("10,000 rates and draft lengths of traffic", best_s(lambda: traffic(**loads), 2), "s", None),
+    ]
+
+
+def handles() -> Rows:
+    """A predictor: made, and asked for numbers, for arrays and for a mixed batch."""
+    subject = {"model": "qwen3-32b", "hardware": "h100", "tp": 2, "draft": "eagle3", "gamma": 3}
+    p = predictor(**subject)
+    draw = np.random.default_rng(1)
+    batches = draw.integers(1, 257, 10_000).astype(float)
+    contexts = draw.integers(1, 100_001, 10_000).astype(float)
+    new = np.append(np.ones(64), 2000.0)
+    past = np.append(np.full(64, 4000.0), 0.0)
+    step_s = best_s(lambda: p.step_s(16, 8192), 2000)
+    steps_s = best_s(lambda: p.step_s(batches, contexts), 50)
+    iterations_s = best_s(lambda: p.iteration_s(batches, contexts), 50)
+    return [
+        ("a predictor made", best_s(lambda: predictor(**subject).iteration_s(1, 1), 10) * 1e3, "ms", None),
+        ("a predictor's step", step_s * 1e6, "us", 100),
+        ("a what-if, over a predictor's step", best_s(lambda: whatif(QUERY), 20) / step_s, "x", None),
+        ("a predictor's iteration", best_s(lambda: p.iteration_s(16, 8192), 1000) * 1e6, "us", 100),
+        ("a pass of 64 requests and a prompt", best_s(lambda: p.forward_s(new, past), 500) * 1e6, "us", None),
+        ("10,000 steps in one call", steps_s * 1e3, "ms", 10),
+        ("10,000 iterations in one call", iterations_s * 1e3, "ms", 10),
     ]
 
 

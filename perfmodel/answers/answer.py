@@ -4,9 +4,14 @@ table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
+
+from perfmodel.errors import library
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SCHEMA_VERSION = 2
 T = TypeVar("T")
@@ -48,6 +53,10 @@ class Answer:
     def as_dict(self) -> dict[str, Any]:
         """The answer in JSON's types, with None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
+
+    def to_frame(self) -> "DataFrame":
+        """A DataFrame with one row; a nested value has a column such as ``target_step.predicted_s``."""
+        return library("pandas").json_normalize(plain(self))
 
     @property
     def failed(self) -> bool:
@@ -96,6 +105,10 @@ class Rows(Answer, Sequence[T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def to_frame(self) -> "DataFrame":
+        """A DataFrame with a row for each answer."""
+        return library("pandas").json_normalize([plain(row) for row in self.rows])
 
     def _repr_html_(self) -> str:
         return _table(self.rows)

@@ -323,7 +323,7 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
             return answer(question)
 
         bare = [
-            p.replace(annotation=_without_argument(p.annotation))
+            p.replace(annotation=_type_of_field(p.annotation))
             for p in signature(question_class).parameters.values()
         ]
         lines = [
@@ -335,6 +335,12 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
         return verb  # type: ignore[return-value]
 
     return decorate
+
+
+def _type_of_field(annotation: Any) -> Any:
+    """The type that a field has after reading, such as ``int`` where ``32k`` may be given."""
+    bare = _without_argument(annotation)
+    return get_args(bare)[0] if get_origin(bare) is Parsed else bare
 
 
 def _without_argument(annotation: Any) -> Any:

@@ -19,7 +19,7 @@ Output = Annotated[
 
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
-def app(question: Exploration, output: Output) -> None:
+def app(question: Exploration, output: Output = Path("explore.html")) -> None:
     """Write a page for a browser with the speedup over batch and context, and the time of every pass by term.
 
     One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and

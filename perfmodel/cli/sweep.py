@@ -20,7 +20,7 @@ Overwrite = Annotated[bool, Argument("Replace the file.", group=OUTPUT)]
 
 @command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
 @takes(Grid)
-def app(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
+def app(grid: Grid, output: Output = Path("sweep.csv"), overwrite: Overwrite = False) -> None:
     """Answer every combination of the lists and write the answers to a file, with constant memory.
 
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also

@@ -121,7 +121,7 @@ class Machine:
         backend = self._backend(op.head, narrow_cache(op))
         uncaptured = op.varying and engine.piecewise_drafts
         if uncaptured or (backend and backend.graphs_one):
-            return np.where(np.asarray(op.query) > 1.0, piecewise, 0.0)
+            return np.where(np.greater(op.query, 1.0), piecewise, 0.0)
         return 0.0
 
     def split(self, op: Op) -> Split:

@@ -130,6 +130,12 @@ class Scenario:
         ends = (most, self.acceptance.max_gamma, self.draft.max_gamma)
         return min(end for end in ends if end is not None)
 
+    def with_acceptance(self, acceptance: Acceptance) -> "Scenario":
+        """The same question with another acceptance, on the same shards."""
+        changed = copy(self)
+        object.__setattr__(changed, "acceptance", acceptance)
+        return changed
+
     def with_context_std(self, deviation: Floats) -> "Scenario":
         """The same question with contexts that differ by this standard deviation, on the same shards."""
         changed = copy(self)

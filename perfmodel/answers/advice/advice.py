@@ -1,7 +1,7 @@
 """The answer of `advise`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Skip
@@ -11,10 +11,13 @@ from perfmodel.answers.advice.margins import BreakEven, Robustness
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import Fronts
-from perfmodel.answers.answer import Answer
+from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
 from perfmodel.answers.text import ratio_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 UNITS = {"throughput": "tokens/s per device", "latency": "s per token", "cost": "$ per million tokens"}
 
@@ -80,6 +83,10 @@ class Advice(Answer):
         if self.objective.name == "throughput":
             return pick.objective / b.objective
         return b.objective / pick.objective
+
+    def to_frame(self) -> "DataFrame":
+        """A DataFrame with one row for each layout, the best first."""
+        return Rows(self.layouts).to_frame()
 
     @property
     def failed(self) -> bool:

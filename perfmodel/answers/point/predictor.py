@@ -31,7 +31,7 @@ from perfmodel.speculation import (
 from perfmodel.speculation.programs import PassPrograms
 
 USUAL_CONTEXT = 4096
-"""Context at which acceptance and KV tokens are looked up where the question states none."""
+"""Context at which the acceptance is looked up where the question states none."""
 Counts = int | float | Array
 """A plain number, or an array of numbers."""
 
@@ -40,7 +40,7 @@ Counts = int | float | Array
 class PredictorQuery(Options):
     """The arguments of ``pm.predictor``: those of ``pm.whatif`` without a batch.
 
-    context: at which the acceptance and the KV tokens are looked up; the methods take contexts of their own.
+    context: at which the acceptance is looked up; the methods take contexts of their own.
     gamma: the draft length of methods that are given none, at which tokens_per_iteration was measured.
     """
 
@@ -56,6 +56,7 @@ class PredictorQuery(Options):
     )
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    rate: arg.ChainRate = argument(default=None)
 
 
 @asks(PredictorQuery)
@@ -178,7 +179,7 @@ class Predictor:
 
     @cached_property
     def kv_tokens(self) -> int:
-        """Tokens of all caches at the question's gamma, as the engine logs them at its start."""
+        """Tokens of all caches, as the server logs them at its start, at the question's gamma."""
         return kv_cache_of(self.scenario, self.gamma, self.question.memory_fraction).kv_tokens
 
     @cached_property

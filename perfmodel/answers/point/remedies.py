@@ -76,15 +76,16 @@ def _with(query: Query, scenario: Scenario, switch: str) -> Remedy | None:
     workload = Workload.of(query.batch, query.context)
     try:
         changed = resolve(query, scenario.acceptance)
-        gamma = int(predict(changed, workload, query.max_gamma).gamma_optimal)
+        best = predict(changed, workload, query.max_gamma, at_best=True)
     except InputError:
         return None
+    gamma = int(best.gamma)
     if not gamma:
         return None
     batch = float(query.batch)
     context = float(query.context)
     if not memory_of(changed, batch, context, float(gamma), query.memory_fraction).fits:
         return None
-    speedup = float(predict(changed, Workload.of(batch, context, gamma), query.max_gamma).speedup)
+    speedup = float(best.speedup)
     interval = speedup_interval(changed, batch, context, gamma, speedup)
     return Remedy(switch, gamma, speedup, interval)

@@ -227,8 +227,10 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     name = machine.backend(scenario.target.head, scenario.precision.narrow_kv)
     if not gamma or name is None or machine.kv_reread is not None:
         return
-    once = replace(scenario, machine=replace(machine, kv_reread=1.0))
-    verify_s, once_s = (float(s.target_pass_s(batch, context, gamma + 1.0)) for s in (scenario, once))
+    query = gamma + 1.0
+    ops = scenario.target_ops(batch, context, query, scenario.summed_target)
+    once = replace(machine, kv_reread=1.0)
+    verify_s, once_s = (float(m.predicted_s(ops, batch * query)) for m in (machine, once))
     if verify_s > CLIFF * once_s:
         yield (
             f"{name} does not split the cache for several query tokens: verification takes "

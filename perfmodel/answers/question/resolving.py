@@ -1,6 +1,9 @@
 """The scenario of a question. Names are looked up, refused or left open here."""
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any
 
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import library_word, measured_acceptance
@@ -125,7 +128,42 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     acceptance: replaces the acceptance of the question. named: the parts of the question that are already
     looked up.
     """
-    found = named or Named.of(query)
+    looked_up = acceptance is None and not acceptances_of(query)
+    files = (query.model, query.hardware, query.calibration, query.draft)
+    if named is not None or any(os.path.exists(name) for name in files if name):
+        scenario = _built(query, named or Named.of(query), looked_up)
+    else:
+        scenario = _remembered(_Parts(query, looked_up, tuple(getattr(query, name) for name in PARTS)))
+    if acceptance is None:
+        acceptance = _acceptance(query, scenario.target, scenario.draft)
+    return scenario.with_acceptance(acceptance)
+
+
+PARTS = tuple(
+    f.name
+    for f in fields(Query)
+    if f.name not in ("batch", "context", "alpha", "tokens_per_iteration", "max_gamma", "memory_fraction")
+)
+"""Arguments of a question that decide its scenario, and some that rarely change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A question, the same as all others with these values of its `PARTS`."""
+
+    query: Query = field(compare=False)
+    looked_up: bool
+    values: tuple[Any, ...]
+
+
+@lru_cache(maxsize=64)
+def _remembered(parts: _Parts) -> Scenario:
+    """The scenario of names that are bundled, which do not change while a process runs."""
+    return _built(parts.query, Named.of(parts.query), parts.looked_up)
+
+
+def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
+    """The scenario of a question without its acceptance. looked_up: whether that is the question's."""
     target = found.target
     gpu = found.gpu
     tp = query.tp
@@ -140,7 +178,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     check_backend(query.attention_backend, found.calibration, target)
     if tp > 1 and query.layer_split > 1:
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
-    if acceptance is None:
+    if looked_up:
         query = with_draft(query, found)
     draft = make_draft(
         "self" if query.draft is None else query.draft,
@@ -182,7 +220,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         ),
         precision=precision,
         draft=draft,
-        acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
+        acceptance=UNUSED,
         kv_page=query.kv_page,
         topk_reuse=query.topk_reuse,
         state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made

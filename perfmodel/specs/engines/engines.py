@@ -173,6 +173,7 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
     return scopes
 
 
+@cache
 def release(version: str) -> tuple[int, ...]:
     """Sort key of a version: 1.2.0rc0 before 1.2.0rc6 before 1.2.0, b9999 before b10000. Empty for other
     text.
