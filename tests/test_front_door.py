@@ -2,6 +2,7 @@
 line.
 """
 
+import inspect
 import json
 import math
 import re
@@ -101,6 +102,39 @@ def test_a_table_of_names_is_that_of_the_command_line(verb: str, capsys, monkeyp
     assert json.loads(frame.to_json(orient="records", double_precision=15)) == rows
     monkeypatch.setitem(sys.modules, "pandas", None)
     refused(rf"pm\.{verb}\(\): needs pandas", getattr(pm, verb))
+
+
+def test_help_shows_the_types_of_values() -> None:
+    words = str(inspect.signature(pm.whatif))
+    assert "batch: int" in words
+    assert "alpha: float | None = None" in words
+    assert "Parsed" not in words
+
+
+def test_a_device_names_the_calibration_of_its_answers(capsys) -> None:
+    for name in ("h100", "mi300x", "rtx-4090"):
+        shown = json.loads(run(capsys, "gpus", "show", name, "--json"))
+        answer = pm.whatif("llama-3.2-1b", name, 1, 1024, gamma=0)
+        assert pm.load_gpu(name).calibration == shown["calibration"] == answer.calibration.name
+
+
+def test_every_answer_is_a_frame() -> None:
+    answer = pm.whatif(**ASKED["whatif"])
+    frame = answer.to_frame()
+    assert len(frame) == 1
+    assert frame["target_step.predicted_s"][0] == answer.target_step.predicted_s
+    advice = pm.advise(**ASKED["advise"])
+    table = advice.to_frame()
+    assert len(table) == len(advice.layouts) > 0
+    assert table["gamma"][0] == advice.layouts[0].gamma
+
+
+def test_a_sweep_and_an_exploration_have_a_file_of_their_own(monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    point = ("--model", "llama-3.2-1b", "--hardware", "a100", "--batch", "1,2", "--context", "1k,2k")
+    assert cli.run(["sweep", *point, "--gamma", "0"]) == 0
+    assert cli.run(["explore", *point, "--alpha", "0.8"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.csv", "explore.html"}
 
 
 def test_a_question_is_asked_again_with_changes() -> None:

@@ -99,6 +99,16 @@ def calibration_of(
     return on_board(load_bundled(kernels[nearest], version or None, engine), gpu)
 
 
+def load_device(name: str) -> GPUSpec:
+    """A device by name, alias or path of a YAML file; `calibration` is the one that a question uses without
+    an engine and a calibration. Raises InputError for an unknown name.
+    """
+    gpu = load_gpu(name)
+    if looks_like_path(gpu.calibration):
+        return gpu
+    return gpu.model_copy(update={"calibration": calibration_of(gpu).name})
+
+
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     """A calibration of a serving engine with the known corrections for a board or for another
     architecture.
