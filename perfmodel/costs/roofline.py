@@ -346,7 +346,11 @@ class Machine:
     def outside_ops_s(self, tokens: Floats) -> dict[str, Floats]:
         """Name -> calibrated seconds of the costs of a pass outside its ops."""
         c = self.calibration
-        costs = {"start of the pass": c.pass_fixed_s.value, "tokens of the pass": c.token_s.value * tokens}
+        costs: dict[str, Floats] = {
+            "start of the pass": c.pass_fixed_s.value,
+            "scheduling": c.schedule_s.value,
+            "tokens of the pass": c.token_s.value * tokens,
+        }
         if self.drafts:
             costs["drafted tokens"] = c.drafted_token_s.value * tokens
         return costs

@@ -129,6 +129,7 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "gemm_factor_fp4": 2.0,
         "latent_flops_fraction": 0.001,
         "scan_copies": 5.0,
+        "schedule_s": 1e-3,
         "host_pass_s": 1.0,
         "host_layer_s": 0.1,
         "host_latent_layer_s": 0.1,

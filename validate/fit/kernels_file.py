@@ -98,9 +98,8 @@ def _experts(k: Kernels) -> dict[str, Any]:
 
 
 def _allreduce(k: Kernels, gpu: GPUSpec) -> dict[str, Any]:
-    source = (
-        f"fastest of the custom kernels of all engines and NCCL at each size, {k.source.partition(',')[0]}"
-    )
+    package = k.source.partition(",")[0]
+    source = f"fastest of the custom kernels of all engines and versions and NCCL at each size, {package}"
     knots = {n: [(size, significant(seconds, 4)) for size, seconds in of] for n, of in k.allreduce.items()}
     return {"source": source, "knots": knots} | ({"link": "host"} if gpu.over_host(2) else {})
 

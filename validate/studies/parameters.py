@@ -85,6 +85,7 @@ SPECULATING = (
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
     Parameter("all.drafted_token_s", 1.5e-5, 1.0),
     Parameter("trtllm.drafted_token_s", 1.5e-5, 1.0),
+    Parameter("vllm.host_piecewise_layer_s", 1e-4, 0.5),  # as host_layer_s
     drift("vllm", "0.22", "drafted_token_s", 0.8),
     Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
 )
@@ -96,13 +97,9 @@ _GDDR = (
     "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "
     "RTX PRO 6000 (vllm-project/vllm#56128): 11 steps, 20 % too slow with the kernels of data-centre devices"
 )
-_HOST = (
-    "steps that do not depend on the device or the context, vLLM 0.8 to 0.10.2: sariekr/gpu_conc (gpt-oss-20b"
-    " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
-)
 _PIECEWISE = (
-    "passes of draft models and verifications in pieces of CUDA graphs: local-inference-lab/rtx6kpro "
-    "(Qwen3.5-397B, FlashInfer), Qwen3-1.7B drafting for Qwen3-32B on H100"
+    "passes of draft models and verifications in pieces of CUDA graphs, about 0.28 ms a layer: "
+    "local-inference-lab/rtx6kpro (Qwen3.5-397B, FlashInfer)"
 )
 PUBLIC = (
     Parameter("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
@@ -137,25 +134,15 @@ PUBLIC = (
         "vllm 0.28 model_executor/kernels/linear: b12x kernels of nvfp4, 0.81 to 0.85 of the bandwidth of an "
         "RTX 5090 (Qwen3.8-27B)",
     ),
-    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST),
-    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST),
-    Parameter("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
-    Parameter("vllm.host_piecewise_layer_s", 2.8e-4, 0.3, source=_PIECEWISE),
     Parameter(
         "vllm@0.8.pass_fixed_s",
-        0.42,
-        0.5,
-        True,
-        "without asynchronous scheduling the host works 0.6 ms between passes: vLLM 0.8 to 0.13",
-    ),
-    Parameter(
-        "vllm@0.14.pass_fixed_s",
         0.01,
         1.0,
         True,
-        "asynchronous scheduling, the default from 0.14 on (config/scheduler.py:133)",
+        "engine V1, the default from 0.8 on: its costs are `schedule_s` and those of the host",
         elsewhere=0.01,
     ),
+    Parameter("vllm@0.16.host_piecewise_layer_s", 3.0, 0.3, True, _PIECEWISE),
     Parameter(
         "sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6", elsewhere=1.0
     ),
@@ -280,7 +267,30 @@ PUBLIC = (
 )
 """Constants that the fitted rows do not determine. They are set from public runs, each with its source."""
 _COOKBOOK = "sgl-project/sgl-cookbook@7b5bd9c0: 14 steps of 6 models on B200, H100 and H200 under plain flags"
+_HOST = (
+    "steps that do not depend on the device or the context, vLLM 0.8 to 0.10.2: sariekr/gpu_conc (gpt-oss-20b"
+    " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
+)
 DEFAULT_FLAGS = (
+    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST),
+    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST),
+    Parameter("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
+    Parameter(
+        "vllm.schedule_s",
+        6e-4,
+        0.5,
+        source="vLLM 0.8 to 0.13 without asynchronous scheduling: the host works between passes",
+    ),
+    Parameter("vllm@0.0.schedule_s", 0.01, 1.0, True, "part of pass_fixed_s before 0.8", elsewhere=0.01),
+    Parameter("vllm@0.8.schedule_s", 1.0, 0.1, True, "versions 0.8 to 0.13 are those meant", elsewhere=1.0),
+    Parameter(
+        "vllm@0.14.schedule_s",
+        0.01,
+        1.0,
+        True,
+        "asynchronous scheduling, the default from 0.14 on (config/scheduler.py:133)",
+        elsewhere=0.01,
+    ),
     Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK),
     Parameter("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK),
     Parameter("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),

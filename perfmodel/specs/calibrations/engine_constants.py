@@ -236,6 +236,10 @@ class EngineConstants(Frozen):
         Constant,
         Declared("pass", "fixed", "s", "time per token of a draft pass, over all sequences"),
     ] = ABSENT
+    schedule_s: Annotated[
+        Constant,
+        Declared("pass", "fixed", "s", "time of the host between passes, without asynchronous scheduling"),
+    ] = ABSENT
     host_pass_s: Annotated[
         Constant,
         Declared("pass", "host", "s", "time of the host for each pass in which it launches attention"),
