@@ -1,64 +1,143 @@
 """Latency against the request rate, with and without drafts: saturation and SLO."""
 
+from collections.abc import Sequence
+
 from perfmodel.answers.load.traffic import Traffic
-from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.answers.text import devices
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, Figure, label, panels, styled
+from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, panels, styled
 from perfmodel.queueing.policies import in_words
 
-PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per output token (ms)", 1e3))
+BASELINE = DARK
+COLOURS = BRIGHT
+"""Colours of the draft lengths, from the shortest on; the baseline is dark."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKED = 8
+"""Number of markers on a line, so that lines differ without colours too."""
+MILLISECONDS = 1e3
 
 
 @styled
 def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
-    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour per
-    draft length.
+    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour and a
+    marker per draft length.
 
     slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation rate of
-    a length. Raises InputError for fewer than two loads.
+    a length; its line ends there. Raises InputError for fewer than two loads.
     """
-    from matplotlib.ticker import FuncFormatter
-
     loads = sorted({_load(row) for row in found.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
-    left, right = panels(2, (8.6, 4.2))
-    closed = found.rows[0].concurrency is not None
-    lengths = sorted({row.gamma for row in found.rows}, key=lambda gamma: (gamma != 0, str(gamma)))
-    for place, (name, title, scale) in zip((left, right), PANELS, strict=True):
-        for number, gamma in enumerate(lengths):
-            rows = [row for row in found.rows if row.gamma == gamma and row.ttft_s is not None]
-            at = [_load(row) for row in rows]
-            times = [getattr(row, name) for row in rows]
-            colour = BRIGHT[number % len(BRIGHT)]
-            place.plot(
-                at,
-                [scale * t.mean for t in times],
-                color=colour,
-                label=in_words(gamma) if gamma else "baseline",
-            )
-            place.plot(at, [scale * t.p99 for t in times], color=colour, linestyle=":")
-            if rows and not closed and loads[0] <= (end := rows[0].saturation_rate) <= loads[-1] * 1.1:
-                place.plot(
-                    [end], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False
-                )
-        if slo and name[:4] in slo:
-            limit = slo[name[:4]] * scale / 1e3
-            place.axhline(limit, color=DARK, linewidth=0.8)
-            place.annotate("SLO", (loads[0], limit), xytext=(0, 3), textcoords="offset points", color=DARK)
+    left, right = panels(2, (9.6, 4.4))
+    closed = found.rows[0].request_rate is None
+    lengths = sorted({row.gamma for row in found.rows}, key=_order)
+    for number, gamma in enumerate(lengths):
+        rows = [row for row in found.rows if row.gamma == gamma and not row.saturated]
+        style = _style(number)
+        name = in_words(gamma) if gamma else "baseline"
+        _line(left, rows, [row.ttft_s for row in rows], name, style)
+        _line(right, rows, [row.tpot_s for row in rows], name, style)
+        if rows and not closed and loads[0] <= rows[0].saturation_rate <= loads[-1] * 1.1:
+            for place in (left, right):
+                _cross(place, rows[0].saturation_rate, style[0])
+    for place, limit, title in (
+        (left, "ttft", "time to the first token (ms)"),
+        (right, "tpot", "time per output token (ms)"),
+    ):
+        if slo and limit in slo:
+            _limit(place, slo[limit], loads[0])
         place.set_xlabel("clients" if closed else "requests/s")
         place.set_title(title, loc="left", fontsize="medium")
     left.set_yscale("log")
-    left.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
+    left.yaxis.set_major_formatter(_plain)
+    left.yaxis.set_minor_formatter(_minor)
     right.set_ylim(bottom=0)
-    left.legend(fontsize="small", loc="upper left")
+    right.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     drafted = f"; draft: {found.draft}" if len(lengths) > 1 else ""
-    ends = "" if closed else "; crosses: saturated from there on"
-    caption = (
-        f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
+    title = f"Latency of {found.model} on {devices(found.hardware, found.tp)}{drafted}"
+    return label(left, title, _caption(found, closed))
+
+
+def _order(gamma: int | str) -> tuple[bool, int, str]:
+    """The baseline first, then draft lengths by number, then policies."""
+    if isinstance(gamma, int):
+        return False, gamma, ""
+    return True, 0, gamma
+
+
+def _style(number: int) -> tuple[str, str]:
+    """Colour and marker of a line; the first is the baseline's."""
+    if number == 0:
+        return BASELINE, MARKERS[0]
+    return COLOURS[(number - 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def _line(
+    place: Axes,
+    rows: Sequence[TrafficRow],
+    times: Sequence[Percentiles | None],
+    name: str,
+    style: tuple[str, str],
+) -> None:
+    """The mean of one draft length as a line, and its 99th percentile dotted."""
+    colour, marker = style
+    points = [
+        (_load(row), MILLISECONDS * time.mean, MILLISECONDS * time.p99)
+        for row, time in zip(rows, times, strict=True)
+        if time is not None
+    ]
+    points.sort()
+    loads = [load for load, _, _ in points]
+    every = max(len(loads) // MARKED, 1)
+    place.plot(
+        loads,
+        [mean for _, mean, _ in points],
+        color=colour,
+        label=name,
+        marker=marker,
+        markevery=every,
+        markersize=3.5,
     )
-    return label(left, f"Latency of {found.model} on {devices(found.hardware, found.tp)}{drafted}", caption)
+    place.plot(loads, [p99 for _, _, p99 in points], color=colour, linestyle=":")
+
+
+def _cross(place: Axes, rate: float, colour: str) -> None:
+    """A cross on the axis where a length saturates."""
+    place.plot([rate], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False)
+
+
+def _limit(place: Axes, limit_ms: float, least_load: float) -> None:
+    """A line at a limit, with its name above its left end."""
+    place.axhline(limit_ms, color=DARK, linewidth=0.8, linestyle="--")
+    place.annotate(
+        f"SLO {limit_ms:g} ms",
+        (least_load, limit_ms),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color=DARK,
+        fontsize="small",
+    )
+
+
+def _plain(value: float, _: object) -> str:
+    """A number of milliseconds without an exponent."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _minor(value: float, _: object) -> str:
+    """The same at 2 and 5 times a power of ten, and nothing between."""
+    first = f"{value:e}"[0]
+    return _plain(value, _) if first in "25" else ""
+
+
+def _caption(found: Traffic, closed: bool) -> str:
+    lines = ["Lines: means over requests; dotted: 99th percentiles"]
+    if not closed:
+        lines.append("crosses: saturated from there on, where the lines end")
+    if any(row.made_by is MadeBy.REPLAY for row in found.rows):
+        lines.append("simulated request by request where the closed form does not hold")
+    return f"{'; '.join(lines)}. Calibration {found.calibration.name}."
 
 
 def _load(row: TrafficRow) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, question
 from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.rates import parse_rates
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.readers import (
     MaybeReal,
@@ -18,6 +19,7 @@ from perfmodel.answers.readers import (
     Parsed,
     Real,
     Whole,
+    several,
     tokens,
     whole,
 )
@@ -106,7 +108,11 @@ class TrafficQuery(CommonOptions):
         default=None,
     )
     request_rate: MaybeReals = argument(
-        "Requests per second of all clients together (open loop).", "RATES", limits=RATES, default=None
+        "Requests per second of all clients together (open loop); 1..20 and 0.5..4+0.5 are ranges.",
+        "RATES",
+        read=several(parse_rates),
+        limits=RATES,
+        default=None,
     )
     max_concurrency: MaybeWholes = argument(
         "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.engine_support import draft_word, runs_in
 from perfmodel.answers.question.query import CommonOptions, Options
+from perfmodel.answers.question.smaller_batch import of_batch
 from perfmodel.specs import (
     CONSTANTS,
     ENGINES,
@@ -75,6 +76,7 @@ def common_doubts(
         *(by_name(question.model) if question.weights is None else ()),
         *beyond(question.model, scenario, context, gamma),
         *room.shortage(batch),
+        *of_batch(scenario, batch, context),
         *(of_acceptance(scenario, context, gamma) if gamma else ()),
         *(of_draft(scenario, context) if drafts else ()),
         *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),

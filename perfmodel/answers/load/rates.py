@@ -1,0 +1,48 @@
+"""Request rates as users write them: ``0.5``, ``1,2.5``, ``1..20``, ``0.5..4+0.5`` or ``1..64x2``."""
+
+import math
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.parse import parse_number
+
+MOST_RATES = 10_000
+RANGE = re.compile(r"(.+?)\.\.([^+x]+)(?:([+x])(.+))?")
+ALLOWED = "a number, a range such as 1..20, 0.5..4+0.5 or 1..64x2, or several with commas"
+
+
+def parse_rates(given: object, flag: str) -> tuple[float, ...]:
+    """Reads numbers and ranges, whose step is 1 if none is given. Raises InputError."""
+    if not isinstance(given, str):
+        return (parse_number(given, flag),)
+    rates = list[float]()
+    for part in given.split(","):
+        found = RANGE.fullmatch(part.strip().lower())
+        rates += [_number(part, flag, given)] if found is None else _range(found, flag, given)
+    return tuple(rates)
+
+
+def _number(text: str, flag: str, given: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise refuse(flag, None, ALLOWED, given)
+    return value
+
+
+def _range(found: re.Match[str], flag: str, given: str) -> list[float]:
+    low = _number(found[1], flag, given)
+    high = _number(found[2], flag, given)
+    step = 1.0 if found[4] is None else _number(found[4], flag, given)
+    multiplies = found[3] == "x"
+    if not 0 < low <= high or step <= 0 or (multiplies and step <= 1):
+        raise refuse(flag, None, ALLOWED, given)
+    steps = math.log(high / low) / math.log(step) if multiplies else (high - low) / step
+    count = math.floor(steps + 1e-9) + 1
+    if count > MOST_RATES:
+        raise refuse(flag, None, f"at most {MOST_RATES} rates", given)
+    if multiplies:
+        return [low * step**at for at in range(count)]
+    return [low + at * step for at in range(count)]

@@ -1,0 +1,31 @@
+"""Whether a smaller batch serves more tokens per second than the one that was asked for.
+
+Kernels and captured graphs work in blocks, so a step takes longer where a block begins: 129 sequences may be
+served more slowly than 128.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfmodel.speculation import Scenario
+
+BLOCKS = (1, 8, 16, 32, 64, 128, 256)
+"""Sequences of a block; the largest whole number of blocks below the batch is tried for each."""
+LEAST_GAIN = 1e-3
+"""Share of the tokens per second from which a difference is worth a sentence."""
+
+
+def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
+    """A sentence if the baseline serves more tokens/s with fewer sequences."""
+    tried = np.unique([(batch - 1) // block * block for block in BLOCKS])
+    batches = np.append(tried[tried > 0], batch)
+    if batches.size < 2:
+        return
+    tokens_per_s = batches / np.ravel(scenario.target_pass_s(batches, context, 1.0))
+    best = int(np.argmax(tokens_per_s))
+    if tokens_per_s[best] > tokens_per_s[-1] * (1.0 + LEAST_GAIN):
+        yield (
+            f"a batch of {batches[best]:g} serves more without a draft than {batch:g} "
+            f"({tokens_per_s[best]:,.0f} against {tokens_per_s[-1]:,.0f} tokens/s)"
+        )
