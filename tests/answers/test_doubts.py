@@ -9,6 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.caveats import TINY_BUDGET
+from perfmodel.errors import InputError
 from perfmodel.reading import data_folder
 from perfmodel.specs import files
 
@@ -37,9 +38,9 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
 
 
 def test_every_verb_is_asked() -> None:
-    """`sensitivity` and a page move inputs of a what-if, which has the warnings; of a grid see below."""
+    """`sensitivity` and a page move inputs of a what-if, which has the warnings; a predictor has none."""
     verbs = {name for name in pm.__all__ if hasattr(getattr(pm, name), "question")}
-    assert verbs - {"sensitivity", "sweep", "explore"} == set(VERBS)
+    assert verbs - {"sensitivity", "sweep", "explore", "predictor"} == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])
@@ -58,9 +59,31 @@ def test_a_model_that_cannot_fit(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_draft_of_another_vocabulary_and_no_smaller_than_its_target(verb: str) -> None:
-    assert "qwen3-0.6b has 151936 vocabulary entries" in doubts_of(verb, "qwen3-0.6b")
+    """A research stack may run such a pair; a serving engine refuses it."""
+    research = "h100-sxm-80gb.magicdec"
+    assert "qwen3-0.6b has 151936 vocabulary entries" in doubts_of(verb, "qwen3-0.6b", calibration=research)
     if verb != "schedule":  # which then drafts nothing
-        assert "is not smaller than its target" in doubts_of(verb, "qwen3-8b", memory_fraction=1.0)
+        assert "is not smaller than its target" in doubts_of(
+            verb, "qwen3-8b", memory_fraction=1.0, calibration=research
+        )
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v != "advise"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_draft_model_of_another_vocabulary_is_refused_where_the_engine_refuses_it(
+    verb: str, engine: str
+) -> None:
+    with pytest.raises(InputError, match="128256 vocabulary entries of llama"):
+        doubts_of(verb, "qwen3-0.6b", engine=engine)
+
+
+def test_llama_cpp_allows_128_vocabulary_entries_of_difference() -> None:
+    """Qwen2.5-0.5B has 151936 entries, Qwen2.5-7B 152064; Qwen2.5-0.5B and Qwen3.5-27B differ by more."""
+    pair = {"hardware": "rtx-4090", "batch": 1, "context": 4096, "alpha": 0.7, "gamma": 2}
+    pair |= {"engine": "llamacpp", "weights": "q4_k_m", "draft": "qwen2.5-0.5b"}
+    assert pm.whatif(model="qwen2.5-7b", **pair).speedup > 0
+    with pytest.raises(InputError, match="or up to 128 more or fewer"):
+        pm.whatif(model="llama-3.1-8b", **pair)
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule")])
@@ -149,6 +172,7 @@ ASKS = {
 def test_a_picture_of_answers_says_their_doubts(verb, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     command = f"{verb} --model llama-3.1-70b --hardware h100 --tp 4 --draft qwen3-0.6b {ASKS[verb]}"
+    command += " --calibration h100-sxm-80gb.magicdec"
     assert cli.run(command.split()) == 0
     assert "qwen3-0.6b has 151936 vocabulary entries" in " ".join("".join(capsys.readouterr()).split())
 

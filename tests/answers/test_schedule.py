@@ -103,12 +103,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
         ),
         ({"model": "minimax-m2", "draft": "mtp"}, {}, False, "vLLM has no method for a mtp draft"),
         ({"tp": 4, "draft_tp": 2}, {"tensor_parallel": 4}, False, "on 1 or 4 devices, not on 2"),
-        (
-            {"draft": "llama-68m"},
-            {"vocab_size": 128_256},
-            False,
-            "32000 vocabulary entries, the target 128256",
-        ),
     ],
 )
 def test_what_vllm_or_sglang_does_not_serve_is_said(

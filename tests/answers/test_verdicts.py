@@ -70,7 +70,7 @@ def warnings_of(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
 
 def test_warnings_begin_at_their_limits() -> None:
     sparse = scenario(draft_kv="streamingllm:512")
-    model = scenario(model="llama-2-7b", draft="llama-3.2-1b")
+    model = scenario(model="llama-2-7b", draft="llama-3.2-1b", calibration="h100-sxm-80gb.magicdec")
     budget = "KV budget 512 is not below the context"
     assert [
         budget in warnings_of(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))
@@ -106,7 +106,7 @@ def test_warnings_begin_at_their_limits() -> None:
 
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
-    s = scenario(draft="llama-68m")
+    s = scenario(draft="llama-68m", calibration="h100-sxm-80gb.magicdec")
     assert tuple(caveats.beyond("llama-3.1-8b", scenario(), 131_068, 3)) == ()
     assert tuple(caveats.beyond("llama-3.1-8b", scenario(), 131_069, 3)) == (
         "context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",

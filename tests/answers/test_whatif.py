@@ -198,7 +198,7 @@ def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() 
 
 
 def test_a_draft_kind_with_few_published_results_has_no_typical_gain() -> None:
-    a = whatif(UNKNOWN, draft="qwen2.5-0.5b")
+    a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-0.6b")
     assert (a.verdict, a.typical) == ("unknown_acceptance", None)
     assert "likely" not in a.headline()
 
@@ -246,7 +246,7 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     """At batch 200 four draft steps and the verification take 9 baseline steps, more than the 5 tokens there
     can be.
     """
-    a = whatif(UNKNOWN, draft="qwen2.5-3b", batch=200, context=100, gamma=4)
+    a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-4b", batch=200, context=100, gamma=4)
     assert a.iteration_s > 5 * a.ar_tpot_s
     assert (a.verdict, a.speedup, a.break_even_alpha) == ("does_not_pay", None, None)
     assert whatif(UNKNOWN, batch=500).reason.startswith("would be undecided: at most batch ")

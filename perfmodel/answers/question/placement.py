@@ -4,6 +4,7 @@ refused with the remedy.
 
 from perfmodel.costs import check_tensor_parallel
 from perfmodel.drafts import kind_of, spelled
+from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import (
     ENGINES,
@@ -32,6 +33,28 @@ def check_head(word: str | None, target: ModelSpec) -> None:
             "(mtp:modules=1 if your checkpoint has one)",
             word,
         )
+
+
+def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> None:
+    """Refuse (InputError) a draft model whose vocabulary differs from the target's by more than the engine
+    allows.
+    """
+    known = serving_engines().get(engine or "")
+    served = known.drafts.get(draft.kind) if known else None
+    if known is None or served is None or served.vocabulary_difference is None:
+        return
+    entries = draft.model.vocab_size
+    allowed = served.vocabulary_difference
+    if abs(entries - target.vocab_size) <= allowed:
+        return
+    within = f", or up to {allowed} more or fewer" if allowed else ""
+    raise refuse(
+        "--draft",
+        None,
+        f"a model with the {target.vocab_size} vocabulary entries of {target.name}{within}, to run in "
+        f"{known.title}",
+        f"{draft.name} with {entries}",
+    )
 
 
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:

@@ -14,6 +14,7 @@ from perfmodel.answers.question.placement import (
     check_groups,
     check_head,
     check_parts,
+    check_vocabulary,
     cuts_heads,
 )
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
@@ -191,6 +192,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         own_on=gpu.peak if query.weights is None else None,
     )
     check_head(query.draft, target)
+    check_vocabulary(engine_of(found.calibration), draft, target)
     if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
         draft = replace(draft, tensor_parallel=allowed)
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")

@@ -26,7 +26,8 @@ class ServedDraft(Frozen):
     """A kind of draft in one engine: its name there, and the releases that have it.
 
     windows: KV methods of the draft in addition to the whole cache, from `windows_since` on. without:
-    architectures (``model_type``) for which the engine has no such draft.
+    architectures (``model_type``) for which the engine has no such draft. vocabulary_difference: by how many
+    entries the vocabulary of a draft model may differ from the target's; None if any difference is allowed.
     """
 
     method: str
@@ -35,6 +36,7 @@ class ServedDraft(Frozen):
     windows: tuple[str, ...] = ()
     windows_since: str | None = None
     without: tuple[str, ...] = ()
+    vocabulary_difference: Annotated[int, Meta(ge=0)] | None = None
 
 
 class DynamicMode(Frozen):
