@@ -34,7 +34,7 @@ FOLDS = {
 Record = dict[str, Any]
 Rows = Iterable[Sequence[str]]
 """The header of a table, then its rows."""
-TEXT = {"sources": (0, 9), "sources_by_draft": (0, 9), "decide": (0, 1), "summary": (0, 1)}
+TEXT = {"choices": (0, 1), "sources": (0, 9), "sources_by_draft": (0, 9), "decide": (0, 1), "summary": (0, 1)}
 """Table -> its columns of text; by default the first."""
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
@@ -68,6 +68,55 @@ def _sources(found: Record, by_draft: bool = False) -> Rows:
             if by_draft == name.startswith("draft") and (figure == "step" or not name.startswith(OF_STEPS)):
                 worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
                 yield [f"{words}, {name}", *_figures(e, *names, digits=0), worst]
+
+
+CLASSES = {
+    "step own": "step, kernels or steps of the device itself",
+    "step borrowed": "step, kernels of another device",
+    "step llamacpp": "step, llama.cpp",
+    "speedup known": "speedup, kind of draft measured in the engine",
+    "speedup new": "speedup, kind of draft never measured in the engine",
+    "speedup llamacpp": "speedup, llama.cpp",
+}
+"""Figure and class of an error -> its heading."""
+
+
+def _coverage(found: Record) -> Rows:
+    """Intervals by class: each source is judged by a width that was fitted without it."""
+    yield [
+        *("class", "rows", "sources", "mean error %", "± %", "± over error"),
+        *(
+            f"in {COVERAGE:.0%} interval %",
+            "of sources %",
+            "rows with those left out by judgement",
+            "in it %",
+        ),
+    ]
+    for figure, classes in found["sources"]["coverage"].items():
+        for name, of in classes.items():
+            shown = _figures(of, "rows", "sources", "error", "width", digits=0)
+            inside = _figures(of, "inside", "inside_sources", "all_rows", "inside_all", digits=0)
+            yield [CLASSES[f"{figure} {name}"], *shown, f"{of['ratio']:.1f}", *inside]
+
+
+def _choices(found: Record) -> Rows:
+    """What was chosen with the sources in sight."""
+    yield ["choice", "value"]
+    chosen = found["sources"]["choices"]
+    yield ["sources in sight", ", ".join(chosen["sources"])]
+    for name, value in chosen["choices"].items():
+        yield [name.replace("_", " "), _in_words(value)]
+
+
+def _in_words(value: Any) -> str:
+    """A choice as one cell."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_in_words(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return (
+            " ".join(map(_in_words, value)) if value and not isinstance(value[0], str) else ", ".join(value)
+        )
+    return f"{value:g}"
 
 
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
@@ -267,6 +316,8 @@ def _engine_ratios(found: Record) -> Rows:
 
 TABLES: dict[str, Callable[[Record], Rows]] = {
     "sources": _sources,
+    "coverage": _coverage,
+    "choices": _choices,
     "sources_by_draft": partial(_sources, by_draft=True),
     "decide": _decide,
     "summary": _summary,

@@ -16,7 +16,7 @@ from perfmodel.answers.question import Query
 from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies import llamacpp
+from perfmodel.validate.studies import choices, llamacpp
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.parameters import ENGINES
@@ -24,6 +24,7 @@ from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered
 from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.sources import (
     TITLES,
+    asked,
     of_figure,
     recorded_sources,
 )
@@ -140,6 +141,9 @@ def figures() -> dict[str, Any]:
             "sure": len(sure),
             "sure_and_wrong": sum(not same_side(a.predicted, a.measured) for a in sure),
         },
+        "refused": asked()[1],
+        "coverage": recorded_sources()["coverage"],
+        "choices": choices.recorded(),
         "best_length": {
             "engines": _best_length([a for a in speedups if a.run.engine != LLAMACPP]),
             LLAMACPP: _best_length([a for a in speedups if a.run.engine == LLAMACPP]),

@@ -15,11 +15,12 @@ from typing import Any, get_args
 
 import yaml
 
+from perfmodel.errors import InputError
 from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, files
 from perfmodel.specs.engines.source_errors import SourceErrors, SpeedupClass, StepClass
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import llamacpp, widths
+from perfmodel.validate.studies import choices, llamacpp, widths
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.parameters import ENGINES
@@ -41,12 +42,22 @@ CLASSES = {"step": StepClass, "speedup": SpeedupClass}
 
 
 @cache
+def asked() -> tuple[tuple[Answered, ...], dict[str, str]]:
+    """The answers of every row that counts or is left out by judgement, and by id why a row is refused."""
+    found: list[Answered] = []
+    refused: dict[str, str] = {}
+    for run in public_runs():
+        if run.engine in TITLES and run.counts_as_inside and run.is_complete:
+            try:
+                found += answers(run)
+            except InputError as refusal:
+                refused[run.id] = str(refusal)
+    return tuple(found), refused
+
+
 def answered() -> tuple[Answered, ...]:
-    """Every row that counts, or is left out by judgement, with its answer. Raises InputError for a row that
-    cannot be asked.
-    """
-    asked = (run for run in public_runs() if run.counts_as_inside and run.is_complete)
-    return tuple(a for run in asked if run.engine in TITLES for a in answers(run))
+    """Every row that counts, or is left out by judgement, with its answer."""
+    return asked()[0]
 
 
 def of_figure(figure: str) -> list[Answered]:
@@ -55,8 +66,10 @@ def of_figure(figure: str) -> list[Answered]:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The texts of the two files, from constants fitted again without each source: about a minute."""
-    return texts_of(errors_without_source(), date)
+    """The texts of all files, from constants fitted again without each source: about a minute."""
+    before = choices.recorded() if choices.PATH.exists() else None
+    chosen = choices.text(before, choices.present())  # refused before the work
+    return {**texts_of(errors_without_source(), date), choices.PATH: chosen}
 
 
 def errors_without_source() -> Errors:

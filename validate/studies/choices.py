@@ -1,0 +1,66 @@
+"""What was chosen with the held-out sources in sight: ``results/choices.json``.
+
+Which constants exist, where their priors lie and how strong they are was decided while the errors of these
+sources were known, so that errors of sources left out are slightly optimistic. The file lists these choices
+next to the sources. A choice may only change together with the set of sources: `text` refuses anything else.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from perfmodel.errors import InputError
+from perfmodel.specs import files
+from perfmodel.validate.records import BUNDLED
+from perfmodel.validate.studies import effects, left_out, llamacpp
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.public_runs import public_runs
+
+PATH = BUNDLED / "choices.json"
+
+
+def present() -> dict[str, Any]:
+    """The sources whose rows count, and the present choices, in JSON types."""
+    choices = {
+        "constants_of_public_runs": sorted(left_out.FREE),
+        "constants_of_tables": {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)},
+        "constants_of_llamacpp": llamacpp.TERMS,
+        "without_rows": {
+            "factor": 1.0,
+            "later_version": left_out.LATER,
+            "share_of_time": left_out.ABSENT,
+        },
+        "spread_without_rows": {
+            "time": left_out.TIME,
+            "factor": left_out.FACTOR,
+            "known_elsewhere": left_out.MEASURED,
+        },
+        "variances_of_folds": asdict(left_out.VARIANCES),
+        "spreads_of_llamacpp": {"row": asdict(llamacpp.SPREAD), "pass": asdict(llamacpp.ALONE)},
+        "effects": {
+            "freedom": effects.FREEDOM,
+            "prior_scale": effects.PRIOR_SCALE,
+            "prior_freedom": effects.PRIOR_FREEDOM,
+        },
+    }
+    sources = sorted({run.source_id for run in public_runs() if run.counts})
+    found: dict[str, Any] = json.loads(json.dumps({"sources": sources, "choices": choices}))
+    return found
+
+
+def recorded() -> dict[str, Any]:
+    """The file. Raises InputError if it is missing or malformed."""
+    return files.read_mapping(PATH)
+
+
+def text(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
+    """The text of the file. Raises InputError for another choice with the same sources."""
+    if before is not None and before["sources"] == now["sources"]:
+        changed = [name for name, value in now["choices"].items() if before["choices"].get(name) != value]
+        if changed:
+            raise InputError(
+                f"{PATH.name}: {', '.join(changed)}: may change only together with the set of sources, "
+                "since the errors of these sources were known when they were chosen"
+            )
+    return json.dumps(now, indent=1) + "\n"
