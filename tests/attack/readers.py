@@ -21,7 +21,7 @@ from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records import load_plan, withdrawn
+from perfmodel.validate.records import load_plan, stamped, withdrawn
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies.published_engines import ServedRow
 from tests import pinned
@@ -270,6 +270,9 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 """What a path can lead to that no reader may wait for, or read without end."""
 MOVED = ("withdrawn list", "safetensors index", "safetensors")
 """Readers of folders, which a spoiled file is moved into."""
+STAMPED = tuple(name for name in READERS if "record, " in name)
+RESTAMPED = 0.8
+"""Share of the spoiled records that get a checksum, so that more than the checksum is tried."""
 SHARE = {"accuracy record": 0.1}
 """Readers whose files are large get fewer inputs."""
 
@@ -282,6 +285,8 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             rng = Random(f"{seed}:{name}:{number}")
             held, suffix = rng.choice(reader.seeds())
             data = hostile.spoiled(rng, held, suffix) if isinstance(held, str) else _spoiled_bytes(rng, held)
+            if name in STAMPED and rng.random() < RESTAMPED and data.startswith(b"{"):
+                data = stamped(data.decode(errors="replace")).encode()
             path = folder / f"{sum(tally.tried.values()):06d}{suffix}"
             path.write_bytes(data)
             refused, fault = watch.read(lambda: reader.read(path), path.stem)  # noqa: B023

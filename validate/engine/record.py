@@ -13,7 +13,7 @@ from perfmodel.answers.question.resolving import draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs import Frozen, files
 from perfmodel.validate.engine.timing import Seconds, Timing
-from perfmodel.validate.records import check_stamp, version
+from perfmodel.validate.records import check_record, version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 """Pattern of an engine and of a version in a file name."""
@@ -113,5 +113,5 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
 def read_engine_record(path: Path) -> EngineRecord:
     """Reads and checks a record. Raises InputError naming file and key."""
     text = read_text(path)
-    check_stamp(path, text)
+    check_record(path, text)
     return files.parse(EngineRecord, parse_json(str(path), text), str(path))

@@ -2,7 +2,7 @@
 (`summary`).
 """
 
-from perfmodel.validate.records.checksum import check_stamp
+from perfmodel.validate.records.checksum import check_record, stamped
 from perfmodel.validate.records.code_version import commit, version
 from perfmodel.validate.records.plan import (
     MIN_SAMPLES,
@@ -40,7 +40,8 @@ __all__ = [
     "Record",
     "SAMPLES",
     "SCHEMA_VERSION",
-    "check_stamp",
+    "check_record",
+    "stamped",
     "commit",
     "is_quiet",
     "latest",

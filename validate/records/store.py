@@ -13,7 +13,7 @@ from msgspec import Meta
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import PACKAGE, data_folder, read_text
 from perfmodel.specs import Frozen, files
-from perfmodel.validate.records.checksum import check_stamp
+from perfmodel.validate.records.checksum import check_record
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = data_folder("results").resolve()
@@ -91,7 +91,7 @@ def beside(record: Path, name: str) -> str:
 def read_record(path: Path) -> Record:
     """Reads and checks one file. Raises InputError naming file and key, also for another schema."""
     raw = files.read_mapping(path)
-    check_stamp(path, read_text(path))
+    check_record(path, read_text(path))
     if raw.get("schema_version") != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (other versions are read by the perfmodel that wrote them)"
         raise refuse(str(path), "schema_version", allowed, raw.get("schema_version"))

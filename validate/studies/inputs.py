@@ -30,7 +30,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         "gpus": _fingerprints(files.data_directory("gpus"), "*.yaml"),
         "models": _fingerprints(files.data_directory("models"), "*.yaml", "*.csv"),
         "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
-        "engines": _fingerprints(files.data_directory(""), "*.yaml"),
+        "engines": _fingerprints(files.data_directory(""), "*.yaml", "engines/*.yaml", "fitted/*.yaml"),
         "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),
         "results": {
             name: made_of

@@ -4,6 +4,7 @@ byte is read as another value.
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from perfmodel.validate.records import (
     quiet_line,
     read_record,
     records,
+    stamped,
     withdrawn,
 )
 from perfmodel.validate.records.code_version import commit, run
@@ -46,7 +48,8 @@ def raw(record: Record) -> dict[str, Any]:
 
 def written(folder: Path, data: dict[str, Any]) -> Path:
     path = folder / "20260101T000000Z-01234567-x.json"
-    path.write_text(json.dumps(data).replace("Infinity", "1e999"), encoding="utf-8")  # which JSON allows
+    text = json.dumps(data).replace("Infinity", "1e999")  # which JSON allows
+    path.write_text(stamped(text), encoding="utf-8")
     return path
 
 
@@ -263,3 +266,14 @@ def test_every_reader_of_records_checks_it(kind: str, tmp_path: Path) -> None:
             text[:place] + ("2" if text[place] != "2" else "3") + text[place + 1 :], encoding="utf-8"
         )
         refused(rf"{kind}\.json: must match its checksum", reads, path)
+
+
+def test_a_new_record_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    """Whoever changes a sample deletes the checksum too; only the old records never had one."""
+    old = committed().path
+    copy = tmp_path / old.name
+    shutil.copy(old, copy)
+    assert read_record(copy).rows
+    text = old.read_text(encoding="utf-8")
+    copy.write_text(text.replace("0.0", "0.1", 1), encoding="utf-8")
+    refused(r"crc32: must be given first", read_record, copy)

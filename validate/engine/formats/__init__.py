@@ -15,7 +15,7 @@ from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block,
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from perfmodel.validate.records import check_stamp
+from perfmodel.validate.records import check_record
 
 
 class BenchFormat(NamedTuple):
@@ -76,12 +76,13 @@ FORMATS = {
 def read(path: Path, given: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
-    check_stamp(path, text)
     if printed_block.HEAD in text:
         return printed_block.read(path.name, text, given)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for known in FORMATS.values():
         if all(map(known.has, runs)):
+            if known is RECORD:
+                check_record(path, text)
             if len(runs) == 1:
                 places = [path.name]
             else:
