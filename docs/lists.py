@@ -228,6 +228,25 @@ def _worst_source(errors: dict[str, Any]) -> str:
     return f"{100 * worst['error']:.0f} % ({worst['source']})"
 
 
+def trust() -> str:
+    """Verdicts and draft lengths on sources left out whole, from `results/accuracy.json`."""
+    record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))["sources"]
+    side = record["side"]
+    lost = record["best_length"]
+    rows = [
+        ("verdicts right (pays, or does not)", f"{side['right']} of {side['rows']}"),
+        ("verdicts that were certain, but wrong", f"{side['sure_and_wrong']} of {side['sure']}"),
+        ("throughput lost with the predicted draft length, engines", _lost(lost["engines"])),
+        ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
+    ]
+    return "\n".join(table(["on sources left out", ""], rows, text_columns=range(2))) + "\n"
+
+
+def _lost(sweeps: dict[str, Any]) -> str:
+    mean = f"{100 * sweeps['lost']:.1f} %"
+    return f"{mean} in the mean of {sweeps['sweeps']} sweeps, worst {100 * sweeps['worst']:.0f} %"
+
+
 def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
     """The last run of `gpu-headline`, predicted by constants of single kernels."""
     name = max(key for key in parts if key.endswith("-gpu-headline/h200-sxm-141gb/speedup"))
@@ -249,6 +268,7 @@ def drafts() -> str:
 
 MADE = {
     "accuracy": accuracy,
+    "trust": trust,
     "drafts": drafts,
     "h200_points": measured.h200_points,
     "h200_errors": measured.h200_errors,

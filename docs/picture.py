@@ -23,6 +23,8 @@ PICTURES = {
     "--draft mtp --gamma 2 --alpha 0.8",
     "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 "
     "--batch 1..64",
+    "eagle3": "plot surface --model llama-3.3-70b --hardware h100 --tp 4 --draft eagle3 --alpha 0.73 "
+    "--batch 1..256",
     "traffic": "plot traffic --model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
     "--request-rate 0.1,1.9 --draft eagle:features=3 --gamma 1,3 --alpha 0.6 --slo ttft:2000,tpot:30",
     "residuals": "validate compare --set magicdec --plot",

@@ -1,4 +1,5 @@
-"""A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
+"""Should an LLM server speculate, with which draft, how many tokens, in which layout? ``import perfmodel as
+pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (a million times). Decide:
 `advise`, `schedule`, `tree`, `traffic`, `compare`. Solve for contexts: `inflection`. Every function takes the

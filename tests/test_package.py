@@ -120,7 +120,7 @@ def pasted(page: Path) -> str:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize(("page", "commands"), [("README.md", 4), ("docs/tutorial.md", 8)])
+@pytest.mark.parametrize(("page", "commands"), [("README.md", 5), ("docs/tutorial.md", 8)])
 def test_a_page_runs_in_one_paste(built: tuple[Path, Path], tmp_path: Path, page: str, commands: int) -> None:
     """In a clone and an environment of its own, which finds the extras that are installed here."""
     with tarfile.open(built[0]) as archive:

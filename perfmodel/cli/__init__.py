@@ -90,8 +90,8 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="perfmodel", message="perfmodel %(version)s", help="Print the version.")
 def app() -> None:
-    """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how
-    much?
+    """Should your LLM server speculate, with which draft, how many tokens, in which layout? Ask before you
+    rent the GPU.
     """
 
 
