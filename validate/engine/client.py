@@ -66,6 +66,10 @@ def without_words(error: InputError) -> InputError:
     return InputError(error.as_flags.partition(", given ")[0] if api_key() else error.as_flags)
 
 
+WHOLE = ("length", "stop")
+"""Reasons for the end of an answer that was not broken off; its tokens are counted too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """One streamed piece of an answer. at_s: its arrival on `time.perf_counter`. tokens: its number of
@@ -78,10 +82,11 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A whole answer. total: its tokens, if the server reports them."""
+    """A whole answer. total: its tokens, if the server reports them. model: the name that was asked."""
 
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
+    model: str | None = None
 
     def add(self, event: Any, at_s: float, most: int) -> None:
         """Adds an event of the stream. Its tokens come from the server's running count if there is one.
@@ -101,6 +106,7 @@ class StreamedAnswer:
                 "events of choices and usage",
                 quoted(json.dumps(event)),
             )
+        self._check_asked(event, held)
         count = usage.get("completion_tokens")
         before = self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
@@ -111,6 +117,19 @@ class StreamedAnswer:
         if len(self.chunks) > most:
             raise InputError(f"--url: {COMPLETIONS}: sends more pieces than the {most} tokens asked for")
         self.total = self.total if count is None else count
+
+    def _check_asked(self, event: dict[str, Any], choices: list[dict[str, Any]]) -> None:
+        """Refuse (InputError) an answer of another model, and one that ended for another reason than its
+        length.
+        """
+        model = event.get("model")
+        if None not in (model, self.model) and model != self.model:
+            raise refuse(f"--url: {COMPLETIONS}", "model", "the one asked for", quoted(str(model)))
+        for choice in choices:
+            reason = choice.get("finish_reason")
+            if reason is not None and reason not in WHOLE:
+                allowed = f"null, {' or '.join(WHOLE)}"
+                raise refuse(f"--url: {COMPLETIONS}", "finish_reason", allowed, quoted(str(reason)))
 
     def check_whole(self, wanted: int) -> None:
         """Refuse (InputError) an answer that ended before all its tokens, or whose tokens all came at
@@ -219,7 +238,7 @@ class Server:
             "ignore_eos": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
-        answer = StreamedAnswer()
+        answer = StreamedAnswer(model=model)
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
                 fault = quoted(await _start(response, LINE_BYTES, COMPLETIONS), 300)

@@ -139,6 +139,14 @@ STREAM_FAULTS = {
         NO_ANSWER,
         stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE),
     ),
+    "stream: an error after all": (
+        "finish_reason: must be null, length or stop, given 'error'",
+        stream(lambda: tokens(12), event({"choices": [{"text": "", "finish_reason": "error"}]}), DONE),
+    ),
+    "stream: another model": (
+        "model: must be the one asked for, given 'huge'",
+        stream(event({"choices": [{"text": "x"}], "model": "huge", "usage": {"completion_tokens": 1}})),
+    ),
     "stream: cut in an event": ("ended after 3", stream(three, b'data: {"choices": [{"te')),
     "stream: three and no count": (
         "it says no number of tokens",

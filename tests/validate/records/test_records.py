@@ -22,7 +22,6 @@ from perfmodel.validate.records import (
     BUNDLED,
     RESULTS,
     Record,
-    check_stamp,
     is_quiet,
     latest,
     points,
@@ -32,6 +31,7 @@ from perfmodel.validate.records import (
     stamped,
     withdrawn,
 )
+from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.code_version import commit, run
 from perfmodel.validate.records.summary import steady_share
 from tests.validate.tiny import changed, refused
