@@ -11,7 +11,7 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
-from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.answers.text import kv_cache_text, ratio_text, seconds
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -52,6 +52,7 @@ def _print(a: Advice, verbose: bool) -> None:
     if a.chosen is not None and a.robustness is not None:
         _table(a, verbose)
         say(_scope(a.chosen))
+        say(f"KV cache of a server: {kv_cache_text(a.chosen.kv_cache)}.")
         if a.on_off is not None:
             say(_on_off(a.on_off))
         if simpler := _simpler(a):

@@ -10,7 +10,7 @@ from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
-from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
+from perfmodel.answers.text import NONE, clients, devices, draft_in_words, kv_cache_text, seconds
 from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -105,6 +105,7 @@ def _print(a: Traffic) -> None:
         for line in _simulated(a.rows):
             say(line)
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
+    say(f"KV cache of a server: {kv_cache_text(a.kv_cache)}")
     for each in a.prefix or ():
         say(_prefix(each))
     for limits in a.drafts:

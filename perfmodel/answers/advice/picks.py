@@ -6,7 +6,7 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.speculation import Passes
+from perfmodel.speculation import KVCache, Passes, kv_cache_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class Pick:
     over `gpus`. runs_in: the engine that runs the draft, in words. It is None for the baseline and for a
     stack that is not a serving engine. `speedup` is over the baseline at the same batch and layout.
     `objective` is the value of the objective. joules_per_token: energy per token. power_w: mean power of one
-    device. Both are None if the power of the device was not measured.
+    device. Both are None if the power of the device was not measured. kv_cache: what one server logs at its
+    start.
     """
 
     hardware: str
@@ -46,6 +47,7 @@ class Pick:
     objective: float
     joules_per_token: float | None
     power_w: float | None
+    kv_cache: KVCache
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
@@ -87,4 +89,5 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
         objective=point.value if query.objective == "throughput" else -point.value,
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
+        kv_cache=kv_cache_of(s, point.gamma, query.memory_fraction),
     )

@@ -40,7 +40,7 @@ from perfmodel.queueing.policies import Choice, Fixed, Replica
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation import Acceptance, Scenario, check_draft_length
+from perfmodel.speculation import Acceptance, KVCache, Scenario, check_draft_length, kv_cache_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,7 +55,8 @@ class Traffic(Answer):
 
     verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
     baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a replay
-    that was asked for, which are also in `rows`.
+    that was asked for, which are also in `rows`. kv_cache: what one server with the longest draft logs at its
+    start.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -75,6 +76,7 @@ class Traffic(Answer):
     acceptance_std: float
     acceptance_std_source: str
     calibration: Calibrated
+    kv_cache: KVCache
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
@@ -129,6 +131,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         acceptance_std=question.spread,
         acceptance_std_source=spread_source,
         calibration=Calibrated.of(scenario),
+        kv_cache=kv_cache_of(scenario, max(replica.passes), question.memory_fraction),
         warnings=_warnings(question, replace(query, draft=draft), scenario, max(replica.passes)),
     )
 
