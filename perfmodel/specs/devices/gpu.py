@@ -305,8 +305,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     newest file.
 
     ``l40s:pcie5`` is the device in a server of that PCIe generation, ``m3-ultra:96gb`` one with that much
-    memory. A calibration that a file names by path is relative to that file. Raises InputError with the
-    nearest names.
+    memory, or the listed device of that size (``m4-max:36gb`` has fewer cores). A calibration that a file
+    names by path is relative to that file. Raises InputError with the nearest names.
     """
     name, _, box = re.sub("(?i) w/ ", " ", parse_text(name, flag)).partition(":pcie")
     if box:
@@ -318,6 +318,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         )
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
+        sibling = re.sub(r"-\d+gb$", f"-{sized[2]}gb", gpu.name)
+        if sibling in files.bundled_names("gpus"):
+            return load_bundled(sibling)
         memory = Quantity(
             value=float(sized[2]),
             unit="GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB",
