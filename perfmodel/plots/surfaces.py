@@ -133,7 +133,8 @@ def surface(
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     searched = "" if gamma else f"γ to {max_gamma}, "
     share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
-    details = f"{searched}{share} of the memory"
+    limits = scenario.account.server.stated
+    details = f"{searched}{share} of the memory{limits}"
     return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {details}")
 
 

@@ -15,7 +15,10 @@ def test_printed_numbers_by_hand() -> None:
     h100 = load_gpu("h100-sxm-80gb")
     assert a100.peak_flops("bf16") == 312e12
     assert a100.memory_bandwidth_bytes_per_s == 2039e9
-    assert a100.memory_bytes == 80e9
+    assert (a100.stated_memory.si, a100.memory_bytes) == (
+        80e9,
+        79.2 * 2**30,
+    )  # the sheet, and what it reports
     assert a100.link_rate(2) == 300e9
     # 132 SMs x 4096 dense FLOP a clock x 1.83 GHz; the data sheet's 1979 counts 2:4 sparsity.
     assert h100.peak_flops("bf16") == pytest.approx(132 * 4096 * 1.83e9, rel=1e-3)
@@ -67,15 +70,23 @@ def test_a_box_of_another_generation() -> None:
 
 
 def test_a_machine_with_less_memory() -> None:
-    """Memory is all that differs."""
+    """Memory is all that differs: a Mac with 512 GiB gives its GPU 0.84 of it, one with 96 GiB 0.81."""
     whole = load_gpu("m3-ultra")
     less = load_gpu("M3-Ultra:96GB")
-    assert (whole.memory_bytes, less.memory_bytes) == (384 * 2**30, 72 * 2**30)  # three quarters
+    assert (whole.memory_bytes, less.memory_bytes) == (0.84 * 512 * 2**30, 0.81 * 96 * 2**30)
     assert (whole.label, less.label) == ("apple-m3-ultra-512gb", "apple-m3-ultra-512gb:96gb")
     assert load_gpu(less.label).label == less.label
     assert less.model_copy(update={"memory": whole.memory}) == whole
     # in the unit of the board
-    assert [load_gpu(b).memory_bytes for b in ("5060-ti:8gb", "a100-sxm-80gb:40gb")] == [8 * 2**30, 40e9]
+    assert [load_gpu(b).memory_bytes for b in ("5060-ti:8gb", "a100-sxm-80gb:48gb")] == [8 * 2**30, 48e9]
+
+
+def test_a_size_that_is_a_device_of_its_own() -> None:
+    """36 GB are sold with the M4 Max of 32 cores, 410 GB/s; an A100 of 40 GB has slower memory."""
+    assert load_gpu("m4-max:36gb").name == "apple-m4-max-36gb"
+    assert load_gpu("m4-max:36gb").memory_bandwidth_bytes_per_s == 410e9
+    assert load_gpu("a100-sxm-80gb:40gb").name == "a100-sxm-40gb"
+    assert load_gpu("m4-max:64gb").memory_bandwidth_bytes_per_s == 546e9
 
 
 ENDS = {

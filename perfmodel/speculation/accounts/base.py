@@ -21,6 +21,16 @@ class Server:
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
 
+    @property
+    def stated(self) -> str:
+        """The limits that are not the engine's default, for a caption; empty without any."""
+        limits = {
+            "seats": self.max_num_seqs,
+            "tokens of a pass": self.max_num_batched_tokens,
+            "tokens of a sequence": self.max_model_len,
+        }
+        return "".join(f", {value} {words}" for words, value in limits.items() if value is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
