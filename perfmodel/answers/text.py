@@ -78,4 +78,11 @@ def kv_cache_text(cache: KVCache) -> str:
     text = f"{cache.kv_tokens:,} tokens, {cache.max_concurrency:.2f}x sequences of {cache.max_model_len:,}"
     if cache.kv_tokens == cache.baseline_kv_tokens:
         return text
-    return f"{text}; {cache.baseline_kv_tokens:,} without the draft ({-100 * cache.draft_share:+.1f} %)"
+    taken = {
+        "weights": size(cache.draft_weight_bytes) if cache.draft_weight_bytes else "",
+        "its cache and states": f"{100 * cache.draft_cache_share:.1f} %" if cache.draft_cache_share else "",
+        "graphs": size(cache.draft_reserved_bytes) if cache.draft_reserved_bytes else "",
+    }
+    parts = ", ".join(f"{name} {value}" for name, value in taken.items() if value)
+    share = f"{-100 * cache.draft_share:+.1f} %"
+    return f"{text}; {cache.baseline_kv_tokens:,} without the draft ({share}: {parts})"

@@ -140,7 +140,9 @@ class KVCache:
 
     kv_tokens: tokens of all caches, in sequences of max_model_len (vLLM: "GPU KV cache size", SGLang:
     "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes: memory of the caches on
-    one device ("Available KV cache memory"). baseline_kv_tokens: without the draft.
+    one device ("Available KV cache memory"). baseline_kv_tokens: without the draft, which takes memory for
+    its weights, for graphs and others of the engine (draft_reserved_bytes), and a share of a sequence for its
+    cache and states (draft_cache_share).
     """
 
     kv_tokens: int
@@ -148,6 +150,9 @@ class KVCache:
     max_concurrency: float
     pool_bytes: float
     baseline_kv_tokens: int
+    draft_weight_bytes: float
+    draft_reserved_bytes: float
+    draft_cache_share: float
 
     @property
     def draft_share(self) -> float:
@@ -157,29 +162,41 @@ class KVCache:
 
 def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -> KVCache:
     """The caches of a server that drafts `gamma` tokens."""
-    account = scenario.account
-    length = account.length(scenario.target_shard)
-    tokens, pool = _tokens(scenario, gamma, fraction)
-    baseline, _ = _tokens(scenario, 0, fraction)
-    return KVCache(int(tokens), length, tokens / length, pool, int(baseline))
-
-
-def _tokens(scenario: Scenario, gamma: int, fraction: float | None) -> tuple[float, float]:
-    """Tokens of all caches, and their memory on one device."""
     part = scenario.target_shard
-    drafter = scenario.draft_shard
-    account = scenario.account
-    draft = scenario.draft
-    length = float(account.length(part))
-    pool = available_bytes(scenario, fraction, draft_size(draft) if gamma else "none") - weight_bytes(
-        scenario
+    drafts = draft_size(scenario.draft) if gamma else "none"
+    room = available_bytes(scenario, fraction, drafts)
+    alone = available_bytes(scenario, fraction, "none")
+    weights = weight_bytes(scenario)
+    own = 0.0
+    if gamma and scenario.account.draft_inside:
+        own = scenario.draft.own_weight_bytes(scenario.draft_shard)
+    each = _sequence_bytes(scenario, gamma)
+    plain = _sequence_bytes(scenario, 0)
+    pool = max(room - weights - own, 0.0)
+    length = scenario.account.length(part)
+    sequences = part.groups * scenario.account.cache_share(part)
+    concurrency = sequences * pool / each
+    return KVCache(
+        kv_tokens=int(length * concurrency),
+        max_model_len=length,
+        max_concurrency=concurrency,
+        pool_bytes=pool,
+        baseline_kv_tokens=int(length * sequences * max(alone - weights, 0.0) / plain),
+        draft_weight_bytes=own,
+        draft_reserved_bytes=alone - room,
+        draft_cache_share=each / plain - 1.0,
     )
+
+
+def _sequence_bytes(scenario: Scenario, gamma: int) -> float:
+    """Cache of one sequence of the longest length on one device, as the engine counts it."""
+    part = scenario.target_shard
+    account = scenario.account
+    length = float(account.length(part))
     draft_token_bytes = 0.0
     if gamma and account.draft_inside:
-        pool -= draft.own_weight_bytes(drafter)
-        draft_token_bytes = float(draft_stored_bytes(drafter, draft, length)) / length
+        draft_bytes = draft_stored_bytes(scenario.draft_shard, scenario.draft, length)
+        draft_token_bytes = float(draft_bytes) / length
     drafted = gamma if scenario.state_rollback == "keep" else 0
     each = account.sequence_bytes(scenario.machine.gpu, part, draft_token_bytes, drafted)
-    each *= 1.0 - scenario.machine.host_layers
-    pool = max(pool, 0.0)
-    return part.groups * length * pool * account.cache_share(part) / each, pool
+    return each * (1.0 - scenario.machine.host_layers)
