@@ -93,6 +93,7 @@ lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newe
 	printf 'build\nhatchling\ntwine\n' | .lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate -c constraints.txt pyproject.toml - >> .lock/release.txt
 	mv .lock/release.txt constraints-release.txt && rm -rf .lock
+	sed -i "s/\"hatchling==[0-9.]*\"/\"$$(grep -o '^hatchling==[0-9.]*' constraints-release.txt)\"/" pyproject.toml
 
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)
 	PYTHONPATH=$(CURDIR)/build/rehearsal/site bash benchmarks/rehearse.sh $(CURDIR)/build/rehearsal/bin/python

@@ -3,13 +3,16 @@
 import sys
 import tomllib
 
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.test_floors import ROOT, imports, modules, of_validate
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 IMPORTED_AS = {"yaml": "pyyaml"}
 PINNED_BY_TORCH = {"triton"}
@@ -72,3 +75,24 @@ def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:
         {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
     )
     assert {canonicalize_name(name) for name in imported(True) | imported(False)} <= known
+
+
+def test_what_builds_a_release_is_pinned_and_has_a_hash() -> None:
+    (backend,) = SETTINGS["build-system"]["requires"]
+    assert Requirement(backend).specifier == SpecifierSet(f"=={locked()['hatchling']}")
+    assert f"\n{backend} \\\n    --hash=sha256:" in (ROOT / "constraints-release.txt").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_no_job_of_a_release_both_fetches_packages_and_may_write() -> None:
+    """Publishing needs twine, by hash, and no more rights than to say who publishes."""
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+    scripts = {name: " ".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
+    for name, job in jobs.items():
+        rights = job.get("permissions", {})
+        if rights.get("contents") == "write":
+            assert "pip" not in scripts[name]
+        if rights.get("id-token") == "write":
+            assert scripts[name].count("pip install") == scripts[name].count("--require-hashes") == 1
+            assert "build" not in scripts[name]
