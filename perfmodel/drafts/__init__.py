@@ -19,6 +19,8 @@ from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.published_heads import published_head
 
+ALIASES = {"nextn": "mtp", "pard": "parallel"}
+"""Name of an engine or a paper -> the draft kind."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}
 
 
@@ -100,13 +102,13 @@ def make_draft(
 
 
 def spelled(word: str) -> str:
-    """A kind as engines and papers spell it: ``EAGLE-3``, ``P-EAGLE``, ``NEXTN`` or vLLM's
+    """A kind as engines and papers spell it: ``EAGLE-3``, ``P-EAGLE``, ``NEXTN``, ``PARD`` or vLLM's
     ``qwen3_next_mtp``.
     """
     if looks_like_path(word):
         return word
     plain = re.sub(r"^draft-|[-_ ]", "", word.lower())
-    plain = "mtp" if plain == "nextn" or re.fullmatch(r"([a-z0-9]+_)+mtp", word.lower()) else plain
+    plain = "mtp" if re.fullmatch(r"([a-z0-9]+_)+mtp", word.lower()) else ALIASES.get(plain, plain)
     return next((word for word in names() if word.replace("_", "") == plain), plain)
 
 

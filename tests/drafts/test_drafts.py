@@ -68,7 +68,7 @@ def test_drafts_of_all_tokens_in_one_pass_and_of_some_without_one() -> None:
     assert ops["down"].cost.flops == 3 * 5 * 2 * 4 * 14336 * 4096
     assert ops["lm_head"].cost.weight_bytes == 2 * 32000 * 4096
     pard, parallel = (scenario(f"{kind}:llama-3.2-1b").draft for kind in ("pard", "parallel"))
-    assert pard.name == "pard:llama-3.2-1b"
+    assert pard.name == parallel.name == "parallel:llama-3.2-1b"
     assert (pard.model, pard.passes(7.0), pard.query(7.0)) == (parallel.model, 1.0, 7.0)
     both = scenario("mtp_ngram:steps=2", model="deepseek-v3", hardware="h200", tp=8).draft
     assert [float(both.passes(gamma)) for gamma in (0.0, 1.0, 2.0, 9.0)] == [0.0, 1.0, 2.0, 2.0]

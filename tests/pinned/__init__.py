@@ -29,10 +29,6 @@ REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
 ABSENT = "(absent)"
-NUMBERS = FOLDER / "numbers.json"
-"""Command -> how many words its answer has, then its numbers in their order, of more commands than there is
-room for answers. To add one, give it an empty list and rewrite.
-"""
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
 WIDTH = 110
@@ -139,30 +135,6 @@ def ask(command: str) -> str:
     return answer
 
 
-def numbers_of(answer: str) -> list[float]:
-    """How many words an answer has, then its numbers in their order."""
-    words = len(answer.split())
-    return [words, *(float(_rounded(_value(number))) for number in NUMBER.findall(answer))]
-
-
-def numbers() -> dict[str, list[float]]:
-    """Those of the file."""
-    return dict[str, list[float]](json.loads(NUMBERS.read_text(encoding="utf-8")))
-
-
-def with_numbers(answer: str, before: list[float]) -> str:
-    """The answer with the numbers that it had, where they differ; it has as many words and numbers."""
-    left = iter(before[1:])
-
-    def number(found: re.Match[str]) -> str:
-        old = next(left)
-        if _same(old, _value(found[0])):
-            return found[0]
-        return _rounded(old)
-
-    return NUMBER.sub(number, answer)
-
-
 def changes(before: str, now: str) -> list[str]:
     """Of each part that moved: its place, the old, the new, and by how much its numbers differ."""
     found = []
@@ -215,11 +187,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def write(more: list[str]) -> list[str]:
-    """Rewrite all numbers and the answers that moved, and add more commands; the commands whose answers are
-    new.
-    """
-    lines = (f"{json.dumps(command)}: {json.dumps(numbers_of(ask(command)))}" for command in numbers())
-    NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    """Rewrite the answers that moved, and add more commands; the commands whose answers are new."""
     before = read()
     now = {command: ask(command) for command in dict.fromkeys([*before, *more])}
     kept = {c: a if c not in before or changes(before[c], a) else before[c] for c, a in now.items()}
