@@ -10,6 +10,7 @@ from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
+from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import kv_cache_text, ratio_text, seconds
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
@@ -88,17 +89,16 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"{'; '.join(reasons)} (--verbose lists them)", "dim")
     warn(a.warnings)
     if a.serve is not None:
-        line = a.serve.llamacpp_line or (
-            a.serve.sglang_line
-            if a.calibration and a.calibration.stack.startswith("sglang")
-            else a.serve.vllm_line
-        )
+        word = a.calibration.stack.partition(" ")[0] if a.calibration else ""
+        line = a.serve.lines.get(word)
         if line is not None:
             if a.chosen is not None and a.chosen.replicas > 1:
                 say(f"Start {a.chosen.replicas} of these behind a router:")
             say_whole(line)
-        if line in (None, a.serve.llamacpp_line):
+        if line is None or servers()[word].serves_files:
             say("; ".join(a.serve.notes), "dim")
+        elif word in a.serve.remarks:
+            say(f"{a.serve.remarks[word]}.")
 
 
 def _headline(a: Advice) -> str:

@@ -4,7 +4,7 @@ import json as json_module
 
 from perfmodel.answers.advice.draft_lengths import Range
 from perfmodel.answers.advice.schedule import Schedule, schedule
-from perfmodel.answers.advice.sglang_server import ADAPTIVE_FILE
+from perfmodel.answers.advice.servers.sglang import ADAPTIVE_FILE
 from perfmodel.answers.text import NONE, draft_in_words, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn
@@ -49,8 +49,10 @@ def _print(a: Schedule) -> None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")
     if len(tables) == 1:
         out = tables[0].export
-        for line in filter(None, (out.vllm_line, out.sglang_line, out.llamacpp_line)):
+        for word, line in out.lines.items():
             say_whole(line)
+            if word in out.remarks:
+                say(f"{out.remarks[word]}.")
         if (lengths := out.sglang_adaptive) is not None:
             say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
         if (costs := tables[0].sglang_costs) is not None:

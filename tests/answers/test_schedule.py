@@ -20,8 +20,9 @@ from perfmodel.answers.advice.draft_lengths import (
     _table,
     length_tables,
 )
-from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_item_rows
+from perfmodel.answers.advice.engine_lines import export, five_item_rows, served_target
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.speculation import speedups
@@ -91,10 +92,9 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
         ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
         ({}, {"model_id": None}, False, "pass --model-path to name the served checkpoint"),
-        ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
+        ({}, {"model_id": None, "weights": "int4-g32"}, False, "no int4-g32 checkpoint of this model"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
-        ({}, {"weights": "fp8"}, True, "fp8 weights need a checkpoint of that format"),
         (
             {},
             {"kv_dtype": "int4", "attention_backend": "flashinfer"},
@@ -136,13 +136,13 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
         1.4,
         1.0,
     )
-    out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
+    out = export(table, s.draft, served_target(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
     assert out.vllm_line.startswith(
         "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 "
-        "--max-num-seqs 32 "
+        "--max-model-len 2049 --max-num-seqs 32 "
     ), "126 sequences in 4 groups: at most 32 in one"
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
-    assert "--enable-dp-attention --dp 4 --ep 8 --tp 8 --max-run" in out.sglang_line
+    assert "--enable-dp-attention --dp 4 --ep 8 --tp 8 --context-length 2049 --max-run" in out.sglang_line
     head = replace(scenario(tp=8).draft, tensor_parallel=8)
     assert (
         export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"]

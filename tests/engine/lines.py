@@ -13,13 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
-from perfmodel.answers.advice.engine_lines import CHECKED, Export, ServedTarget, export
+from perfmodel.answers.advice.engine_lines import Export, export
+from perfmodel.answers.advice.servers import ServedTarget, servers
 from perfmodel.answers.question import Query, resolve
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
-HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark", "domino", "peagle")
+HEAD = "heads/eagle"
+HEADS = ("eagle", "dflash", "dspark", "domino", "peagle")
 PLANNED = ("eagle", "eagle3", "dflash", "dspark", "draft_model", "mtp", "ngram")
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, {}),
@@ -49,7 +51,25 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "mtp with a window": ({"draft": "mtp:modules=1", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
     "mtp in a checkpoint": ({"draft": "mtp:modules=1"}, CONSTANT, {}),
     "two devices": ({"draft": "eagle", "tp": 2}, CONSTANT, {"tensor_parallel": 2}),
+    "data-parallel attention": (
+        {"draft": "mtp:modules=1"},
+        CONSTANT,
+        {"tensor_parallel": 4, "data_parallel": 4, "expert_parallel": 4},
+    ),
+    "experts over two devices": (
+        {"draft": "eagle3", "tp": 2},
+        CONSTANT,
+        {"tensor_parallel": 2, "expert_parallel": 2},
+    ),
+    "a named backend": ({"draft": "eagle3"}, CONSTANT, {"attention_backend": "triton"}),
 }
+CHECKED = {word: server.checked for word, server in servers().items() if not server.serves_files}
+"""Engine -> the version whose parser takes the lines."""
+
+
+def room(context: int, sequences: int) -> int:
+    """Tokens of a sequence, for lines that no device limits."""
+    return context + 1024
 
 
 def emitted() -> dict[str, Export]:
@@ -67,7 +87,7 @@ def emitted() -> dict[str, Export]:
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
         rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
-        served = ServedTarget("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
+        served = ServedTarget("org/target", **{"vocab_size": 128_256, "longest": room, **more})  # type: ignore[arg-type]
         own = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None
         path = HEAD if str(changes["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
         found[name] = export(table, draft, served, path)

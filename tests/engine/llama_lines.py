@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
-from perfmodel.answers.advice.engine_lines import Export, ServedTarget, export
-from perfmodel.answers.advice.llama_server import CHECKED
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.advice.engine_lines import Export, export, served_target
+from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.question import Query, draft_word, resolve
 
 RECORD = Path(__file__).with_name("llama_lines.json")
 CONSTANT, BY_BATCH, OFF = ((1, 4, 3),), ((1, 2, 4), (3, 8, 2)), ((1, 8, 0),)
@@ -27,8 +27,10 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]
     "self": ({"draft": "self", "kv_dtype": "fp32"}, CONSTANT, 3),
     "repository": ({"draft": "mtp", "model": "unsloth/Qwen3.6-27B-MTP-GGUF:UD-Q4_K_XL"}, CONSTANT, 3),
     "on the host": ({"draft": "ngram", "gpu_layers": 20, "host_bandwidth": 50}, CONSTANT, 3),
+    "an mtp head in a file of its own": ({"draft": "mtp:modules=1"}, CONSTANT, 3),
     "two devices": ({"draft": "mtp:modules=1", "tp": 2}, CONSTANT, 3),
 }
+APART = ("an mtp head in a file of its own",)
 
 
 def emitted() -> dict[str, Export]:
@@ -40,14 +42,16 @@ def emitted() -> dict[str, Export]:
         scenario = resolve(query)
         rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))
-        served = ServedTarget.of(query, "org/Target", scenario)
-        found[name] = export(table, scenario.draft, served, "org/draft")
+        served = served_target(query, "org/Target", scenario)
+        own = None if draft_word(scenario.draft) == "mtp" and name not in APART else "org/draft"
+        found[name] = export(table, scenario.draft, served, own)
     return found
 
 
 def as_record() -> dict[str, object]:
-    """The lines with the version of the parser that took each."""
-    return {"accepted_by": CHECKED, "lines": {name: e.llamacpp_line for name, e in emitted().items()}}
+    """The lines with the version of the parser that took each, and those that no parser has seen yet."""
+    lines = {name: e.llamacpp_line for name, e in emitted().items()}
+    return {"accepted_by": servers()["llamacpp"].checked, "not_parsed": list(APART), "lines": lines}
 
 
 def main(server: Path) -> int:

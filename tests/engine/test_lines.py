@@ -8,8 +8,8 @@ import re
 import pytest
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
-from perfmodel.answers.advice.engine_lines import CHECKED
-from perfmodel.answers.advice.llama_server import ServedFile, Stop, llama_server
+from perfmodel.answers.advice.servers import ServedFile, ServedTarget, Setup, servers
+from perfmodel.answers.advice.servers.base import Stop
 from perfmodel.answers.question import Query, resolve
 from perfmodel.operations import Array
 from tests.engine import lines as vllm_and_sglang, llama_lines
@@ -19,8 +19,8 @@ from tests.engine.llama_live import WANTED, errors
 
 def test_the_lines_emitted_now_are_those_that_vllm_and_sglang_took() -> None:
     record = json.loads(vllm_and_sglang.RECORD.read_text())
-    assert record["accepted_by"] == CHECKED
-    assert json.loads(json.dumps(vllm_and_sglang.as_record(CHECKED))) == record, (
+    assert record["accepted_by"] == vllm_and_sglang.CHECKED
+    assert json.loads(json.dumps(vllm_and_sglang.as_record(vllm_and_sglang.CHECKED))) == record, (
         "make test-engine has the engines parse them anew"
     )
 
@@ -55,9 +55,9 @@ def test_only_what_llama_cpp_runs_is_in_its_line() -> None:
             "mtp",
             0.9,
             "--spec-draft-n-max 2 --spec-draft-p-min 0",
-            "3 tokens: 1.25 times the baseline lines of",
+            "3 tokens: 1.25 times the baseline",
         ),
-        ("ngram", 1.1, "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 2", "^lines of this form"),
+        ("ngram", 1.1, "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 2", "^$"),
     ],
 )
 def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: str, note: str) -> None:
@@ -70,8 +70,10 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
     table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
     query = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7)
     notes = list[str]()
-    line = llama_server(table, resolve(query).draft, ServedFile("x.gguf", best_stop=stop), None, notes)
-    assert line.endswith(words)
+    served = ServedTarget(None, file=ServedFile("x.gguf", best_stop=stop))
+    started = servers()["llamacpp"].start(Setup(table, resolve(query).draft, served), notes)
+    assert started is not None
+    assert started.line.endswith(words)
     assert re.search(note, " ".join(notes))
 
 

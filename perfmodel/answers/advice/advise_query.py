@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server
-from perfmodel.answers.advice.llama_server import SLOTS
+from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.question import CommonOptions, Named, Query, RunsIn, arguments as arg
 from perfmodel.answers.readers import (

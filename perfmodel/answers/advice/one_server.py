@@ -7,8 +7,9 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
-from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import Verdict, verdict, warnings
 from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve
@@ -46,7 +47,7 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 def serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     """Command lines for the choice, with the draft length of the chosen batch. None without an engine."""
     s = chosen.candidate.scenario
-    if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
+    if engine_of(s.machine.calibration) not in servers():
         return None
     context = query.context
     most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0

@@ -25,7 +25,7 @@ from perfmodel.answers.advice.engine_lines import (
     no_line,
     served_with,
 )
-from perfmodel.answers.advice.llama_server import SLOTS
+from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.verdict import Calibrated, warnings

@@ -1,0 +1,199 @@
+"""What a line that starts a server must say, and the base class of the engines that have one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import LengthTable
+from perfmodel.answers.question import served_draft
+from perfmodel.drafts.base import Draft
+from perfmodel.operations import Array
+from perfmodel.specs import engine_attention, serving_engines
+from perfmodel.specs.engines.attention import Backend
+from perfmodel.specs.engines.serving import ServedDraft
+from perfmodel.speculation import Scenario, memory_of
+
+ANSWER_TOKENS = 2048
+"""Room for the rest of an answer beyond the context of the question, in a served sequence. An assumption."""
+Stop = tuple[float, int, float]
+"""Gain over the best constant length, the longest draft, and the probability below which a token ends the
+draft early (p-min).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFile:
+    """The target as llama.cpp runs it.
+
+    path: its GGUF file, or the repository that has the file. layer_devices: number of devices that hold its
+    layers and run in turn. cpu_moe: number of layers whose experts stay in host memory. best_stop:
+    `speculation.confidence.best_stop` by batches, contexts and the best constant length; None if no
+    acceptance by confidence is known.
+    """
+
+    path: str
+    tensor_parallel: int = 1
+    layer_devices: int = 1
+    cpu_moe: int = 0
+    gpu_layers: int | None = None
+    kv_dtype: str = "bf16"
+    best_stop: Callable[[Array, Array, int], Stop] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTarget:
+    """The target as it was modelled: the values that the engine's command line must set."""
+
+    model_id: str | None
+    """The engine's name of the model; None if unknown."""
+    tensor_parallel: int = 1
+    """All devices of a server, over which data-parallel attention groups are formed."""
+    weights: str = "bf16"
+    kv_dtype: str = "bf16"
+    memory_fraction: float | None = None
+    """Share of the memory that the server takes; None is the engine's own choice."""
+    vocab_size: int | None = None
+    """Size of the vocabulary; None skips the comparison with the draft's."""
+    expert_parallel: int = 1
+    data_parallel: int = 1
+    attention_backend: str | None = None
+    """The attention backend that the question names; None is the engine's own choice."""
+    file: ServedFile | None = None
+    """The GGUF file, which only some engines serve."""
+    mtp_layers: int | None = None
+    """Multi-token prediction layers of the checkpoint; None if unknown."""
+    on_load: bool = False
+    """Whether engines quantise the checkpoint when they load it."""
+    checkpoint: str = ""
+    """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
+    empty if no checkpoint of the question's format is known.
+    """
+    longest: Callable[[int, int], int] | None = None
+    """Tokens of the longest sequence that a server of this many sequences at a context accepts; None leaves
+    the engine's own limit.
+    """
+
+    @property
+    def other_checkpoint(self) -> bool:
+        """Whether the weights are those of another checkpoint than the model's own."""
+        return self.weights != "bf16" and not self.on_load
+
+    @property
+    def unnamed(self) -> str:
+        """Why no line can be written without a name of the checkpoint."""
+        if self.other_checkpoint:
+            return f"no {self.weights} checkpoint of this model is known: pass --model-path to name one"
+        return "pass --model-path to name the served checkpoint"
+
+    def foreign(self, draft: Draft) -> bool:
+        """Whether the draft model is known to have another vocabulary."""
+        return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
+
+    def sequence_tokens(self, context: int, sequences: int = 1) -> int | None:
+        """Tokens of the longest sequence at a context; None leaves the engine's own limit."""
+        return None if self.longest is None else self.longest(context, sequences)
+
+
+def longest_sequence(scenario: Scenario, memory_fraction: float | None, context: int, sequences: int) -> int:
+    """A context with room for the answer, as far as the model and the memory of the devices allow it.
+
+    sequences: number that must have this room at once.
+    """
+    limit = scenario.target.max_position_embeddings or context + ANSWER_TOKENS
+    rooms = ANSWER_TOKENS // 2 ** np.arange(ANSWER_TOKENS.bit_length())
+    tokens = np.minimum(context + rooms, max(limit, context))
+    fits = memory_of(scenario, float(sequences), tokens.astype(float), 0.0, memory_fraction).fits
+    return int(tokens[np.argmax(fits)]) if np.any(fits) else context
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A server to start: draft lengths by batch size, the draft, the target, and where the engine finds the
+    head or draft model (None if that is unknown).
+    """
+
+    table: LengthTable
+    draft: Draft
+    target: ServedTarget
+    draft_path: str | None = None
+
+    @property
+    def drafts(self) -> bool:
+        """Whether some draft length gains."""
+        return self.table.max_tokens > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A line that starts a server. draft: the engine's own words for the draft. adaptive: contents of the
+    file that the line names, if the length depends on the batch size.
+    """
+
+    line: str
+    draft: Any = None
+    adaptive: dict[str, Any] | None = None
+
+
+class Server(ABC):
+    """The names, flags and line of one engine.
+
+    checked: the version whose parser accepted lines of this form (tests/engine). serves_files: whether it
+    serves GGUF files, and nothing else. kv_names: KV format -> its name in the engine. degrees: one sentence
+    with the engine's own meaning of its degrees of parallelism.
+    """
+
+    checked: ClassVar[str]
+    serves_files: ClassVar[bool] = False
+    kv_names: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    @property
+    def title(self) -> str:
+        """The engine's name."""
+        return serving_engines()[self.word].title
+
+    @abstractmethod
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """The line of a setup. None where the engine has no such draft or layout; `notes` gets the reason."""
+
+    def known_draft(self, draft: Draft) -> ServedDraft | None:
+        """The draft in this engine; None if it has none."""
+        return served_draft(serving_engines()[self.word], draft)
+
+    def degrees(self, target: ServedTarget) -> str:
+        """The degrees of a server in the engine's own meaning, if it differs from that of ``--tp`` and
+        ``--dp`` here; else empty.
+        """
+        return ""
+
+
+def named_backend(engine: str, target: ServedTarget) -> Backend | None:
+    """The attention backend that the question names; None for the engine's own choice."""
+    return engine_attention()[engine].backends.get(target.attention_backend or "")
+
+
+def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None, notes: list[str]) -> None:
+    """A note if an engine has no KV cache of the format that was priced."""
+    if target.kv_dtype == "bf16":
+        return
+    where = f"{title} {backend.word}" if backend else title
+    notes.append(f"{where} has no {target.kv_dtype} KV cache: its line serves bf16, the table is for another")
+
+
+def words_of(values: Mapping[str, object]) -> list[str]:
+    """Words of a command line from flags and values; a flag with the value None is left out, one with True
+    stands alone.
+    """
+    words: list[str] = []
+    for flag, value in values.items():
+        if value is None or value is False:
+            continue
+        words.append(flag)
+        if value is not True:
+            words.append(str(value))
+    return words

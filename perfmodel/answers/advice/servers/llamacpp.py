@@ -1,0 +1,120 @@
+"""llama.cpp: ``llama-server``."""
+
+import shlex
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, inside
+from perfmodel.answers.advice.servers.base import Server, Setup, Started, Stop, words_of
+from perfmodel.answers.question import draft_word
+from perfmodel.drafts.base import Draft
+from perfmodel.specs import serving_engines
+from perfmodel.specs.models.ggml import repository
+
+CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
+"""KV format -> its name in llama.cpp."""
+SIXTEEN = ("bf16", "fp16")
+"""KV formats that need no flag, because the engine's default is fp16."""
+ALL_LAYERS = 999
+SLOTS = 4
+"""Default number of sequences that the server decodes at once."""
+DEFAULT_LENGTH = 3
+"""Default number of tokens that the server drafts."""
+NGRAM = 3
+"""Smallest n-gram that an n-gram draft matches."""
+
+
+class LlamaCpp(Server):
+    """llama.cpp. It divides its context among the sequences, and takes one draft length."""
+
+    checked = "ggml-org/llama.cpp@0c1e57098"
+    serves_files = True
+    kv_names = CACHES
+
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """``llama-server``. The line has no draft if the draft cannot run or does not pay; `notes` then gets
+        the reason.
+        """
+        file = setup.target.file
+        if file is None:
+            return None
+        table = setup.table
+        slots = table.ranges[-1].high
+        tokens = setup.target.sequence_tokens(table.context_high, slots) or table.context_high
+        if file.kv_dtype not in (*SIXTEEN, *CACHES):
+            notes.append(f"llama.cpp has no {file.kv_dtype} KV cache: its line serves fp16")
+        cache = CACHES.get(file.kv_dtype)
+        values: dict[str, object] = {
+            "-hf" if repository(file.path) else "-m": file.path,
+            "-c": tokens * slots,
+            "-np": slots,
+            "-ngl": ALL_LAYERS if file.gpu_layers is None else file.gpu_layers,
+            "--n-cpu-moe": file.cpu_moe or None,
+            "-sm": _split(file.tensor_parallel, file.layer_devices),
+            "-fa": cache and "on",
+            "-ctk": cache,
+            "-ctv": cache,
+        }
+        values |= _draft(table, setup.draft, _stop(setup), setup.draft_path, notes)
+        return Started(shlex.join(["llama-server", *words_of(values)]))
+
+
+def _split(tensor_parallel: int, layer_devices: int) -> str | None:
+    """How the devices share the model; None for one device."""
+    if tensor_parallel > 1:
+        return "tensor"
+    return "layer" if layer_devices > 1 else None
+
+
+def _stop(setup: Setup) -> Stop:
+    """The end of a draft by the probability of its tokens, if that gains over a constant length."""
+    table = setup.table
+    constant = 1.0, table.best_constant, 0.0
+    file = setup.target.file
+    if file is None or file.best_stop is None or draft_word(setup.draft) == "ngram":
+        return constant
+    batches = np.arange(table.ranges[0].low, table.ranges[-1].high + 1.0)
+    contexts = inside(table.context_low, table.context_high)
+    return max(constant, file.best_stop(batches, contexts, table.best_constant))
+
+
+def gguf_name(model_id: str, weights: str | None) -> str:
+    """The usual name of the file for a model and a mix of formats: ``Qwen3-32B-Q4_K_M.gguf``."""
+    return f"{model_id.rpartition('/')[2]}-{(weights or 'bf16').partition(',')[0].upper()}.gguf"
+
+
+def _draft(
+    table: LengthTable, draft: Draft, stop: Stop, path: str | None, notes: list[str]
+) -> dict[str, object]:
+    gain, tokens, least = stop
+    known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))
+    usual = draft_word(draft) == "ngram" or (tokens, least) == (DEFAULT_LENGTH, 0.0)
+    if not usual and len(table.by_constant) > DEFAULT_LENGTH:
+        gained = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
+        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {gained}")
+    if tokens == 0:
+        notes.append("no draft length gains: leave speculation off (--spec-type none)")
+        return {}
+    if known is None or draft.kv.name != "full":
+        notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")
+        return {}
+    if len(table.ranges) > 1:
+        notes.append(f"llama.cpp takes one draft length: the best single one, {tokens}, is given")
+    if known.method.startswith("ngram"):
+        size = f"--spec-{known.method}-size"
+        return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
+    if least:
+        notes.append(
+            f"drafts stop at tokens below p-min: {gain * table.constant_speedup:.2f} times the baseline, "
+            "if probabilities are the file's rates"
+        )
+    own = None
+    if draft_word(draft) != "mtp" or path is not None:
+        own = (path or draft.name).rpartition("/")[2] + ".gguf"
+        notes.append(f"{own} stands for the draft's own GGUF file")
+    return {
+        "--spec-type": known.method,
+        "-md": own,
+        "--spec-draft-n-max": tokens,
+        "--spec-draft-p-min": least or 0,
+    }

@@ -1,0 +1,141 @@
+"""SGLang: ``sglang.launch_server``, its flags for a draft, and the file of its adaptive draft lengths."""
+
+import shlex
+from typing import Any, ClassVar
+
+from perfmodel.answers.advice.draft_lengths import LengthTable
+from perfmodel.answers.advice.servers.base import (
+    ServedTarget,
+    Server,
+    Setup,
+    Started,
+    named_backend,
+    note_missing_cache,
+    words_of,
+)
+from perfmodel.drafts.base import Draft
+from perfmodel.kv.streamingllm import StreamingLLM
+
+ADAPTIVE_FILE = "adaptive.json"
+"""Name of the file that the user writes, as it stands in SGLang's line."""
+BY_BATCH = ("EAGLE", "EAGLE3")
+"""Algorithms whose draft length may depend on the batch size."""
+WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK")
+"""Algorithms that draft in one pass or in none."""
+
+
+class SGLang(Server):
+    """SGLang. It takes one draft length, except for EAGLE heads."""
+
+    checked = "0.5.23"
+    kv_names: ClassVar = {"fp8": "fp8_e4m3"}
+
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """``sglang.launch_server``."""
+        flags: list[str] | None = None
+        adaptive = None
+        if setup.drafts:
+            flags, adaptive = self._draft(setup, notes)
+            if flags is None:
+                return None
+        words = ["python", "-m", "sglang.launch_server", "--model-path", str(setup.target.model_id)]
+        words += [*self._arguments(setup.table, setup.target, notes), *(flags or ())]
+        return Started(shlex.join(words), flags, adaptive)
+
+    def degrees(self, target: ServedTarget) -> str:
+        """SGLang divides its devices: ``--dp`` groups of attention share the ``--tp`` devices, as here."""
+        if target.data_parallel == 1:
+            return ""
+        return (
+            f"In SGLang these {target.tensor_parallel} devices are --tp {target.tensor_parallel} --dp "
+            f"{target.data_parallel} --enable-dp-attention, which divides them"
+        )
+
+    def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
+        """Flags of the target that differ from SGLang's defaults. The largest batch is that of the table."""
+        backend = named_backend(self.word, target)
+        cache = self.kv_names.get(target.kv_dtype)
+        if cache is None:
+            note_missing_cache(self.title, target, backend, notes)
+        groups = target.data_parallel
+        experts = target.expert_parallel
+        devices = target.tensor_parallel
+        return words_of(
+            {
+                "--enable-dp-attention": groups > 1,
+                "--dp": groups if groups > 1 else None,
+                "--ep": experts if experts > 1 else None,
+                "--tp": devices if devices > 1 else None,
+                "--quantization": target.weights if target.on_load else None,
+                "--kv-cache-dtype": cache,
+                "--attention-backend": backend.word if backend else None,
+                "--mem-fraction-static": target.memory_fraction,
+                "--context-length": target.sequence_tokens(table.context_high),
+                "--max-running-requests": table.ranges[-1].high,
+            }
+        )
+
+    def _draft(self, setup: Setup, notes: list[str]) -> tuple[list[str] | None, dict[str, Any] | None]:
+        """The words that start the draft, and the contents of the file that they name. None without such a
+        draft, with the reason in `notes`.
+        """
+        table = setup.table
+        draft = setup.draft
+        path = setup.draft_path
+        target = setup.target
+        known = self.known_draft(draft)
+        algorithm = None if known is None else known.method
+        by_batch = algorithm in BY_BATCH and len(table.ranges) > 1
+        tokens = table.max_tokens if by_batch else table.best_constant
+        if tokens == 0:
+            notes.append(
+                "SGLang takes one draft length, and the best single one is 0: leave speculation off there"
+            )
+            return None, None
+        windowed = _window(draft, algorithm, notes)
+        if algorithm is None or windowed is None:
+            what = f"a {draft.name.partition(':')[0]} draft"
+            if algorithm:
+                what = "a draft with a sparse view of the cache"
+            notes.append(f"SGLang has no flag for {what}")
+            return None, None
+        owns = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
+        if (owns and path is None) or (algorithm == "STANDALONE" and target.foreign(draft)):
+            return None, None
+        if owns and draft.tensor_parallel != target.tensor_parallel:
+            notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
+        flags: dict[str, Any] = {"algorithm": algorithm}
+        if owns:
+            flags["draft-model-path"] = path
+        if algorithm not in WITHOUT_STEPS:
+            flags |= {"num-steps": tokens, "eagle-topk": 1}
+        flags["num-draft-tokens"] = tokens + 1
+        if algorithm == "NGRAM":  # a chain is a tree of breadth 1
+            flags["ngram-max-bfs-breadth"] = 1
+        elif algorithm == "DSPARK":  # the block has all verified tokens but the first
+            flags["dspark-block-size"] = tokens
+        words = words_of({f"--speculative-{name}": value for name, value in (flags | windowed).items()})
+        if not by_batch:
+            if len(table.ranges) > 1:
+                notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
+            return words, None
+        words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
+        notes.append(
+            f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}: write it before you start the "
+            "server"
+        )
+        return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
+
+
+def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
+    """Flags for the part of its cache that a draft reads; empty for the whole cache, None where SGLang does
+    not serve it.
+    """
+    if draft.kv.name == "full":
+        return {}
+    if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
+        return None
+    if algorithm == "EAGLE3":
+        notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
+        return {"draft-window-size": draft.kv.budget}
+    return {"draft-window-size": draft.kv.budget - draft.kv.sinks, "draft-sink-size": draft.kv.sinks}

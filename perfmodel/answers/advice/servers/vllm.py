@@ -1,0 +1,192 @@
+"""vLLM: ``vllm serve`` with its JSON of a draft."""
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.servers.base import (
+    ServedTarget,
+    Server,
+    Setup,
+    Started,
+    named_backend,
+    note_missing_cache,
+    words_of,
+)
+from perfmodel.answers.question import draft_word
+from perfmodel.specs.engines.attention import Backend
+
+LOOKUP = (2, 4)
+"""Smallest and largest n-gram that a draft matches (prompt look-up's range; Saxena 2023)."""
+NO_SPARSE = (
+    "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
+    "the table is for an engine that has one"
+)
+PER_HEAD = "per_token_head"
+PER_HEAD_IN = "TRITON_ATTN"
+"""End of the names of vLLM's caches with a scale per token and head, and the only backend that reads them
+(v1/attention/backends/triton_attn.py of 0.32).
+"""
+
+
+class VLLM(Server):
+    """vLLM. It shards the experts over all devices or over none."""
+
+    checked = "0.32.0"
+    kv_names: ClassVar = {
+        "fp16": "float16",
+        "fp8": "fp8",
+        "int8": "int8_per_token_head",
+        "int4": "int4_per_token_head",
+    }
+
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """``vllm serve``."""
+        target = setup.target
+        if target.expert_parallel not in (1, target.tensor_parallel):
+            notes.append(
+                f"vLLM shards experts over all devices or none, not over {target.expert_parallel}: no line "
+                "for it"
+            )
+            return None
+        table = of_one_group(setup.table, target.data_parallel)
+        draft = None
+        if setup.drafts:
+            draft = self._draft(replace(setup, table=table), notes)
+            if draft is None:
+                return None
+        words = ["vllm", "serve", target.model_id, *self._arguments(table, target, notes)]
+        if draft is not None:
+            words += ["--speculative-config", json.dumps(draft)]
+        return Started(shlex.join(map(str, words)), draft)
+
+    def degrees(self, target: ServedTarget) -> str:
+        """vLLM multiplies its degrees: the devices of a server are tensor x data parallel."""
+        if target.data_parallel == 1:
+            return ""
+        each = target.tensor_parallel // target.data_parallel
+        return (
+            f"In vLLM these {target.tensor_parallel} devices are --tensor-parallel-size {each} "
+            f"--data-parallel-size {target.data_parallel}, which multiply there"
+        )
+
+    def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
+        """Flags of the target that differ from vLLM's defaults. The largest batch is that of the table."""
+        backend = named_backend(self.word, target)
+        groups = target.data_parallel
+        devices = target.tensor_parallel // groups
+        return words_of(
+            {
+                "--data-parallel-size": groups if groups > 1 else None,
+                "--enable-expert-parallel": target.expert_parallel > 1,
+                "--tensor-parallel-size": devices if devices > 1 else None,
+                "--quantization": target.weights if target.on_load else None,
+                "--kv-cache-dtype": self._cache(target, backend, notes),
+                "--attention-backend": backend.word if backend else None,
+                "--gpu-memory-utilization": target.memory_fraction,
+                "--max-model-len": target.sequence_tokens(table.context_high),
+                "--max-num-seqs": table.ranges[-1].high,
+            }
+        )
+
+    def _cache(self, target: ServedTarget, backend: Backend | None, notes: list[str]) -> str | None:
+        """The engine's word for the KV format; None for its default, with a note if it has no such format."""
+        name = self.kv_names.get(target.kv_dtype)
+        if name and name.endswith(PER_HEAD) and backend and backend.word != PER_HEAD_IN:
+            name = None
+        if name is None:
+            note_missing_cache(self.title, target, backend, notes)
+        return name
+
+    def _draft(self, setup: Setup, notes: list[str]) -> dict[str, Any] | None:
+        """The JSON of ``--speculative-config``; None, with a note, if vLLM has no such draft."""
+        table = setup.table
+        draft = setup.draft
+        target = setup.target
+        method, model = self._method(setup, notes)
+        if method is None:
+            return None
+        groups = target.data_parallel
+        whole = method == "draft_model" or groups > 1
+        allowed = {target.tensor_parallel} if whole else {1, target.tensor_parallel}
+        if method not in ("ngram", "mtp") and draft.tensor_parallel not in allowed:
+            degrees = " or ".join(map(str, sorted(allowed)))
+            notes.append(
+                f"vLLM runs this draft on {degrees} devices, not on {draft.tensor_parallel}: no line for it"
+            )
+            return None
+        layers = (target.mtp_layers if method == "mtp" else None) or 1
+        longest = table.max_tokens
+        if max(longest, layers) % layers:
+            notes.append(
+                f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "
+                f"{longest}: no line for it (--max-gamma {longest // layers * layers})"
+            )
+            return None
+        config: dict[str, Any] = {"method": method}
+        if model is not None:
+            config["model"] = model
+        config["num_speculative_tokens"] = longest
+        if len(table.ranges) > 1:
+            lengths = [[r.low, r.high, r.tokens] for r in table.ranges]
+            config["num_speculative_tokens_per_batch_size"] = lengths
+        if method == "ngram":
+            config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
+        elif method != "mtp":
+            config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
+        if draft.in_one_pass and method in ("draft_model", "eagle3"):
+            config["parallel_drafting"] = True
+        return config
+
+    def _method(self, setup: Setup, notes: list[str]) -> tuple[str | None, str | None]:
+        """vLLM's method and the draft's path; None, with a note, if vLLM has no such draft."""
+        draft = setup.draft
+        path = setup.draft_path
+        word = draft_word(draft)
+        known = self.known_draft(draft)
+        if draft.kv.name != "full" or known is None:
+            full = f"vLLM has no method for a {word} draft"
+            if word == "self":
+                full = "a self-draft over the full cache is the target itself: nothing to serve"
+            notes.append(full if draft.kv.name == "full" else NO_SPARSE)
+            return None, None
+        if known.until is not None:
+            notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
+            return None, None
+        if word == "mtp" and path is None:
+            notes.append(
+                "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
+            )
+        elif word == "mtp" and not draft.model.shared_kv_layers:
+            notes.append(f"{path} is priced as one layer of the target")
+        if word in ("ngram", "mtp"):
+            return known.method, path if word == "mtp" else None
+        if word == "suffix":
+            notes.append(
+                "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
+            )
+            return None, None
+        if draft.named_model and setup.target.foreign(draft):
+            notes.append(
+                f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
+                f"{setup.target.vocab_size}: engines verify drafts of the target's own vocabulary only"
+            )
+            return None, None
+        if path is None:
+            which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{word} head"
+            notes.append(f"pass --draft-path to name the {which}")
+            return None, None
+        return known.method, path
+
+
+def of_one_group(table: LengthTable, groups: int) -> LengthTable:
+    """The table by the sequences of one data-parallel attention group; vLLM counts these."""
+    ranges: list[Range] = []
+    for r in table.ranges:
+        low = 1 + (ranges[-1].high if ranges else 0)
+        high = -(-r.high // groups)
+        if low <= high:
+            ranges.append(replace(r, low=low, high=high))
+    return replace(table, ranges=tuple(ranges))

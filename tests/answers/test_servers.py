@@ -1,0 +1,102 @@
+"""Lines that start a server: one contract for every engine that has one, and what makes a line start."""
+
+import re
+import shlex
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
+from perfmodel.cli import run
+from perfmodel.specs import serving_engines
+
+DEVICES = {"llamacpp": "rtx-5090"}
+"""Engine -> a device, where it is not the usual one."""
+
+
+def question(word: str) -> dict[str, object]:
+    """An ordinary question to an engine."""
+    return {
+        "model": "qwen3-8b",
+        "hardware": DEVICES.get(word, "h100"),
+        "engine": word,
+        "context": 4096,
+        "rate": {"ngram": "0.6"},
+    }
+
+
+@pytest.mark.parametrize("word", servers())
+def test_every_engine_has_a_line_for_each_verb(word: str) -> None:
+    """The line names the engine's own word for the draft, and its flags stand once each."""
+    server = servers()[word]
+    assert server.title == serving_engines()[word].title
+    assert server.checked
+    advice = advise(**question(word), draft=["ngram"], batch=2)
+    table = schedule(**(question(word) | {"rate": "0.6"}), draft="ngram", max_batch=2).tables[0]
+    method = serving_engines()[word].drafts["ngram"].method
+    for export in (advice.serve, table.export):
+        line = export.lines[word]
+        assert method in line
+        flags = [each for each in shlex.split(line) if re.fullmatch(r"--?[a-z][a-z-]+", each)]
+        assert len(flags) == len(set(flags))
+        assert str(4096 + ANSWER_TOKENS) in line or str(2 * (4096 + ANSWER_TOKENS)) in line
+
+
+@pytest.mark.parametrize("word", servers())
+def test_an_unknown_version_is_refused_with_what_is_allowed(word: str, capsys) -> None:
+    asked = "whatif -m qwen3-8b -b 1 -c 1k --alpha 0.7 --draft ngram --hardware"
+    assert run([*asked.split(), DEVICES.get(word, "h100"), "--engine", f"{word}@latest"]) == 2
+    assert f"--engine: must be {word}" in (text := capsys.readouterr().err) or "ENGINE@VERSION" in text
+
+
+def test_the_longest_sequence_is_what_the_memory_and_the_model_allow() -> None:
+    """8192 tokens and an answer; no more than the model's limit; less room where the cache has none."""
+
+    def longest(**changes: object) -> int:
+        line = advise(**({"model": "llama-3.1-8b", "hardware": "h100"} | changes)).serve.lines["vllm"]
+        return int(re.search(r"--max-model-len (\d+)", line)[1])  # type: ignore[index]
+
+    assert longest() == 8192 + ANSWER_TOKENS
+    assert longest(context=131072) == 131072
+    assert 57_000 < longest(hardware="rtx-4090", context=57_000, batch=1) < 57_000 + ANSWER_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "repository"),
+    [
+        ("qwen3-32b", "awq-g128", "Qwen/Qwen3-32B-AWQ"),
+        ("qwen3-32b", "int4-g128", "Qwen/Qwen3-32B-AWQ"),
+        ("qwen3-8b", "fp8-block", "Qwen/Qwen3-8B-FP8"),
+        ("llama-3.1-70b", "int4-g128", None),
+    ],
+)
+def test_a_quantised_checkpoint_is_a_known_one_or_asked_for(
+    model: str, weights: str, repository: str | None
+) -> None:
+    """No line serves the unquantised checkpoint of a question about another."""
+    served = advise(model=model, hardware="h100", weights=weights).serve
+    if repository is None:
+        assert served.lines == {}
+        assert f"no {weights} checkpoint of this model is known: pass --model-path" in served.notes[0]
+        named = advise(model=model, hardware="h100", weights=weights, model_path="me/quantised").serve
+        assert named.lines["vllm"].startswith("vllm serve me/quantised ")
+        return
+    assert served.lines["vllm"].startswith(f"vllm serve {repository} ")
+    assert ("vllm" in served.remarks) == (weights == "int4-g128"), "another format of the same size is said"
+
+
+def test_degrees_are_said_in_the_engines_meaning() -> None:
+    """Eight devices are 1 x 8 in vLLM and 8 in 8 groups in SGLang."""
+    for word, words in (
+        ("vllm", "--tensor-parallel-size 1 --data-parallel-size 8, which multiply"),
+        ("sglang", "--tp 8 --dp 8 --enable-dp-attention, which divides"),
+    ):
+        served = advise(model="deepseek-r1", hardware="h200", tp=8, dp=8, ep=8, engine=word).serve
+        assert words in served.remarks[word]
+
+
+def test_a_head_in_a_file_of_its_own_is_named_in_llama_cpp() -> None:
+    line = advise(model="gemma-4-31b", hardware="rtx-5090", engine="llamacpp", weights="q4_k_m").serve.lines
+    assert "--spec-type draft-mtp -md gemma-4-31B-it-assistant.gguf" in line["llamacpp"]
