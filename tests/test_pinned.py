@@ -6,8 +6,8 @@ from tests import pinned
 from tests.attack import verbs
 
 ANSWERS = pinned.read()
-DRAWING = ("plot", "explore", "validate", "mcp")
-"""Verbs that draw or measure."""
+DRAWING = ("plot", "explore", "validate", "mcp", "serve")
+"""Verbs that draw, measure or serve."""
 
 
 @pytest.mark.parametrize("command", ANSWERS, ids=str)

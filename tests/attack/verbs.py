@@ -75,7 +75,7 @@ WORK = (
 command that gets as far has accepted all its options, and ends there. What such work leaves behind the suite
 of faults attacks.
 """
-SERVES = {"mcp"}
+SERVES = {"mcp", "serve"}
 """Commands that take nothing but what comes over stdin."""
 SLOW = {
     **dict.fromkeys(("validate accuracy", "validate calibrate", "validate check", "plot"), 0.2),

@@ -127,7 +127,9 @@ def test_a_shell_completes_the_last_name_of_a_list(
     assert capsys.readouterr().out == "plain,l4,h200-sxm-141gb\n"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith(("validate", "mcp"))])
+@pytest.mark.parametrize(
+    "verb", [verb for verb in EXAMPLES if not verb.startswith(("validate", "mcp", "serve"))]
+)
 def test_the_example_of_a_verb_runs(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
 ) -> None:

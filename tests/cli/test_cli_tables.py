@@ -13,7 +13,7 @@ from perfmodel.cli import output
 from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
-FILES = ("plot", "validate", "sweep", "explore", "mcp", "calibrations import")
+FILES = ("plot", "validate", "sweep", "explore", "mcp", "serve", "calibrations import")
 COMMANDS = [
     *(
         f"{verb} {flags}"

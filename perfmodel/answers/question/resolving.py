@@ -134,7 +134,10 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     if named is not None or any(os.path.exists(name) for name in files if name):
         scenario = _built(query, named or Named.of(query), looked_up)
     else:
-        scenario = _remembered(_Parts(query, looked_up, tuple(getattr(query, name) for name in PARTS)))
+        parts = _Parts(query, looked_up, tuple(getattr(query, name) for name in PARTS))
+        scenario = _remembered(parts)
+        if looked_up and query.gamma != 0:
+            acceptance = _measured(parts, float(query.context))
     if acceptance is None:
         acceptance = _acceptance(query, scenario.target, scenario.draft)
     return scenario.with_acceptance(acceptance)
@@ -161,6 +164,14 @@ class _Parts:
 def _remembered(parts: _Parts) -> Scenario:
     """The scenario of names that are bundled, which do not change while a process runs."""
     return _built(parts.query, Named.of(parts.query), parts.looked_up)
+
+
+@lru_cache(maxsize=256)
+def _measured(parts: _Parts, context: float) -> Acceptance:
+    """The measured acceptance of these parts at a context."""
+    scenario = _remembered(parts)
+    query = parts.query
+    return measured_acceptance(query.model, scenario.target, scenario.draft, context, task=query.task)
 
 
 def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
