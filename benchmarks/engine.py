@@ -123,9 +123,11 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
         ["what-if", *COUNTED], [[name, *(str(of[what]) for what in COUNTED)] for name, of in counts.items()]
     )
     machine = f"{os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}"
+    load = os.getloadavg()[1]
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
-        f"One run on {machine}, numpy {version('numpy')}. An answer holds T_T, T_D, T_V, ratios, "
+        f"One run on {machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer "
+        "holds T_T, T_D, T_V, ratios, "
         "tokens per iteration, "
         "speedup, throughput and the best gamma up to 16. Times are the best of several; cold starts "
         "are medians of "

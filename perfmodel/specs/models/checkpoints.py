@@ -21,8 +21,8 @@ class Checkpoint:
 
 @cache
 def checkpoints() -> tuple[Checkpoint, ...]:
-    """The rows of the bundled ``models/checkpoints.csv``."""
-    return read_rows(data_folder("models") / "checkpoints.csv", Checkpoint)
+    """The rows of the bundled ``models/served.csv``."""
+    return read_rows(data_folder("models") / "served.csv", Checkpoint)
 
 
 def checkpoint(target: str, weights: str) -> Checkpoint | None:
