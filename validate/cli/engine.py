@@ -16,7 +16,8 @@ from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
-from perfmodel.specs import hub_id, load_gpu, load_model, served_id, short_name
+from perfmodel.specs import DRIFT, hub_id, load_gpu, load_model, served_id, short_name
+from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.engine.fit import ANY, check_enough
 from perfmodel.validate.records import RESULTS, machine_folder
@@ -249,9 +250,20 @@ def _watch(q: EngineQuestion, query: Query) -> None:
     """Prints whether the served draft length is still good, and exits with 1 if it is not."""
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
+    from perfmodel.validate.engine.acceptance.sglang import draft_length
     from perfmodel.validate.engine.client import without_words
-    from perfmodel.validate.engine.watch import Served, command, drift, expected, read_page, running
+    from perfmodel.validate.engine.watch import (
+        Served,
+        check_health,
+        command,
+        drift,
+        expected,
+        read_page,
+        running,
+    )
 
+    if q.engine in engines().engines and q.calibration is None:
+        query = replace(query, engine=f"{q.engine}{DRIFT}{q.version}" if q.version else q.engine)
     if len(q.watch) > 2:
         raise refuse("--watch", None, "given once, or twice: an earlier page and a later one", len(q.watch))
     (where, text), *earlier = [read_page(place) for place in reversed(q.watch)]
@@ -263,21 +275,36 @@ def _watch(q: EngineQuestion, query: Query) -> None:
         raise refuse(
             "--context", None, f"at most {longest}, the longest of {scenario.target.name}", q.context[-1]
         )
+    gamma = q.gamma or draft_length(text)
     subject = AcceptanceSubject(
-        query.model, query.draft or "self", q.draft_kv, q.context or (), q.gamma or 1, q.gamma is not None
+        query.model, query.draft or "self", q.draft_kv, q.context or (), gamma or 1, gamma is not None
     )
     try:
         rows = import_text(where, text, None, subject).rows
         busy = running(where, text)
     except InputError as error:
         raise without_words(error) from None
-    served = [Served.of(row, q.gamma, busy) for row in rows]
-    found = [drift(query, each, expected(query, scenario, each.context, q.acceptance)) for each in served]
+    served = [Served.of(row, gamma, busy) for row in rows]
+    known = [expected(query, scenario, each.context, q.acceptance) for each in served]
+    found = [drift(query, each, usual) for each, usual in zip(served, known, strict=True)]
     for line in (line for each in found for line in each.lines):
         say(line)
+    state = check_health(query, served[-1], known[-1], where, text)
+    for line in state.lines if state else ():
+        say(line)
+    if state is not None and not state.healthy:
+        say("mend this before the draft length: the figures above hold for a server as fast as predicted")
+        raise click.exceptions.Exit(1)
     if all(each.holds for each in found):
         return say(f"keep K = {served[0].gamma}")
-    flags = {"--tp": query.tp if query.tp > 1 else None, "--calibration": query.calibration}
+    flags = {
+        "--tp": query.tp if query.tp > 1 else None,
+        "--weights": q.weights,
+        "--kv-dtype": q.kv_dtype,
+        "--draft-tp": q.draft_tp,
+        "--engine": query.engine,
+        "--calibration": query.calibration,
+    }
     extra = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
     say_whole(f"run instead: {command(query, served[-1], extra)}")
     raise click.exceptions.Exit(1)

@@ -17,16 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import runs
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, measured_acceptance, resolve
+from perfmodel.answers.question.acceptance_of import library_word
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text
 from perfmodel.specs import UnknownAcceptance
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
+from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
+from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server, holds_key
+from perfmodel.validate.engine.health import Health, Pace, health
 
 TOLERANCE = 0.05
 """Gain of another draft length from which restarting a server is worthwhile."""
@@ -57,14 +62,13 @@ class Served:
         does.
         """
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
-        acceptance = (
-            Acceptance.from_alpha(row.alpha or 0.0, "counted")
-            if positions is None
-            else Acceptance.from_positions(positions, "counted")
-        )
         length = gamma or (len(positions) if positions else None)
         if length is None:
             raise InputError("--gamma: must be given: the draft length is not in these figures")
+        if positions is None:
+            acceptance = replace(Acceptance.from_alpha(row.alpha or 0.0, "counted"), measured_to=length)
+        else:
+            acceptance = Acceptance.from_positions(positions, "counted")
         return cls(length, acceptance, row.context_tokens, running)
 
 
@@ -128,6 +132,9 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     scenario = resolve(
         replace(query, batch=int(batch), context=round(served.context), gamma=None), served.acceptance
     )
+    if served.acceptance.measured_to is not None and scenario.draft.kind != "self":
+        decay = typical_decay(library_word(scenario.draft))
+        scenario = replace(scenario, acceptance=replace(served.acceptance, decay=decay))
     lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
@@ -149,15 +156,57 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     of_batch = _ranges_in_words(_is_good(scenario, batches, served.context, lengths, served.gamma), batches)
     of_context = _ranges_in_words(_is_good(scenario, batch, contexts, lengths, served.gamma), contexts)
     known = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"
-    lines = [
-        f"requests: {known}, at {served.context:.0f} tokens of context; {'; '.join(words)}",
-        f"K = {served.gamma} is the best length, or less than {TOLERANCE:.0%} slower: with {of_batch} "
-        f"running requests of this context, and at contexts of {of_context} tokens with as many requests",
-    ]
+    lines = [f"requests: {known}, at {served.context:.0f} tokens of context; {'; '.join(words)}"]
+    places = []
+    if of_batch:
+        places.append(f"with {of_batch} running requests of this context")
+    if of_context:
+        places.append(f"at contexts of {of_context} tokens with as many requests")
+    if places:
+        good = ", and ".join(places)
+        lines.append(f"K = {served.gamma} is the best length, or less than {TOLERANCE:.0%} slower: {good}")
     if not holds:
         now = f"K = {best} ({here[best]:.2f}x)" if best else "no speculation"
         lines.append(f"change: {now} is faster than K = {served.gamma} ({here[served.gamma]:.2f}x)")
     return Drift(tuple(lines), holds, best)
+
+
+def check_health(
+    query: Query, served: Served, expected: Acceptance | None, where: str, text: str
+) -> Health | None:
+    """Compares the server's pace with the prediction for its own load and acceptance; None if the text has no
+    pace.
+    """
+    pace = Pace.of(where, text)
+    if pace is None:
+        return None
+    point = replace(
+        query,
+        batch=round(served.running or query.batch),
+        context=round(served.context),
+        gamma=served.gamma,
+        rate=rates_of(served.acceptance, served.gamma),
+        alpha=None,
+        tokens_per_iteration=None,
+        acceptance=None,
+        task=None,
+    )
+    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
+    return health(pace, whatif(point), gained, _interval(expected, served.gamma), text)
+
+
+def _interval(expected: Acceptance | None, gamma: int) -> tuple[float, float] | None:
+    """The expected tokens per iteration with their spread between texts; None if none are known."""
+    if expected is None or (expected.max_gamma is not None and gamma > expected.max_gamma):
+        return None
+    mean = float(expected.tokens_per_iteration(gamma))
+    return interval_of(mean, float(expected.log_spread(gamma)))
+
+
+def rates_of(acceptance: Acceptance, gamma: int) -> str:
+    """Acceptance by position, as ``--rate`` takes it."""
+    survival = acceptance.survival(gamma)
+    return "/".join(f"{rate:.6g}" for rate in conditional_from_survival(survival))
 
 
 def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
@@ -179,9 +228,9 @@ def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArra
 
 
 def _ranges_in_words(holds: Array, at: Array) -> str:
-    """The ranges in which a length is good, in words."""
+    """The ranges in which a length is good, in words; empty if there is none."""
     stretches = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
-    return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches) or "none"
+    return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches)
 
 
 def command(query: Query, last: Served, extra: Sequence[str]) -> str:

@@ -30,6 +30,9 @@ _LOG = re.compile(
 )
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
+LONGEST = 64
+"""Longest draft length that a log's rates may have."""
+
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
@@ -95,14 +98,52 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
     if not all(is_count(value) for line in lines for value in line):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
     weights = [max(running, 1) for running, *_ in lines]
-    for *_, length, rate in lines:
-        if rate >= TOLD_RATE and abs((length - 1) / rate - gamma) > ROUNDED[0] * gamma + ROUNDED[1] / rate:
-            raise refuse("--gamma", None, f"{(length - 1) / rate:.0f}, the draft length of {where}", gamma)
+    if not _agree([(length, rate) for *_, length, rate in lines], gamma):
+        logged = draft_length(text)
+        allowed = "the draft length of" if logged is None else f"{logged}, the draft length of"
+        raise refuse("--gamma", None, f"{allowed} {where}", gamma)
     held = [None if whole else line[1] / weight for line, weight in zip(lines, weights, strict=True)]
     return [
         (sum(weights[i] * lines[i][2] for i in group) / sum(weights[i] for i in group), contexts)
         for contexts, group in octaves(held, weights)
     ]
+
+
+def draft_length(text: str) -> int | None:
+    """The draft length that follows from the accepted lengths and rates of a log; None if they leave it open.
+
+    It must agree with all lines, and at least twice as well as any other length, on average.
+    """
+    lines = [floats(word or "0" for word in found) for found in _LOG.findall(text)]
+    pairs = [(length, rate) for *_, length, rate in lines if rate >= TOLD_RATE]
+    if not pairs:
+        return None
+    misfits = sorted((_misfit(pairs, k), k) for k in range(1, LONGEST + 1) if _agree(pairs, k))
+    clear = len(misfits) == 1 or (len(misfits) > 1 and 2 * misfits[0][0] <= misfits[1][0])
+    return misfits[0][1] if clear else None
+
+
+def _misfit(pairs: list[tuple[float, float]], gamma: int) -> float:
+    """Mean relative distance of the lines from a draft length, by the better reading of the rate."""
+    without_bonus = statistics.fmean(abs((length - 1) / rate - gamma) / gamma for length, rate in pairs)
+    with_bonus = statistics.fmean(abs(length / rate - (gamma + 1)) / (gamma + 1) for length, rate in pairs)
+    return min(without_bonus, with_bonus)
+
+
+def _agree(pairs: list[tuple[float, float]], gamma: int) -> bool:
+    """Whether all accepted lengths and rates belong to this draft length.
+
+    SGLang before April 2026 counts the bonus token in the rate (sglang#23530): length / (gamma + 1); later
+    ones do not: (length - 1) / gamma. A log has one of both.
+    """
+    told = [(length, rate) for length, rate in pairs if rate >= TOLD_RATE]
+
+    def near(tokens: float, rate: float, drafted: int) -> bool:
+        return abs(tokens / rate - drafted) <= ROUNDED[0] * drafted + ROUNDED[1] / rate
+
+    without_bonus = all(near(length - 1, rate, gamma) for length, rate in told)
+    with_bonus = all(near(length, rate, gamma + 1) for length, rate in told)
+    return without_bonus or with_bonus
 
 
 def _server(where: str, info: dict[str, Any]) -> object:

@@ -1,0 +1,106 @@
+"""Whether a server is as fast as predicted, by its own log, and which half is off."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.cli import run
+
+ASK = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--context", "4k"]
+RATES = (0.75, 0.5, 0.3)
+GAINED = 1 + sum(RATES)
+
+
+def vllm_log(tokens_per_s: float, waiting: int = 0, rates: tuple[float, ...] = RATES, first: str = "") -> str:
+    """Eight running requests that draft three tokens."""
+    pace = f"Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {tokens_per_s:.1f} tokens/s"
+    load = f"Running: 8 reqs, Waiting: {waiting} reqs, GPU KV cache usage: 4.0%, Prefix cache hit rate: 0.0%"
+    accepted = round(1000 * sum(rates))
+    shares = ", ".join(f"{rate:.3f}" for rate in rates)
+    drafts = (
+        "SpecDecoding metrics: Mean acceptance length: 2.55, Accepted throughput: 1.00 tokens/s, Drafted "
+        f"throughput: 1.00 tokens/s, Accepted: {accepted} tokens, Drafted: 3000 tokens, Per-position "
+        f"acceptance rate: {shares}, Avg Draft acceptance rate: 50.0%"
+    )
+    return f"{first}\n" + f"INFO loggers.py: Engine 000: {pace}, {load}\nINFO metrics.py: {drafts}\n" * 3
+
+
+def predicted_tokens_per_s(rates: tuple[float, ...] = RATES) -> float:
+    conditional = "/".join(f"{b / a:.9g}" for a, b in zip((1.0, *rates), rates, strict=False))
+    question = {"batch": 8, "context": 4096, "tp": 2, "draft": "eagle3", "gamma": 3, "rate": conditional}
+    return whatif("qwen3-32b", "h100", **question).throughput_tokens_per_s
+
+
+def watched(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, *more: str) -> tuple[int, str]:
+    path = tmp_path / "server.log"
+    path.write_text(log)
+    status = run(["validate", "engine", "--watch", str(path), *ASK, *more])
+    captured = capsys.readouterr()
+    return status, " ".join((captured.out + captured.err).split())
+
+
+def test_a_server_as_fast_as_predicted_is_healthy(tmp_path, capsys) -> None:
+    status, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s()))
+    assert "health: healthy: measured" in out
+    assert status == 0
+    assert "keep K = 3" in out
+
+
+def test_a_slow_iteration_is_named_with_the_sign_in_the_log(tmp_path, capsys) -> None:
+    slow = predicted_tokens_per_s() / 4
+    status, out = watched(tmp_path, capsys, vllm_log(slow, first="config: enforce_eager=True"))
+    assert status == 1
+    assert "health: the iteration is off" in out
+    assert "an iteration takes 4.0 times as long as predicted" in out
+    assert "CUDA graphs are off" in out
+    assert "keep K" not in out
+    _, unexplained = watched(tmp_path, capsys, vllm_log(slow))
+    assert "nothing that explains it" in unexplained
+    assert "a batch outside the captured sizes" in unexplained
+
+
+def test_requests_that_wait_make_it_the_load(tmp_path, capsys) -> None:
+    status, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s() / 4, waiting=20))
+    assert status == 1
+    assert "health: the load is off" in out
+    assert "20 requests wait" in out
+
+
+def test_a_low_acceptance_is_named_although_the_iteration_is_as_predicted(tmp_path, capsys) -> None:
+    rates = (0.2, 0.04, 0.01)
+    status, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(rates), rates=rates))
+    assert status == 1
+    assert "health: the acceptance is off" in out
+    assert re.search(r"1\.25 tokens per iteration, below the expected", out)
+
+
+def sglang_log(length: float, rate: float) -> str:
+    """Four lines of four running requests."""
+    load = "Decode batch, #running-req: 4, #token: 16000, token usage: 0.10"
+    drafts = f"accept len: {length:.2f}, accept rate: {rate:.2f}, cuda graph: True"
+    return f"{load}, {drafts}, gen throughput (token/s): 400.00, #queue-req: 0,\n" * 4
+
+
+@pytest.mark.parametrize("rate", [(2.8 - 1) / 5, 2.8 / 6])
+def test_the_draft_length_of_an_sglang_log_follows_from_its_rate(tmp_path, capsys, rate: float) -> None:
+    """Before April 2026 SGLang counted the bonus token in the rate: 2.8/6; since then (2.8 - 1)/5."""
+    _, out = watched(tmp_path, capsys, sglang_log(2.8, rate), "--engine", "sglang")
+    assert "K = 5" in out
+    assert "health:" in out
+
+
+def test_at_most_two_positions_more_than_were_counted_are_recommended(tmp_path, capsys) -> None:
+    log = sglang_log(5.5, (5.5 - 1) / 5)
+    _, out = watched(tmp_path, capsys, log, "--engine", "sglang", "--weights", "fp8")
+    changes = re.search(r"change: K = (\d+)", out)
+    assert changes is None or int(changes[1]) <= 7
+    if "run instead" in out:
+        assert "--weights fp8 --engine sglang" in out
+
+
+def test_a_length_that_is_best_nowhere_is_said_without_empty_ranges(tmp_path, capsys) -> None:
+    rates = (0.05, 0.01, 0.001)
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(rates), rates=rates))
+    assert "none" not in out
