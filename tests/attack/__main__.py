@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import better, cliffs, faults, readers, surroundings, tampered, verbs, watch
+from tests.attack import better, cliffs, faults, readers, served, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 SEED = 44
 ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
-READ, TYPED, CHANGED, PAIRS, BETTER, KILLS, EACH = 3400, 2400, 150, 1500, 10_000, 100, 4
-"""Files given to readers, command lines, numbers changed, pairs of questions, better devices, kills, other
-faults of each kind.
+READ, TYPED, SERVED, CHANGED, PAIRS, BETTER, KILLS, EACH = 3400, 2400, 1500, 150, 1500, 10_000, 100, 4
+"""Files given to readers, command lines, requests, numbers changed, pairs of questions, better devices, and
+kills; then other faults of each kind.
 """
 JOBS = max(len(os.sched_getaffinity(0)), 1)
 Part = tuple[list[str], bool]
@@ -56,6 +56,7 @@ def spoiled(tally: watch.Tally, folder: Path) -> None:
     readers.attack(tally, folder, SEED, READ)
     verbs.attack(tally, SEED, TYPED)
     surroundings.attack(tally, folder)
+    served.attack(tally, SEED, SERVED)
 
 
 def broken() -> Part:

@@ -17,6 +17,7 @@ from tests.attack import (
     forks,
     jobs,
     readers,
+    served,
     surroundings,
     tampered,
     verbs,
@@ -39,9 +40,10 @@ pytestmark = pytest.mark.slow
             5,
             5,
         ),  # enough to miss either of the two warnings
+        (lambda tally, _: served.attack(tally, 2, 300), 2, 100, 10),
         (partial(better.attack, seed=2, count=400), len(better.FIGURES), 0, 400),
     ],
-    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "better"],
+    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "served", "better"],
 )
 def test_nothing_gets_through(attack, kinds, refused, answered, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ from tests.scripts import ROOT, of_docs
 
 UNANSWERED = f"""
 explore --model llama-3.1-8b --hardware h100 --output out.html
+serve --model llama-3.1-8b --hardware h100 --draft eagle3 --gamma 3 --host 127.0.0.1 --port 0
 gpus list --json
 models list
 kv list --json
@@ -200,6 +201,7 @@ def _no_work() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch("socket.getaddrinfo", nowhere))
+        stack.enter_context(mock.patch("perfmodel.cli.serve.server", begun))
         for name in WORK:
             stack.enter_context(mock.patch(f"perfmodel.validate.{name}", begun))
         yield

@@ -1,6 +1,7 @@
 """One question resolved once, for planners, routers and simulators that ask a million times."""
 
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -133,9 +134,12 @@ class Predictor:
 
     def prefill_s(self, tokens: Counts, past: Counts = 0) -> Floats:
         """Seconds of a pass that only reads `tokens` of one prompt, of which `past` are cached already."""
-        if np.ndim(tokens) == 0 and np.ndim(past) == 0:
-            return self.forward_s(np.reshape(tokens, 1), np.reshape(past, 1))
-        new, old = np.broadcast_arrays(tokens, past)
+        try:
+            new, old = np.broadcast_arrays(tokens, past)
+        except ValueError:
+            raise self._refusal("tokens, past: must be numbers, or arrays that broadcast") from None
+        if new.ndim == 0:
+            return self.forward_s(np.reshape(new, 1), np.reshape(old, 1))
         each = [self.forward_s((n,), (o,)) for n, o in zip(new.flat, old.flat, strict=True)]
         return np.reshape(each, new.shape)
 
@@ -167,6 +171,8 @@ class Predictor:
 
         None for a calibration without an observed error.
         """
+        if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
+            raise self._refusal("batch, context, gamma: must be single numbers for an interval")
         sequences, cached, drafted = self._point(batch, context, gamma)
         passes = Passes(self.scenario, sequences, cached, np.array([drafted]))
         step = passes.steps(self.scenario)[0].at(0)

@@ -1,0 +1,87 @@
+"""The predictor, and its server over HTTP, with arguments and requests that nobody should send."""
+
+import http.client
+import json
+import math
+from functools import cache
+from random import Random
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+import perfmodel as pm
+from perfmodel.adapters.http import server
+from perfmodel.answers.point.predictor import Predictor
+from tests.attack import hostile, watch
+
+BODY = '{"new_tokens": [1, 1, 2000], "past_tokens": [4000, 900, 0], "gamma": 3}'
+NUMBERS: tuple[Any, ...] = (
+    *(1, 3, 64, 2.5, 0, -1, 10**7, 10**30, 10**400, 1e-300, math.nan, math.inf, True, None),
+    *("4", "", [], [1, 2], [[1], [2, 3]], {}, np.arange(3), np.array(["a"]), np.zeros((0, 2))),
+)
+METHODS = {
+    **dict.fromkeys(("verify_s", "draft_s", "iteration_s", "tpot_s", "forward_s", "interval_s"), (2, 3)),
+    **dict.fromkeys(("step_s", "prefill_s"), (2, 2)),
+    "tokens_per_iteration": (0, 1),
+}
+"""Method of a predictor -> the fewest and most arguments that it takes."""
+STATUSES = {200, 400, 404, 411, 413, 501}
+TIMEOUT_S = 60.0
+
+
+def attack(tally: watch.Tally, seed: int, count: int) -> None:
+    """Calls of methods and HTTP requests, half of each."""
+    made = server(predictor(), "127.0.0.1", 0, timeout_s=1.0)
+    thread = Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    try:
+        for number in range(count // 2):
+            rng = Random(f"{seed}:served:{number}")
+            refused, fault = watch.read(lambda: called(rng))  # noqa: B023
+            tally.count("pm.predictor", refused, fault and f"{fault} (seed {seed}, {number})")
+            status, fault = answered(rng, made.server_port)
+            tally.count("perfmodel serve", status != 200, fault and f"{fault} (seed {seed}, {number})")
+    finally:
+        made.shutdown()
+        made.server_close()
+        thread.join()
+
+
+@cache
+def predictor() -> Predictor:
+    return pm.predictor("qwen3-8b", "h100", draft="eagle3", alpha=0.7, gamma=3)
+
+
+def called(rng: Random) -> None:
+    """A method with odd values. Raises ValueError for an answer that is no finite number."""
+    method = rng.choice(list(METHODS))
+    given = [rng.choice(NUMBERS) for _ in range(rng.randint(*METHODS[method]))]
+    answer = getattr(predictor(), method)(*given)
+    figures = [answer.low, answer.high] if hasattr(answer, "low") else answer
+    if answer is not None and not np.all(np.isfinite(np.asarray(figures, float))):
+        raise ValueError(f"{method}{tuple(given)} is {answer}")
+
+
+def answered(rng: Random, port: int) -> tuple[int, str | None]:
+    """The status of a spoiled request, and what is wrong with its answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    body = hostile.spoiled(rng, BODY, ".json")
+    method = rng.choice(("POST", "POST", "POST", "POST", "GET", "DELETE"))
+    path = rng.choice(("/forward", "/forward", "/forward", "/forward", "/", "/../etc/passwd", "/%00"))
+    headers = rng.choice(({}, {}, {}, {"Content-Length": "-1"}, {"Content-Length": str(10**12)}))
+    try:
+        connection.request(method, path, body=body, headers=headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        if isinstance(error, BrokenPipeError | ConnectionResetError):
+            return 400, None  # it was refused while the client still sent
+        return 0, f"{method} {path}: {type(error).__name__}: {error}"
+    finally:
+        connection.close()
+    if response.status not in STATUSES or (response.status != 200 and set(answer) != {"error"}):
+        return response.status, f"{method} {path}: {response.status} {answer}"
+    if "seconds" in answer and not 0.0 < answer["seconds"] < math.inf:
+        return response.status, f"{method} {path}: {answer}"
+    return response.status, None
