@@ -16,6 +16,7 @@ from perfmodel.kv.base import KVMethod
 from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
+from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.published_heads import published_head
 
@@ -53,7 +54,7 @@ def make_draft(
     own_on: Collection[str] | None = None,
 ) -> Draft:
     """Builds a draft from ``self``, a kind (``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, or a
-    head's config.json.
+    head's config.json. The repository of a published head is its kind.
 
     ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
     features.
@@ -61,6 +62,7 @@ def make_draft(
     Degree and weight format default to the target's. own_on: peaks of the device; with it the default format
     is that of the draft's own checkpoint. Raises InputError for an unknown model or option.
     """
+    name = head_kind(name) or name
     degree = target_tp if tensor_parallel is None else tensor_parallel
     typed, colon, rest = name.strip().partition(":")
     eagle3 = spelled(typed) == "eagle3"

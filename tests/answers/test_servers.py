@@ -100,3 +100,31 @@ def test_degrees_are_said_in_the_engines_meaning() -> None:
 def test_a_head_in_a_file_of_its_own_is_named_in_llama_cpp() -> None:
     line = advise(model="gemma-4-31b", hardware="rtx-5090", engine="llamacpp", weights="q4_k_m").serve.lines
     assert "--spec-type draft-mtp -md gemma-4-31B-it-assistant.gguf" in line["llamacpp"]
+
+
+def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:
+    named = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
+    line = advise(model="llama-3.1-8b", hardware="h100", draft=[named], batch=4).serve.lines["vllm"]
+    assert f'"method": "eagle3", "model": "{named}"' in line
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("--tp 4 --ep 4", "--tensor-parallel-size 4 --expert-parallel-size 4"),
+        ("--tp 4 --dp 4 --ep 4", "--tp-size 4 --dp-size 4 --ep-size 4"),
+        ("--gamma 3 --kv-dtype fp8", "--num-speculative-tokens 3 --kv-cache-dtype fp8_e4m3"),
+        ("--gamma 3 --memory-fraction 0.9", "--speculative-num-steps 3 --mem-fraction-static 0.9"),
+        ("--draft ngram --max-num-seqs 64", "--speculative-algorithm NGRAM --max-running-requests 64"),
+        ("--weights fp8 --memory-fraction 0.9", "--quantization fp8 --gpu-memory-utilization 0.9"),
+    ],
+)
+def test_the_engines_own_flags_are_taken(ours: str, theirs: str, capsys) -> None:
+    asked = "whatif -m qwen3-30b-a3b --hardware h200 -b 8 -c 4k --alpha 0.7 --json"
+    if "--draft" not in ours:
+        asked += " --draft eagle3"
+    answers = []
+    for flags in (ours, theirs):
+        assert run(f"{asked} {flags}".split()) == 0, flags
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]

@@ -84,14 +84,14 @@ class AdviseQuery(CommonOptions):
     tp: MaybeWholes = argument(
         "Devices of one server to search.",
         arg.COUNTS,
-        "--tensor-parallel",
+        "--tensor-parallel --tensor-parallel-size --tp-size",
         shown="1; all with --gpus",
         default=None,
     )
     draft: MaybeWords = argument(
         "A draft to search; may be repeated.",
         "self|KIND|NAME|PATH",
-        "--draft-model",
+        "--draft-model --speculative-algorithm",
         texts,
         repeated=True,
         default=None,
@@ -154,14 +154,14 @@ class AdviseQuery(CommonOptions):
     ep: MaybeWholes = argument(
         "Expert-parallel groups to search.",
         arg.COUNTS,
-        "--expert-parallel",
+        "--expert-parallel --expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
         "Data-parallel attention groups to search.",
         arg.COUNTS,
-        "--data-parallel",
+        "--data-parallel --data-parallel-size --dp-size",
         shown="1; all with --gpus",
         default=None,
     )

@@ -17,10 +17,11 @@ from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, Setup, Started, servers
 from perfmodel.answers.advice.servers.base import longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
-from perfmodel.answers.question import CommonOptions, Query, published_head, resolve
+from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.specs import engine_of, hub_id, in_gguf, is_gguf, served_id
+from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.models.checkpoints import checkpoint
 from perfmodel.specs.models.ggml import repository
 from perfmodel.speculation import Scenario, speedups
@@ -46,7 +47,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
-        longest=partial(longest_sequence, scenario, question.memory_fraction),
+        longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
     )
 
 
@@ -184,13 +185,22 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
     for flag in ("model_path", "draft_path"):
         if not (given := getattr(question, flag, None) or "").isprintable():
             raise refuse(f"--{flag.replace('_', '-')}", None, "printable characters", given)
-    path = None if named is None else question.draft_path or _draft_source(named, question.model, scenario)
+    path = None
+    if named is not None:
+        path = question.draft_path or _named_head(question.draft, scenario.draft)
+        path = path or _draft_source(named, question.model, scenario)
     served = served_target(question, question.model_path or served_id(question.model, path), scenario)
     if question.model_path is None and served.file is None and served.other_checkpoint:
         known = checkpoint(scenario.target.name, served.weights)
         repository_id = known.repository if known else None
         served = replace(served, model_id=repository_id, checkpoint=known.weights if known else "")
     return served, path
+
+
+def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:
+    """The repository of a head of this kind that the question names as its draft."""
+    names = [drafts] if isinstance(drafts, str) else drafts or ()
+    return next((name for name in names if head_kind(name) == draft_word(draft)), None)
 
 
 def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:

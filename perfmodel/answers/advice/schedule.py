@@ -71,7 +71,7 @@ class ScheduleQuery(Options):
     gamma: readers.Length = argument(
         "Only with --tokens-per-iteration: the draft length at which it was measured.",
         "N",
-        "-g",
+        "-g --num-speculative-tokens --speculative-num-steps",
         readers.gamma,
         shown="auto",
         default=None,

@@ -122,7 +122,7 @@ class TrafficQuery(CommonOptions):
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
         f"{LENGTHS}. 0 is always included.",
         "|".join(("N,...", *policies())),
-        "-g",
+        "-g --num-speculative-tokens --speculative-num-steps",
         read=parse_policies,
         shown="auto",
         default="auto",
@@ -141,7 +141,7 @@ class TrafficQuery(CommonOptions):
     draft: str | None = argument(
         arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
-        "--draft-model",
+        "--draft-model --speculative-algorithm",
         read=parse_text,
         shown="a published head that the engine runs, else eagle3",
         default=None,

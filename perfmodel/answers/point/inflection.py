@@ -23,7 +23,7 @@ class InflectionQuery(Options):
     gamma: readers.Length = argument(
         f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
         "N|auto",
-        "-g",
+        "-g --num-speculative-tokens --speculative-num-steps",
         readers.gamma,
         many=readers.gammas,
         shown="auto",

@@ -57,32 +57,69 @@ Hardware = Annotated[
     ),
 ]
 Batch = Annotated[
-    Whole, Argument("Batch size: sequences decoded together.", COUNTS, "--batch-size -b", many=counts)
+    Whole,
+    Argument(
+        "Batch size: sequences decoded together.",
+        COUNTS,
+        "--batch-size -b",
+        many=counts,
+    ),
 ]
 Context = Annotated[
-    Whole, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
+    Whole,
+    Argument(
+        "Cached tokens per sequence; 32k is 32768.",
+        TOKENS,
+        "--context-length -c",
+        many=counts,
+    ),
 ]
 Gamma = Annotated[
     Length,
     Argument(
         "Drafted tokens per iteration; auto searches for the best length, from 0.",
         "N|auto",
-        "-g",
+        "-g --num-speculative-tokens --speculative-num-steps",
         gamma,
         gammas,
         default="auto",
     ),
 ]
 GivenGamma = Annotated[
-    Whole, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", many=counts, limits=(1, MAX_GAMMA))
+    Whole,
+    Argument(
+        "Drafted tokens per iteration, 1 or more.",
+        "N",
+        "-g --num-speculative-tokens --speculative-num-steps",
+        many=counts,
+        limits=(1, MAX_GAMMA),
+    ),
 ]
 TP = Annotated[
-    Whole, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
+    Whole,
+    Argument(
+        "Devices of the tensor-parallel group.",
+        "N",
+        "--tensor-parallel --tensor-parallel-size --tp-size",
+        many=counts,
+    ),
 ]
-EP = Annotated[Whole, Argument("Expert-parallel groups.", "N", "--expert-parallel", many=counts)]
-DP = Annotated[Whole, Argument("Data-parallel attention groups.", "N", "--data-parallel", many=counts)]
+EP = Annotated[
+    Whole,
+    Argument(
+        "Expert-parallel groups.", "N", "--expert-parallel --expert-parallel-size --ep-size", many=counts
+    ),
+]
+DP = Annotated[
+    Whole,
+    Argument(
+        "Data-parallel attention groups.", "N", "--data-parallel --data-parallel-size --dp-size", many=counts
+    ),
+]
 WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
-Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model", group="Draft")]
+Draft = Annotated[
+    str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model --speculative-algorithm", group="Draft")
+]
 DraftTP = Annotated[
     MaybeWhole,
     Argument(
@@ -153,7 +190,7 @@ Weights = Annotated[
     Argument(
         "Format of the weights: bf16, fp8, nvfp4, int4-g128, ...",
         "FORMAT",
-        "--dtype",
+        "--dtype --quantization",
         default="the checkpoint's",
         group="Formats",
     ),
@@ -173,6 +210,7 @@ DraftPath = Annotated[
     Argument(
         "Path or id of the draft or head, for the server's command line.",
         "PATH",
+        "--speculative-draft-model-path",
         default="the id of --draft",
         group="Draft",
     ),

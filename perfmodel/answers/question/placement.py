@@ -65,7 +65,8 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
         if groups > 1 and not model.moe:
             raise refuse(flag, None, f"1 for {model.name}, which has no routed experts", groups)
         if tp % groups:
-            raise refuse(flag, None, f"a divisor of --tp {tp}", groups)
+            whole = ", all devices of a server (vLLM's sizes multiply to it)" if flag == "--dp" else ""
+            raise refuse(flag, None, f"a divisor of --tp {tp}{whole}", groups)
     if model.moe and model.moe.num_experts % ep:
         raise refuse("--ep", None, f"a divisor of the {model.moe.num_experts} experts of {model.name}", ep)
     check_tensor_parallel(model, tp // dp)

@@ -137,7 +137,7 @@ class CommonOptions(Question):
     memory_fraction: MaybeReal = argument(
         "Share of device memory that the engine may use.",
         "SHARE",
-        "--gpu-memory-utilization",
+        "--gpu-memory-utilization --mem-fraction-static",
         limits=(TINY, 1),
         shown="the engine's, by its version and the device",
         default=None,
@@ -146,6 +146,7 @@ class CommonOptions(Question):
     max_num_seqs: MaybeWhole = argument(
         "Requests that run at once.",
         "N",
+        "--max-running-requests",
         limits=(1, 4096),
         shown="the engine's, by its version and the device",
         default=None,
@@ -182,7 +183,7 @@ class Options(CommonOptions):
     draft: str | None = argument(
         arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
-        "--draft-model",
+        "--draft-model --speculative-algorithm",
         shown="a published head that the engine runs; self with an acceptance or --draft-kv",
         default=None,
         group="Draft",

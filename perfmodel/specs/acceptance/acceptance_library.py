@@ -18,6 +18,7 @@ from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.boundary.files import spelling
 from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
+from perfmodel.specs.models.published_heads import published_heads
 
 DEFAULT_TASK = "chat"
 LEAST_KNOWN = 3
@@ -273,3 +274,15 @@ def _typical() -> tuple[float, float]:
             max(row.tokens.items())[1]
         )
     return median(within), median(stdev(by_task.values()) for by_task in heads.values() if len(by_task) > 2)
+
+
+def head_kind(repository: str) -> str | None:
+    """Kind of draft of a published head, by its Hugging Face id; None for any other name."""
+    return _head_kinds().get(repository.strip().lower()) if "/" in repository else None
+
+
+@cache
+def _head_kinds() -> dict[str, str]:
+    published = {row.head.lower(): row.kind for row in published_heads()}
+    measured = {row.head.lower(): row.draft for row in library() if "/" in row.head}
+    return measured | published

@@ -75,6 +75,8 @@ _GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
 """Bytes per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ),
 or none.
 """
+_ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
+"""Words of vLLM and SGLang for ``--kv-cache-dtype`` -> the format."""
 _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
 _SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128", *MIXES)
 
@@ -251,7 +253,8 @@ def _part_formats(parts: list[str], name: str, flag: str) -> dict[str, Format]:
 
 def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
     """A KV-cache format. Attention itself computes in bf16 (fp32 for an fp32 cache)."""
-    key = name.strip().lower()
+    word = name.strip().lower()
+    key = _ENGINES_KV.get(word, word)
     if key not in KV_FORMATS:
         raise unknown_name(flag, "KV format", name, KV_FORMATS)
     return KV_FORMATS[key]

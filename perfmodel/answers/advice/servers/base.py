@@ -97,11 +97,15 @@ class ServedTarget:
         return None if self.longest is None else self.longest(context, sequences)
 
 
-def longest_sequence(scenario: Scenario, memory_fraction: float | None, context: int, sequences: int) -> int:
+def longest_sequence(
+    scenario: Scenario, memory_fraction: float | None, stated: int | None, context: int, sequences: int
+) -> int:
     """A context with room for the answer, as far as the model and the memory of the devices allow it.
 
-    sequences: number that must have this room at once.
+    stated: the limit that the question states. sequences: number that must have this room at once.
     """
+    if stated is not None:
+        return stated
     limit = scenario.target.max_position_embeddings or context + ANSWER_TOKENS
     rooms = ANSWER_TOKENS // 2 ** np.arange(ANSWER_TOKENS.bit_length())
     tokens = np.minimum(context + rooms, max(limit, context))
