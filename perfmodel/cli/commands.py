@@ -22,7 +22,18 @@ from perfmodel.cli.output import each, show, show_rows
 from perfmodel.errors import InputError, unknown_name
 
 QUESTION, OUTPUT = "Question", "Output"
-GROUPS = (QUESTION, "Prefix cache", "Rollout", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
+GROUPS = (
+    QUESTION,
+    "Load",
+    "Prefix cache",
+    "Rollout",
+    "Draft",
+    "Acceptance",
+    "Formats",
+    "Engine",
+    "Run",
+    OUTPUT,
+)
 """Headings of flags, in the order of ``--help``; each `Argument` names one."""
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need. Help marks a verb that has all of them."""

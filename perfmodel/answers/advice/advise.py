@@ -11,6 +11,7 @@ from dataclasses import replace
 from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.first_token import within_ttft
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
@@ -27,6 +28,7 @@ from perfmodel.answers.advice.ranking import (
     front,
 )
 from perfmodel.answers.advice.reasons import reason_of
+from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import PAYS, Calibrated
 from perfmodel.answers.question import common_doubts
@@ -62,8 +64,10 @@ def _by_worth(answer: Advice) -> float:
 
 def _of_one_kind(question: AdviseQuery) -> Advice:
     """The answer for one kind of device."""
+    if question.has_load:
+        return under_load(question)
     question = question.with_slots
-    candidates = find_candidates(question)
+    candidates = within_ttft(question, find_candidates(question))
     baseline, drafted = price(candidates.baselines, candidates.drafted, question)
     found = [best(priced, question) for priced in (*baseline, *drafted)]
     ranked = [point for point in found if point is not None]

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, fields, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server
+from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server, servers_up_to
 from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
+from perfmodel.answers.load.traffic_query import RATES, TrafficQuery, parse_slo
 from perfmodel.answers.question import CommonOptions, Named, Query, RunsIn, arguments as arg
 from perfmodel.answers.readers import (
     MaybeReal,
@@ -28,8 +29,13 @@ from perfmodel.parse import items, parse_names
 from perfmodel.specs import LLAMACPP, ModelSpec, engine_of
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
+LOAD = "Load"
+LOADS = ("request_rate", "clients")
+"""Arguments that state a load."""
 OBJECTIVES = ("throughput", "latency", "cost")
 MOST_GPUS = 1024
+MOST_IN_SERVER = 8
+"""Devices of the largest server that is searched for a load."""
 MOST_STEPS = 32
 """Larger batches than `MAX_BATCHES` are searched in steps of a 32nd of the next power of two."""
 COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
@@ -165,6 +171,48 @@ class AdviseQuery(CommonOptions):
         shown="1; all with --gpus",
         default=None,
     )
+    request_rate: MaybeReal = argument(
+        "Requests per second of all clients together.",
+        "RATE",
+        limits=RATES,
+        default=None,
+        group=LOAD,
+        without=("request_rate", "clients", "batch"),
+    )
+    clients: MaybeWhole = argument(
+        "Clients that each wait for their answer, all together.",
+        "N",
+        "--max-concurrency",
+        limits=(1, 2**20),
+        default=None,
+        group=LOAD,
+        without=("request_rate", "clients", "batch"),
+    )
+    input_len: MaybeWhole = argument(
+        "Mean prompt tokens of a request.", arg.TOKENS, default=None, group=LOAD, needs=LOADS
+    )
+    output_len: MaybeWhole = argument(
+        "Mean output tokens of a request.",
+        arg.TOKENS,
+        limits=(2, 2**40),
+        default=None,
+        group=LOAD,
+        needs=LOADS,
+    )
+    slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
+        "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
+        "NAME:MS,...",
+        read=parse_slo,
+        default=None,
+        group=LOAD,
+        needs=LOADS,
+    )
+    max_ttft_ms: MaybeReal = argument(
+        "Upper bound on TTFT in milliseconds; without a load, of one prompt of --context tokens alone.",
+        "MS",
+        limits=POSITIVE,
+        default=None,
+    )
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -183,6 +231,10 @@ class AdviseQuery(CommonOptions):
             raise InputError("--objective cost: needs --price, dollars per device and hour")
         if self.price is not None and len(self.price) not in (1, kinds):
             raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
+        if self.has_load and (self.input_len is None or self.output_len is None):
+            raise InputError("--request-rate, --clients: need --input-len and --output-len")
+        if self.clients is not None and self.gpus is None and not self.latency_limits_ms:
+            raise InputError("--clients: needs --gpus, or limits (--slo) from which the number follows")
         if not all(1 <= batch <= 2**20 for batch in self.batch or ()):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", max(self.batch or ()))
         if self.draft_kv is not None and self.draft is None and (self.rate or self.acceptance):
@@ -208,18 +260,37 @@ class AdviseQuery(CommonOptions):
         """The price per device and hour of a question about one kind of device."""
         return None if self.price is None else self.price[0]
 
+    @property
+    def has_load(self) -> bool:
+        """Whether the question states a load."""
+        return self.request_rate is not None or self.clients is not None
+
+    @property
+    def latency_limits_ms(self) -> dict[str, float]:
+        """The limits of a request under a load: `slo`, and the bounds on TTFT and TPOT."""
+        bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
+        return {name: bound for name, bound in bounds.items() if bound is not None} | (self.slo or {})
+
     def layouts(self, model: ModelSpec) -> list[Layout]:
-        """The layouts to search: all of the given devices, or one server of each given size."""
-        if self.gpus is None:
-            return [
-                one_server(tp, dp, ep)
-                for tp in self.tp or (1,)
-                for dp in self.dp or (1,)
-                for ep in self.ep or (1,)
-            ]
+        """The layouts to search: all of the given devices, one server of each size for a load, or one server
+        of each given size.
+        """
+        if self.gpus is not None:
+            return self._asked(of_gpus(self.gpus, model))
+        if self.has_load:
+            return self._asked(servers_up_to(MOST_IN_SERVER, model))
+        return [
+            one_server(tp, dp, ep)
+            for tp in self.tp or (1,)
+            for dp in self.dp or (1,)
+            for ep in self.ep or (1,)
+        ]
+
+    def _asked(self, layouts: list[Layout]) -> list[Layout]:
+        """The layouts of the sizes and groups that the question names; all where it names none."""
         return [
             layout
-            for layout in of_gpus(self.gpus, model)
+            for layout in layouts
             if layout.server_gpus in (self.tp or (layout.server_gpus,))
             and layout.dp in (self.dp or (layout.dp,))
             and layout.ep in (self.ep or (layout.ep,))
@@ -248,6 +319,17 @@ class AdviseQuery(CommonOptions):
     def query(self, **changes: Any) -> Query:
         """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""
         return super().query(**{"rate": None} | changes)
+
+    def traffic(self, **changes: Any) -> TrafficQuery:
+        """The question to `traffic` with the same values in the common fields, and these changes."""
+        shared = {f.name: getattr(self, f.name) for f in fields(CommonOptions)}
+        asked = {
+            "input_len": self.input_len,
+            "output_len": self.output_len,
+            "slo": self.latency_limits_ms or None,
+            "max_gamma": self.max_gamma,
+        }
+        return TrafficQuery(**shared | asked | changes)
 
     def may_choose(self, runs: RunsIn | None) -> bool:
         """Whether a draft may be recommended, given where it runs."""

@@ -11,6 +11,7 @@ from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.question import (
     UNUSED,
     Named,
+    Query,
     RunsIn,
     check_head,
     defect_warning,
@@ -48,12 +49,15 @@ class Skip:
 class Candidate:
     """A configuration without its batch and draft length; `scenario` is one server of the layout.
 
-    runs: whether the given engine runs the draft. None for the baseline and for a stack that is not a serving
-    engine.
+    asked: the question about one server, with the draft and its KV method as they are named. rate: the rate
+    of the draft as the question states it; None if its acceptance is looked up. runs: whether the given
+    engine runs the draft. None for the baseline and for a stack that is not a serving engine.
     """
 
     scenario: Scenario
     layout: Layout
+    asked: Query
+    rate: str | None = None
     runs: RunsIn | None = None
 
 
@@ -95,7 +99,7 @@ def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
     asked = query.query(batch=1, draft="self", draft_kv="full", draft_tp=None, **layout.arguments())
     alone = resolve(asked, UNUSED, named)
     alone.target_pass_s(1.0, 1.0)
-    return Candidate(alone, layout)
+    return Candidate(alone, layout, asked)
 
 
 def _has_room(query: AdviseQuery, alone: Candidate) -> bool:
@@ -136,7 +140,7 @@ def _candidate(
     runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
         runs = RunsIn(False, f"{runs.text}, but {defect_warning(defect)}")
-    return Candidate(scenario, layout, runs)
+    return Candidate(scenario, layout, asked, _rate_texts(query).get(_key(name, kv)), runs)
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
@@ -188,6 +192,11 @@ def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator
         if word in kinds() and not kind_of(word).reads_cache:
             kvs = (parse_kv("full"),)
         yield from ((name, kv) for kv in kvs)
+
+
+def _rate_texts(query: AdviseQuery) -> dict[tuple[str, str], str]:
+    """The stated rates by draft and KV method."""
+    return {_key(*_split(key)): rate for key, rate in query.rate.items()}
 
 
 def _split(key: str) -> tuple[str, KVMethod]:

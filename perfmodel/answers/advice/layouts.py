@@ -1,7 +1,7 @@
 """Layouts: how GPUs are divided into servers, and each server into attention groups and expert groups."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.specs import ModelSpec
 
@@ -49,6 +49,10 @@ class Layout:
         servers = f"{self.replicas} x {server}" if self.replicas > 1 else server
         return f"{servers}, {self.idle} idle" if self.idle else servers
 
+    def times(self, replicas: int) -> "Layout":
+        """As many of the same servers, without idle GPUs."""
+        return replace(self, replicas=replicas, gpus=replicas * self.server_gpus)
+
     def arguments(self) -> dict[str, int]:
         """The arguments of a question about one of the servers."""
         return {"tp": self.server_gpus, "dp": self.dp, "ep": self.ep}
@@ -70,6 +74,13 @@ def of_gpus(gpus: int, model: ModelSpec) -> list[Layout]:
         for size in _server_sizes(gpus)
         for dp in (_divisors(size) if model.moe else [1])
         for ep in _expert_groups(size, model)
+    ]
+
+
+def servers_up_to(gpus: int, model: ModelSpec) -> list[Layout]:
+    """One server of each layout on up to this number of GPUs, a power of two."""
+    return [
+        layout for size in _powers_of_two(gpus) for layout in of_gpus(size, model) if layout.replicas == 1
     ]
 
 

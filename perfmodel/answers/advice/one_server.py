@@ -44,15 +44,19 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
     return remedies(point, s, baseline_s / rival.tpot_s)
 
 
-def serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
-    """Command lines for the choice, with the draft length of the chosen batch. None without an engine."""
+def serve(query: AdviseQuery, chosen: PricedPoint, seats: int | None = None) -> Export | None:
+    """Command lines for one server of the choice, with the draft length of the chosen batch. None without an
+    engine.
+
+    seats: the largest batch that the server may run; by default the chosen one.
+    """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in servers():
         return None
     context = query.context
     most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
-    table = LengthTable.at(chosen.batch, context, chosen.gamma, by_length)
+    table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
     return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
 
 

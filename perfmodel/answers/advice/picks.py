@@ -21,6 +21,10 @@ class Pick:
     `objective` is the value of the objective. joules_per_token: energy per token. power_w: mean power of one
     device. Both are None if the power of the device was not measured. kv_cache: what one server logs at its
     start.
+
+    Under a load, batch is the mean number of running requests. ttft_s is then the mean time to first token,
+    slo_share the share of requests within the limits (None without any), and load_share the requests per
+    second over those that saturate a server. All three are None without a load.
     """
 
     hardware: str
@@ -48,6 +52,9 @@ class Pick:
     joules_per_token: float | None
     power_w: float | None
     kv_cache: KVCache
+    ttft_s: float | None = None
+    slo_share: float | None = None
+    load_share: float | None = None
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:

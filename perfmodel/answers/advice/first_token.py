@@ -1,0 +1,39 @@
+"""The bound on TTFT where a question to `advise` states no load: one prompt alone on an idle server."""
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate, Found, Skip
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.text import seconds
+
+LEAST_OUTPUT = 2
+"""Output tokens of the request, the fewest that `traffic` takes."""
+
+
+def within_ttft(question: AdviseQuery, found: Found) -> Found:
+    """The candidates on layouts that keep the bound on TTFT without a load; the others are skipped."""
+    if question.max_ttft_ms is None:
+        return found
+    kept = []
+    skips = []
+    for c in found.baselines:
+        ttft_s = _ttft_alone_s(question, c)
+        if ttft_s is None:
+            skips.append(Skip("any", "any", f"{c.layout.label()}: a prompt and its answer do not fit"))
+        elif ttft_s * 1e3 > question.max_ttft_ms:
+            why = f"{c.layout.label()}: a prompt of {question.context} tokens alone takes {seconds(ttft_s)}"
+            skips.append(Skip("any", "any", why))
+        else:
+            kept.append(c)
+    layouts = {c.layout for c in kept}
+    drafted = [c for c in found.drafted if c.layout in layouts]
+    return Found(kept, drafted, skips + found.skips)
+
+
+def _ttft_alone_s(question: AdviseQuery, candidate: Candidate) -> float | None:
+    """TTFT of one prompt of the question's context on an idle server without a draft; None if it does not
+    fit.
+    """
+    layout = candidate.layout.arguments()
+    load = {"input_len": question.context, "output_len": LEAST_OUTPUT, "max_concurrency": 1, "slo": None}
+    ttft = traffic(question.traffic(gamma=0, **load, **layout)).rows[0].ttft_s
+    return None if ttft is None else ttft.mean

@@ -1,0 +1,56 @@
+"""The reason of an answer of `advise` under a load, as a part of a sentence."""
+
+from collections.abc import Sequence
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Skip
+from perfmodel.answers.advice.served import Served
+from perfmodel.answers.text import clients, seconds
+
+
+def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, rival: Served | None) -> str:
+    """What the load takes with the choice, and without a draft or with one."""
+    needs = f"{_in_words(question)}: {_of(chosen)}"
+    if not chosen.row.gamma:
+        if rival is None:
+            return needs
+        return f"{needs}; with {rival.candidate.scenario.draft.name} {_of(rival)}"
+    if baseline is None:
+        return f"{needs}; no layout serves it without a draft"
+    return f"{needs}; without a draft {_of(baseline)}"
+
+
+def _of(served: Served) -> str:
+    """The GPUs, their layout, and what they reach."""
+    row = served.row
+    layout = served.candidate.layout
+    gpus = "1 GPU" if layout.gpus == 1 else f"{layout.gpus} GPUs"
+    needs = f"{gpus} ({layout.label()}), TPOT {seconds(served.tpot_s)}"
+    if row.request_rate is None:
+        return needs
+    return f"{needs}, at {row.requests_per_s / row.saturation_rate:.0%} of saturation"
+
+
+def _in_words(question: AdviseQuery) -> str:
+    """The load and its limits."""
+    if question.request_rate is not None:
+        load = f"{question.request_rate:g} requests/s"
+    else:
+        load = clients(question.clients or 0)
+    limits = ", ".join(f"{name} {limit:g} ms" for name, limit in question.latency_limits_ms.items())
+    within = f" within {limits}" if limits else ""
+    return f"{load} of {question.input_len} + {question.output_len} tokens{within}"
+
+
+def why_insufficient(question: AdviseQuery, served: Sequence[Served], skips: Sequence[Skip]) -> str:
+    """Why no layout serves the load, and how many GPUs would."""
+    if not served:
+        why = f" ({skips[0].reason})" if skips else ""
+        return f"no number of servers serves {_in_words(question)}{why}"
+    best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
+    needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
+    enough = f"; {min(needed)} would" if needed else ""
+    share = ""
+    if best.row.slo_share is not None:
+        share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
+    return f"{question.gpus} GPUs do not serve {_in_words(question)}{share}{enough}"

@@ -1,0 +1,126 @@
+"""`advise` under a load: how many GPUs, in which layout, with which draft, as `traffic` predicts it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfmodel.answers.advice.advice import UNITS, Advice, Objective, VerdictOfAdvice
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate, find_candidates, without_acceptance
+from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
+from perfmodel.answers.advice.on_off import on_off
+from perfmodel.answers.advice.one_server import point_verdict, serve
+from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.ranking import ALIKE, Fronts
+from perfmodel.answers.advice.served import Served, served_by
+from perfmodel.answers.point.verdict import Calibrated
+
+
+def under_load(question: AdviseQuery) -> Advice:
+    """The fewest GPUs that serve the load within the limits, and of these the layout and draft with the
+    lowest TPOT; with a given number of GPUs, the latter alone.
+    """
+    assert question.input_len is not None
+    assert question.output_len is not None
+    context = question.input_len + question.output_len // 2
+    question = replace(question, context=context)
+    found = find_candidates(question)
+    drafted = [c for c in found.drafted if question.may_choose(c.runs)]
+    tried = [served_by(question, c, drafts=False) for c in found.baselines]
+    tried += [served_by(question, c, drafts=True) for c in drafted]
+    served = [s for s in tried if s is not None]
+    sufficient = [s for s in served if s.suffices]
+    baseline = _choose([s for s in sufficient if not s.row.gamma], question)
+    rival = _choose([s for s in sufficient if s.row.gamma], question)
+    chosen = _better(baseline, rival, question)
+    others = sorted((s for s in sufficient if s is not chosen), key=lambda s: _order(s, question))
+    layouts: dict[str, Served] = {}
+    for s in ([chosen] if chosen else []) + others:
+        layouts.setdefault(s.candidate.layout.label(), s)
+    return Advice(
+        query=question,
+        verdict=_verdict(question, chosen, drafted),
+        reason=why_insufficient(question, served, found.skips)
+        if chosen is None
+        else load_reason(question, chosen, baseline, rival),
+        objective=Objective(question.objective, UNITS[question.objective]),
+        chosen=_pick(chosen, question),
+        runner_up=_pick(others[0], question) if others else None,
+        baseline=_pick(baseline, question),
+        not_run=None,
+        layouts=tuple(_picked(s, question) for s in layouts.values()),
+        by_hardware=(),
+        on_off=None if rival is None else on_off(rival.point, question),
+        serve=None if chosen is None else serve(question, chosen.point, chosen.seats),
+        robustness=None,
+        pareto=Fronts((), ()),
+        candidates=len(served),
+        skipped=tuple(found.skips),
+        unmeasured=(),
+        likely=(),
+        remedies=(),
+        calibration=Calibrated.of(found.baselines[0].scenario) if found.baselines else None,
+        warnings=() if chosen is None else chosen.warnings,
+    )
+
+
+def _order(served: Served, question: AdviseQuery) -> tuple[float, float]:
+    """Sorts layouts: fewer GPUs first, then the lower TPOT; for latency the TPOT alone."""
+    if question.objective == "latency":
+        return served.tpot_s, 0.0
+    return float(served.candidate.layout.gpus), served.tpot_s
+
+
+def _choose(served: Sequence[Served], question: AdviseQuery) -> Served | None:
+    """The first by `_order`; of layouts with as many GPUs and a TPOT at most `ALIKE` longer, the simplest."""
+    if not served:
+        return None
+    first = min(served, key=lambda s: _order(s, question))
+    gpus = first.candidate.layout.gpus
+    as_many = [s for s in served if s.candidate.layout.gpus == gpus]
+    close = [s for s in as_many if s.tpot_s <= first.tpot_s * (1.0 + ALIKE)]
+    return min(close, key=lambda s: (s.candidate.layout.simplicity, s.tpot_s))
+
+
+def _better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:
+    """The better of two; the baseline on a tie."""
+    if baseline is None or rival is None:
+        return baseline or rival
+    return rival if _order(rival, question) < _order(baseline, question) else baseline
+
+
+def _verdict(question: AdviseQuery, chosen: Served | None, drafted: Sequence[Candidate]) -> VerdictOfAdvice:
+    """The verdict of `traffic` for the choice, which also needs that of `whatif` at its mean batch."""
+    if chosen is None:
+        return "infeasible"
+    if chosen.row.gamma:
+        sure = point_verdict(question, chosen.at_its_batch(question)) == "pays"
+        return "speculate" if sure else "too_close_to_call"
+    if not drafted and without_acceptance(question):
+        return "unknown_acceptance"
+    return "do_not_speculate"
+
+
+def _pick(served: Served | None, question: AdviseQuery) -> Pick | None:
+    return None if served is None else _picked(served, question)
+
+
+def _picked(served: Served, question: AdviseQuery) -> Pick:
+    """The configuration with the rates of `traffic`."""
+    row = served.row
+    layout = served.candidate.layout
+    total = layout.replicas * row.output_tokens_per_s
+    per_gpu = total / layout.gpus
+    cost = None if question.dollars is None else question.dollars / 3600.0 * 1e6 / per_gpu
+    worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
+    return replace(
+        pick_of(served.point, question),
+        throughput_tokens_per_s=row.output_tokens_per_s,
+        throughput_tokens_per_s_per_device=per_gpu,
+        all_servers_tokens_per_s=total,
+        cost_per_million_tokens=cost,
+        speedup=served.speedup,
+        objective=worth[question.objective],
+        ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
+        slo_share=row.slo_share,
+        load_share=row.requests_per_s / row.saturation_rate if row.saturation_rate else None,
+    )
