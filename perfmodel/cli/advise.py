@@ -46,17 +46,18 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
-    say(f"{q.model} on {where}, context {q.context:g}, for {a.objective.name}", "bold")
+    about = "under a load" if q.has_load else f"context {q.context:g}"
+    say(f"{q.model} on {where}, {about}, for {a.objective.name}", "bold")
     say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
-    if a.chosen is not None and a.robustness is not None:
+    if a.chosen is not None:
         _table(a, verbose)
         say(_scope(a.chosen))
         say(f"KV cache of a server: {kv_cache_text(a.chosen.kv_cache)}.")
         if a.on_off is not None:
             say(_on_off(a.on_off))
-        if simpler := _simpler(a):
+        if not q.has_load and (simpler := _simpler(a)):
             say(simpler)
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
@@ -103,18 +104,31 @@ def _print(a: Advice, verbose: bool) -> None:
 
 def _headline(a: Advice) -> str:
     """The choice in words, with its gain over the best baseline."""
-    if a.chosen is None or a.robustness is None:
+    if a.chosen is None:
         return ""
     p = a.chosen
+    if a.verdict == "unknown_acceptance":
+        return f": {a.reason}"
+    if a.query.has_load:
+        return _headline_under_load(a, p)
     gain = a.gain(a.chosen)
-    interval = a.robustness.gain_over_baseline_interval
+    interval = a.robustness.gain_over_baseline_interval if a.robustness else None
     if not p.gamma:
-        if a.verdict == "unknown_acceptance":
-            return f": {a.reason}"
         return f": the baseline, batch {p.batch}"
     sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
+
+
+def _headline_under_load(a: Advice, p: Pick) -> str:
+    """The choice in words, with its GPUs and TPOT over those of the best baseline."""
+    if not p.gamma:
+        return f": the baseline, {p.layout}"
+    choice = f": {_draft(p)}, gamma {p.gamma}, {p.layout}"
+    if (b := a.baseline) is None:
+        return choice
+    gpus = "" if b.gpus == p.gpus else f"{p.gpus} GPUs instead of {b.gpus}, "
+    return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
 
 
 def _table(a: Advice, verbose: bool) -> None:
@@ -122,6 +136,7 @@ def _table(a: Advice, verbose: bool) -> None:
     rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
     kinds = (Column("hardware", left=True),) if a.by_hardware else ()
     price = (Column("$/Mtok", spare=1),) if any(p.cost_per_million_tokens for _, p in rows) else ()
+    loaded = a.query.has_load
     columns = (
         "",
         *kinds,
@@ -129,11 +144,12 @@ def _table(a: Advice, verbose: bool) -> None:
         "GPUs",
         DRAFT,
         "gamma",
-        "batch",
+        "running" if loaded else "batch",
+        *(("TTFT",) if loaded else ()),
         "TPOT",
         "tokens/s/GPU",
         *price,
-        "over baseline",
+        *(("SLO", "busy") if loaded else ("over baseline",)),
     )
     table(columns, [(name, *_row(a, p)) for name, p in rows])
 
@@ -156,18 +172,19 @@ def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
 def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
     """The best point of each layout that has no row yet."""
     shown = {p.layout for _, p in _picks(a)}
-    others = [("other layout", p) for p in a.layouts if p.layout not in shown]
+    others = [("other", p) for p in a.layouts if p.layout not in shown]
     return others if verbose else others[:SHOWN]
 
 
 def _scope(p: Pick) -> str:
-    """The batch and the rate of one server, and those of all."""
+    """The batch and the rate of one server, and those of all. Under a load the batch is a mean."""
+    at = "On average at" if p.ttft_s is not None else "At"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
     total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
     if p.replicas == 1:
-        return f"At batch {p.batch} of the server: {total} on {all_gpus}."
+        return f"{at} batch {p.batch} of the server: {total} on {all_gpus}."
     return (
-        f"At batch {p.batch} of each server: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
+        f"{at} batch {p.batch} of each server: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
         f"{total} and {p.replicas * p.batch} sequences on {all_gpus}."
     )
 
@@ -197,6 +214,8 @@ def _searched(a: Advice) -> str:
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
+    if q.has_load:
+        return f"tried: {a.candidates} layouts and drafts, gamma to {q.max_gamma}{accepted}{made}"
     tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
     share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
     return f"{tried} {q.max_gamma}{share}{accepted}{made}"
@@ -239,7 +258,12 @@ def _draft(p: Pick | FrontPoint) -> str:
 
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
-    gain = a.gain(p)
+    gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
+    last = ["-" if gain is None else ratio_text(gain)]
+    ttft = []
+    if a.query.has_load:
+        ttft = ["-" if p.ttft_s is None else seconds(p.ttft_s)]
+        last = [_share(p.slo_share), _share(p.load_share)]
     kind = [p.hardware] if a.by_hardware else []
     return (
         *kind,
@@ -248,10 +272,15 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
         _draft(p) if p.gamma else "none",
         str(p.gamma),
         str(p.batch),
+        *ttft,
         *_pace(p),
         *price,
-        "-" if gain is None else ratio_text(gain),
+        *last,
     )
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
@@ -260,8 +289,9 @@ def _pace(p: Pick | FrontPoint) -> tuple[str, str]:
 
 def _robust(a: Advice) -> str:
     r = a.robustness
-    parts = []
-    assert r is not None
+    parts: list[str] = []
+    if r is None:
+        return ""
     if r.gain_over_runner_up is not None and a.runner_up != a.baseline:
         parts.append(f"{r.gain_over_runner_up:.2f} times the runner-up")
     if r.smallest_alpha is not None:

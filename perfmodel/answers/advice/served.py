@@ -8,13 +8,19 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import room
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.load.closed_form_range import OPEN
+from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import NEAR, SHARE_WANTED, TrafficRow
+from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.speculation import Workload, predict
 
-HEADROOM = NEAR[True]
+HEADROOM = OPEN.saturation
 """Largest share of the saturation rate at which a server runs, where no latency limits decide."""
+OUT_OF_STEP = 1.0
+"""Standard deviation of the output lengths between clients, in tokens. Clients of a real load do not stay in
+step, as those of equal answers do.
+"""
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the limits decide the number."""
 
@@ -108,7 +114,7 @@ def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
     if question.request_rate is not None:
         return {"request_rate": question.request_rate / replicas}
     assert question.clients is not None
-    return {"max_concurrency": math.ceil(question.clients / replicas)}
+    return {"max_concurrency": math.ceil(question.clients / replicas), "output_std": OUT_OF_STEP}
 
 
 def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
@@ -123,7 +129,8 @@ def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) 
         return min((number for number in needed if number is not None), default=None)
     assert question.clients is not None
     shares = {math.ceil(question.clients / servers) for servers in range(1, MOST_SERVERS + 1)}
-    answer = traffic(_question(question, candidate, drafts, max_concurrency=sorted(shares)))
+    load = {"max_concurrency": sorted(shares), "output_std": OUT_OF_STEP}
+    answer = traffic(_question(question, candidate, drafts, **load))
     met = [
         row.concurrency
         for row in answer.rows

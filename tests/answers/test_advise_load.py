@@ -1,0 +1,96 @@
+"""`advise` under a load: its figures are those of `traffic`, and no fewer GPUs serve the load."""
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.errors import InputError
+
+LOAD = {"input_len": 4000, "output_len": 500, "slo": "ttft:2000,tpot:30"}
+
+
+def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
+    """What `traffic` says about one of several servers of a configuration."""
+    if p.gamma:
+        load |= {"draft": p.draft, "gamma": p.gamma}
+    rate = load.pop("request_rate") / servers
+    a = traffic(model, p.hardware, request_rate=rate, tp=p.tp, dp=p.dp, ep=p.ep, **LOAD, **load)
+    return next(row for row in a.rows if row.gamma == p.gamma)
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "rate"), [("llama-3.1-8b", "h100", 20.0), ("deepseek-v3", "h200", 4.0)]
+)
+def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float) -> None:
+    found = advise(model, hardware, request_rate=rate, **LOAD)
+    p = found.chosen
+    free = traffic(model, hardware, request_rate=rate / p.replicas, tp=p.tp, dp=p.dp, ep=p.ep, **LOAD)
+    assert free.verdicts[0].gamma == p.gamma
+    for p in (found.chosen, found.baseline):
+        row = row_of(model, p, p.replicas, request_rate=rate)
+        assert p.tpot_s == pytest.approx(row.tpot_s.mean)
+        assert p.ttft_s == pytest.approx(row.ttft_s.mean)
+        assert p.throughput_tokens_per_s == pytest.approx(row.output_tokens_per_s)
+        per_gpu = p.replicas * row.output_tokens_per_s / p.gpus
+        assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu)
+        assert p.slo_share >= 0.9
+    assert found.verdict in ("speculate", "too_close_to_call")
+
+
+def test_one_server_fewer_does_not_serve_the_load() -> None:
+    found = advise("llama-3.1-8b", "h100", request_rate=20, **LOAD)
+    p = found.chosen
+    assert p.gpus == min(other.gpus for other in found.layouts)
+    assert p.gpus < found.baseline.gpus
+    fewer = row_of("llama-3.1-8b", p, p.replicas - 1, request_rate=20.0)
+    assert fewer.ttft_s is None or fewer.slo_share < 0.9
+
+
+def test_given_gpus_get_the_layout_with_the_lowest_tpot() -> None:
+    found = advise("llama-3.1-8b", "8xh100", request_rate=20, **LOAD)
+    assert {p.gpus for p in found.layouts} == {8}
+    lowest = min(p.tpot_s for p in found.layouts)
+    assert found.chosen.tpot_s <= 1.03 * lowest
+    assert f"--max-num-seqs {found.chosen.batch} " not in found.serve.vllm_line  # of the seats, not the mean
+
+
+def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
+    found = advise("llama-3.1-8b", "2xh100", request_rate=20, **LOAD)
+    assert (found.verdict, found.chosen) == ("infeasible", None)
+    assert "2 GPUs do not serve 20 requests/s of 4000 + 500 tokens" in found.reason
+    assert "; 4 would" in found.reason
+
+
+def test_clients_are_divided_among_the_servers() -> None:
+    found = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
+    p = found.chosen
+    each = {"max_concurrency": -(-300 // p.replicas), "output_std": 1}
+    a = traffic("llama-3.1-8b", "h100", tp=p.tp, draft=p.draft, **each, **LOAD)
+    row = next(row for row in a.rows if row.gamma == p.gamma)
+    assert p.tpot_s == pytest.approx(row.tpot_s.mean)
+    with pytest.raises(InputError, match="clients: needs gpus, or limits"):
+        advise("llama-3.1-8b", "h100", clients=300, input_len=4000, output_len=500)
+
+
+def test_a_bound_on_ttft_without_a_load_leaves_slow_layouts_out() -> None:
+    rate = {"eagle3": "0.7/0.6/0.5"}
+    free = advise("llama-3.1-70b", "8xh100", weights="fp8", rate=rate)
+    bound = advise("llama-3.1-70b", "8xh100", weights="fp8", rate=rate, max_ttft_ms=600)
+    assert {p.layout for p in bound.layouts} < {p.layout for p in free.layouts}
+    assert any("a prompt of 8192 tokens alone takes" in skip.reason for skip in bound.skipped)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"request_rate": 1}, "request_rate, clients: need input_len and output_len"),
+        ({"input_len": 100}, "input_len: needs request_rate or clients"),
+        ({"request_rate": 1, "clients": 2, **LOAD}, "must be left out with"),
+        ({"request_rate": 1, "batch": 2, **LOAD}, "must be left out with"),
+    ],
+)
+def test_an_incomplete_load_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        advise("llama-3.1-8b", "h100", **given)
