@@ -104,7 +104,7 @@ def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
     kinds = "h100,h200,b200"
     by_price = advise("llama-3.1-70b", kinds, gpus=8, weights="fp8", price="2,100,100")
     assert by_price.by_hardware[0].hardware == by_price.chosen.hardware == "h100"
-    costs = [p.cost_per_million_tokens for p in by_price.by_hardware]
+    costs = [p.cost_per_million_tokens or 0.0 for p in by_price.by_hardware]
     assert costs == sorted(costs)
     by_rate = advise("llama-3.1-70b", kinds, gpus=8, weights="fp8")
     assert by_rate.chosen.hardware == "b200"
