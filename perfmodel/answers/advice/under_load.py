@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfmodel.answers.advice.advice import UNITS, Advice, Objective, VerdictOfAdvice
+from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, find_candidates, without_acceptance
 from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
@@ -12,7 +12,10 @@ from perfmodel.answers.advice.one_server import point_verdict, serve
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import ALIKE, Fronts
 from perfmodel.answers.advice.served import Served, served_by
-from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.point.verdict import Calibrated, Verdict
+
+ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_speculate"}
+"""Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
 
 
 def under_load(question: AdviseQuery) -> Advice:
@@ -88,13 +91,13 @@ def _better(baseline: Served | None, rival: Served | None, question: AdviseQuery
     return rival if _order(rival, question) < _order(baseline, question) else baseline
 
 
-def _verdict(question: AdviseQuery, chosen: Served | None, drafted: Sequence[Candidate]) -> VerdictOfAdvice:
+def _verdict(question: AdviseQuery, chosen: Served | None, drafted: Sequence[Candidate]) -> AdviseVerdict:
     """The verdict of `traffic` for the choice, which also needs that of `whatif` at its mean batch."""
     if chosen is None:
         return "infeasible"
     if chosen.row.gamma:
-        sure = point_verdict(question, chosen.at_its_batch(question)) == "pays"
-        return "speculate" if sure else "too_close_to_call"
+        at_its_batch = point_verdict(question, chosen.at_its_batch(question))
+        return ON.get(at_its_batch, "too_close_to_call")
     if not drafted and without_acceptance(question):
         return "unknown_acceptance"
     return "do_not_speculate"
