@@ -149,7 +149,7 @@ def _table(a: Advice, verbose: bool) -> None:
         "TPOT",
         "tokens/s/GPU",
         *price,
-        *(("SLO", "busy") if loaded else ("over baseline",)),
+        *(("SLO", Column("busy", spare=1)) if loaded else ("over baseline",)),
     )
     table(columns, [(name, *_row(a, p)) for name, p in rows])
 
