@@ -163,7 +163,8 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
         )
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
-    where = f"on {query.layer_split} devices together" if query.layer_split > 1 else "per device"
+    together = max(query.layer_split, query.hardware.count("+") + 1)
+    where = f"on {together} devices together" if together > 1 else "per device"
     rows["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
     rows["KV cache"] = kv_cache_text(a.kv_cache)
     if a.known and a.speedup is not None:
@@ -239,7 +240,8 @@ def _more(a: WhatIf) -> dict[str, str]:
         never = f"{NONE} (at long contexts, computing takes longer than loading)"
         rows["memory-bound context"] = never if start is None else tokens(start)
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
-    holds = "the devices hold" if a.query.layer_split > 1 else "each device holds"
+    together = a.query.layer_split > 1 or "+" in a.query.hardware
+    holds = "the devices hold" if together else "each device holds"
     rows[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     rows["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
     if a.calibration.fitted_on and not a.calibration.rests_on:

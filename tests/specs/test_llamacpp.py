@@ -153,14 +153,32 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
 
 def test_two_cards_of_24_gib_hold_a_model_of_70b() -> None:
     """Two boards report 2 x 23.57 GiB. The compute buffer has 512 x 128 256 logits of 4 bytes and 85 MiB;
-    1 GiB stays free.
+    1 GiB stays free on each.
     """
     memory = whatif(
         "llama-3.1-70b", "3090", 1, 8192, 0, weights="q4_k_m", engine="llamacpp", layer_split=2
     ).memory
     assert memory.fits
     taken = 512 * 128_256 * 4 + (85 + 1024) * 2**20
-    assert memory.available_bytes == pytest.approx(2 * 23.57 * 2**30 - taken)
+    assert memory.available_bytes == pytest.approx(2 * (23.57 * 2**30 - taken))
+
+
+def test_different_cards_in_turn_have_the_memory_of_both_and_their_mean_time() -> None:
+    """Two boards of one kind are that kind split by layers. With 3090 and 4090, which hold 23.57 and 23.6 GiB
+    and load 936 and 1008 GB/s, a byte takes 1 / (0.49968 / 936 + 0.50032 / 1008) of a GB/s.
+    """
+    split = whatif("llama-3.1-70b", "3090", 1, 4096, 0, layer_split=2, engine="llamacpp", weights="q4_k_m")
+    pair = whatif("llama-3.1-70b", "3090+3090", 1, 4096, 0, engine="llamacpp", weights="q4_k_m")
+    assert pair.memory == split.memory
+    assert pair.target_step.param_load_s == pytest.approx(split.target_step.param_load_s)
+    both = load_gpu("rtx-3090+4090")
+    rate = 1 / (0.499682 / 936 + 0.500318 / 1008)
+    assert both.memory_bandwidth_bytes_per_s == pytest.approx(rate * 1e9, rel=1e-6)
+    assert both.memory_bytes == pytest.approx((23.57 + 23.6) * 2**30)
+    refused("devices of one maker", load_gpu, "3090+mi50")
+    refused("engine: must be llamacpp", whatif, "qwen3-8b", "3090+4090", 1, 4096, 0, engine="vllm")
+    refused("layer_split: must be 1", whatif, "qwen3-8b", "3090+4090", 1, 4096, 0, layer_split=2)
+    assert load_gpu("Ryzen AI Max+ 395").name == "ryzen-ai-max-395-128gb"
 
 
 @pytest.mark.parametrize(

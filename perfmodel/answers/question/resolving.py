@@ -75,7 +75,8 @@ class Named:
         file = is_gguf(question.model)
         mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
         calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
-        if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
+        shares = question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None
+        if shares or gpu.in_turn:
             gpu = _shared(question, gpu, engine_of(calibration))
         if calibration.stack == LLAMACPP and not file:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
@@ -107,10 +108,10 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     """
     devices = question.layer_split
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
+    if gpu.in_turn and devices > 1:
+        raise refuse("--layer-split", None, f"1 for {gpu.name}, which names its devices", devices)
     if cuts_heads(engine):
-        raise refuse(
-            "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
-        )
+        raise refuse("--engine", None, f"llamacpp, which has {_placed(gpu, devices, host)}", engine)
     if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
         raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
     if gpu.memory is None:
@@ -121,6 +122,13 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
         if (size := getattr(gpu, name)) is not None
     }
     return gpu.model_copy(update=memories | {"power_draw": None})
+
+
+def _placed(gpu: GPUSpec, devices: int, host: str) -> str:
+    """What shares the layers, in the words of the question."""
+    if gpu.in_turn:
+        return "devices that run in turn"
+    return "--layer-split" if devices > 1 else host
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -188,7 +196,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
     check_backend(query.attention_backend, found.calibration, target)
-    if tp > 1 and query.layer_split > 1:
+    if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:
         query = with_draft(query, found)
@@ -241,13 +249,19 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         expert_parallel=ep,
         data_parallel=dp,
         power_limit_w=query.power_limit,
-        account=account_of(engine_of(found.calibration), _server(query, found.calibration)),
+        account=account_of(engine_of(found.calibration), _server(query, gpu, found.calibration)),
     )
 
 
-def _server(query: Query, calibration: Calibration) -> Server:
+def _server(query: Query, gpu: GPUSpec, calibration: Calibration) -> Server:
     """The limits with which the server starts."""
-    return Server(calibration.version, query.max_num_seqs, query.max_num_batched_tokens, query.max_model_len)
+    return Server(
+        calibration.version,
+        query.max_num_seqs,
+        query.max_num_batched_tokens,
+        query.max_model_len,
+        devices=max(query.layer_split, len(gpu.in_turn)),
+    )
 
 
 def _host_experts(query: Query, target: ModelSpec) -> float:

@@ -66,10 +66,11 @@ def calibration_of(
 
     Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
     names by path; otherwise that of `DEFAULT_ENGINE`. gguf: whether the weights are a GGUF file, which only
-    `LLAMACPP` runs. If an engine has no calibration of the device, that of the nearest device is
-    transferred: of the same architecture or maker if there is one, then by memory bandwidth (of a file with
-    the name of a bundled device, by that device's bandwidth). Raises InputError for an unknown engine, one
-    without a calibration of such a device, or one that differs from the calibration's.
+    `LLAMACPP` runs, as only it runs different devices in turn. If an engine has no calibration of the device,
+    that of the nearest device is transferred: of the same architecture or maker if there is one, then by
+    memory bandwidth (of a file with the name of a bundled device, by that device's bandwidth). Raises
+    InputError for an unknown engine, one without a calibration of such a device, or one that differs from the
+    calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
@@ -79,7 +80,8 @@ def calibration_of(
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    usual = LLAMACPP if gguf or gpu.vendor in LLAMACPP_VENDORS else DEFAULT_ENGINE
+    alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
+    usual = LLAMACPP if alone else DEFAULT_ENGINE
     engine, _, version = parse_engine(engine or usual).partition(DRIFT)
     kernels = devices_of(engine) or devices_of(lender_of(engine) or engine)
     if gpu.name in kernels:

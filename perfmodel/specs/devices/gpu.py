@@ -150,7 +150,7 @@ class GPUSpec(Frozen):
     otherwise messages go through host memory. reported_memory: what CUDA or HIP
     reports as the total, which engines divide. memory_type: type of the memory of a board; with GDDR the
     kernels of another device are corrected, and a device with LPDDR is sold with several sizes. working_set:
-    None if the GPU can use all its memory.
+    None if the GPU can use all its memory. in_turn: the devices that one made of several stands for.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -174,6 +174,7 @@ class GPUSpec(Frozen):
     host_link: Link | None = None
     peer_access: bool = True
     working_set: WorkingSet | None = None
+    in_turn: tuple[str, ...] = ()
     notes: str = ""
 
     def __post_init__(self) -> None:
@@ -305,10 +306,17 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     newest file.
 
     ``l40s:pcie5`` is the device in a server of that PCIe generation, ``m3-ultra:96gb`` one with that much
-    memory, or the listed device of that size (``m4-max:36gb`` has fewer cores). A calibration that a file
-    names by path is relative to that file. Raises InputError with the nearest names.
+    memory, or the listed device of that size (``m4-max:36gb`` has fewer cores). ``rtx-3090+rtx-4090`` is both
+    in turn (`in_turn`). A calibration that a file names by path is relative to that file. Raises InputError
+    with the nearest names.
     """
-    name, _, box = re.sub("(?i) w/ ", " ", parse_text(name, flag)).partition(":pcie")
+    text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
+    if "+" in text and files.spelling(text) not in aliases():
+        from perfmodel.specs.devices.in_turn import combined, parts_of  # only a name of several devices
+
+        if parts := parts_of(text, load_gpu, flag):
+            return combined(parts, flag)
+    name, _, box = text.partition(":pcie")
     if box:
         if box not in PCIE:
             raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")

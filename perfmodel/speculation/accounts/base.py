@@ -14,12 +14,15 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Limits with which a server starts; None is the default of the engine. version: empty for the newest."""
+    """Limits with which a server starts; None is the default of the engine. version: empty for the newest.
+    devices: those that share the layers and run in turn, whose memory counts together.
+    """
 
     version: str = ""
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
+    devices: int = 1
 
     @property
     def stated(self) -> str:

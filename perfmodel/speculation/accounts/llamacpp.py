@@ -22,7 +22,8 @@ class LlamaCppAccount(Account):
         facts = llamacpp_memory()
         rest = facts.margin_mib + (facts.recurrent_rest_mib if part.states else facts.rest_mib)
         buffer = facts.ubatch * part.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
-        return (1.0 if fraction is None else fraction) * gpu.memory_bytes - buffer
+        taken = max(self.server.devices, 1) * buffer
+        return (1.0 if fraction is None else fraction) * gpu.memory_bytes - taken
 
     def host_bytes(self, part: Shard) -> float:
         if part.model.tie_word_embeddings:

@@ -1,0 +1,64 @@
+"""Different devices of one server that share the layers and run in turn, like llama.cpp's -sm layer: written
+``rtx-3090+rtx-4090``.
+
+Each holds layers in proportion to its memory. With shares s of the layers, a rate of the whole is 1 / sum(s /
+rate): one device computes at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+
+SIGN = "+"
+
+
+def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
+    """One device (`GPUSpec`) with the memory of all, whose rates are those of the devices in turn.
+
+    Its other figures are those of the largest part. Raises InputError for devices of several makers, and for
+    one without a memory size.
+    """
+    makers = sorted({part.vendor for part in parts})
+    if len(makers) > 1:
+        raise refuse(flag, None, "devices of one maker, which one build of llama.cpp runs", ", ".join(makers))
+    sizes = [part.memory_bytes for part in parts]
+    shares = [size / sum(sizes) for size in sizes]
+    names = [part.name for part in parts]
+    source = f"{', '.join(names)} in turn, with layers in proportion to memory"
+
+    def sourced(like: Any, value: float, unit: str) -> Any:
+        return like.model_copy(update={"value": value, "unit": unit, "source": source, "evidence": "derived"})
+
+    def rate(rates: Sequence[Any]) -> Any:
+        whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
+        first = rates[0]
+        return sourced(first, whole / (first.si / first.value), first.unit)
+
+    largest = parts[sizes.index(max(sizes))]
+    precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
+    return largest.model_copy(
+        update={
+            "name": SIGN.join(names),
+            "title": f" {SIGN} ".join(part.title for part in parts),
+            "in_turn": tuple(names),
+            "memory": sourced(largest.stated_memory, sum(sizes), "B"),
+            "reported_memory": None,
+            "working_set": None,
+            "memory_bandwidth": rate([part.memory_bandwidth for part in parts]),
+            "peak": {p: rate([part.peak[p] for part in parts]) for p in precisions},
+            "link": None,
+            "power_draw": None,
+        }
+    )
+
+
+def parts_of(name: str, load: Callable[[str, str], Any], flag: str) -> list[Any]:
+    """The devices of a name with `SIGN` between them; empty for other names, as ``ryzen ai max+ 395``."""
+    words = [word.strip() for word in name.split(SIGN)]
+    if len(words) < 2:
+        return []
+    try:
+        return [load(word, flag) for word in words]
+    except InputError:
+        return []
