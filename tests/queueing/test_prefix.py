@@ -149,6 +149,18 @@ def test_a_preempted_request_leaves_its_blocks_twice() -> None:
     assert (blocks.idle_tokens, len(blocks.idle)) == (0, 0)
 
 
+def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:
+    """100 tokens, an answer of 20 and 30 new ones: 150, of which 119 were computed, as the last token of an
+    answer has passed through no layer.
+    """
+    first = replace(LENGTHS, input_mean=100.0, input_std=0.0, output_mean=20.0)
+    kinds = Reuse(first, prefix=40.0, turns=2, turn_tokens=30.0).kinds
+    assert set(zip(kinds.prompt, kinds.matched, kinds.returns, strict=True)) == {
+        (100.0, 40.0, False),
+        (150.0, 119.0, True),
+    }
+
+
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     """Passes of 10 ms; a prompt token takes 1 ms. 100 tokens, 2 out; 50 ms later those and 49 more."""
     steps = StepTimes(0, 1.0, np.full(4, 0.01), np.full(4, 0.1), 4, 0.01)

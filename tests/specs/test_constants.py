@@ -191,6 +191,8 @@ def test_an_all_reduce_by_hand() -> None:
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.numbers()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
+    of_a_file = {"knots": {"2": [[16, 2e-6], [64, 8e-6]]}, "source": "a test"}  # JSON has no numbers as keys
+    assert AllReduce.model_validate(of_a_file).knots == {2: curve.knots[2]}
     knots = ((1.0, 1.0), (2.0, 1.0))
     for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
         with pytest.raises(ValueError, match="knots must be given for 2 to 65536 devices"):

@@ -86,7 +86,7 @@ def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: floa
     )
     if not duration or ttft is None or tpot is None:
         return
-    in_flight = answers * (ttft + tpot * max(output - 1.0, 0.0)) / 1e3 / duration
+    in_flight = answers * (ttft + tpot * (output - 1.0)) / 1e3 / duration
     if not LEAST_FULL <= in_flight / batch <= MOST_FULL:
         raise InputError(
             f"{where}: concurrency: must agree with the times: {answers:g} answers of {output:.4g} tokens in "
