@@ -8,7 +8,7 @@ COMPILE := $(BIN)/python -m compileall -q perfmodel validate
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo constants sources test fast test-slow test-engine attack lint style types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo constants sources test fast test-slow test-engine test-starts attack lint style types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -31,7 +31,13 @@ test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 
 test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; llama.cpp, which needs cmake and ninja): their parsers, a calibration, held-out points; not in CI
 	$(BIN)/python -m tests.engine.live .engine
+	$(BIN)/python -m tests.engine.starts .engine
 	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
+
+test-starts: $(VENV)/.dev  ## the lines that are printed: vLLM's and SGLang's parsers take them, and vLLM (CPU) starts them on tiny models; every night
+	$(BIN)/python -m tests.engine.install .engine
+	$(BIN)/python -m tests.engine.lines .engine
+	$(BIN)/python -m tests.engine.starts .engine
 
 attack: $(VENV)/.dev  ## hostile inputs, better devices, kills and full disks (under 10 minutes); rewrites docs/reliability.md; PARTS="faults" runs some
 	nice $(BIN)/python -m tests.attack $(PARTS)

@@ -1,4 +1,4 @@
-"""What every file of devices, models, KV methods, draft kinds and draft-length policies must keep.
+"""What every file of devices, models, KV methods, draft kinds, draft-length policies and engines must keep.
 
 Nothing here knows a name: a file that is added is found and held to the same, with ``-k NAME`` by itself.
 """
@@ -17,10 +17,10 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
-from perfmodel.cli import gpus as gpu_catalogue, models as model_catalogue
+from perfmodel.cli import engines as engine_catalogue, gpus as gpu_catalogue, models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.queueing.policies import in_words, policies
-from perfmodel.specs import GPUSpec, files, load_model
+from perfmodel.specs import GPUSpec, files, load_model, serving_engines
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.devices import gpu
 from perfmodel.specs.models import model
@@ -306,3 +306,27 @@ def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
     assert answer.replay is not None
     assert [row.gamma for row in answer.replay] == [row.gamma for row in answer.rows]
     assert {row.request_rate for row in answer.replay} == {4.0}
+
+
+# Engines.
+
+
+@pytest.mark.parametrize("name", serving_engines())
+def test_an_engine_answers_with_its_own_constants_or_says_whose(name: str) -> None:
+    """Borrowed constants: a wider interval than the lender's own, `transferred`, and a warning."""
+    engine = serving_engines()[name]
+    assert engine_catalogue.CATALOGUE.faults(engine_catalogue.load(name, "name")) == []
+    assert engine.makers
+    point = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 2048, "alpha": 0.7}
+    draft = next(iter(engine.drafts.keys() & {"eagle3", "ngram"}))
+    answer = whatif(**point, draft=draft, gamma=3, engine=name)
+    if engine.constants_of is None:
+        return
+    lender = whatif(**point, draft=draft, gamma=3, engine=engine.constants_of)
+    own = answer.speedup_interval
+    lent = lender.speedup_interval
+    assert own
+    assert lent
+    assert own[1] / own[0] > lent[1] / lent[0]
+    assert answer.calibration.kind == "transferred"
+    assert any("are borrowed" in warning for warning in answer.warnings)

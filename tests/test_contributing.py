@@ -1,5 +1,5 @@
 """docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method, a
-draft and a policy.
+draft, a policy and an engine.
 """
 
 import re
@@ -20,6 +20,7 @@ ONE_EACH = {
     "perfmodel/kv": "strided",
     "perfmodel/drafts": "earlyexit",
     "perfmodel/queueing/policies": "quiet",
+    "hardware/engines": "lmdeploy",
 }
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,7 @@ def test_files_that_break_the_contract_are_caught(tmp_path: Path) -> None:
         ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
         ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
         ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
+        ("hardware/engines/lmdeploy.yaml", "constants_of: sglang", "constants_of: nobody"),
         ("perfmodel/queueing/policies/quiet.py", 'noun = "the quiet hours"', 'noun = ""'),
     ):
         assert FILES[name].count(good) == 1
