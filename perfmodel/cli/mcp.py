@@ -68,7 +68,7 @@ async def _serve(files: Path | None) -> None:
     async with stdio_server() as (read, write), anyio.create_task_group() as group:
         messages, received = anyio.create_memory_object_stream[Any](0)
         group.start_soon(_forward, read, messages, write)
-        await made.run(received, write, made.create_initialization_options())  # type: ignore[arg-type]
+        await made.run(received, write, made.create_initialization_options())
         group.cancel_scope.cancel()
 
 

@@ -99,7 +99,7 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     for gain, first in zip(likely.gains, likely.first_rates, strict=True):
         rates = "/".join(f"{first * typical_decay('eagle3') ** j:.12g}" for j in range(5))
         measured = advise(request(**given | {"rate": {"eagle3": rates}}))
-        assert max(1.0, measured.gain(measured.chosen)) == pytest.approx(gain, rel=1e-9)
+        assert max(1.0, measured.gain(measured.chosen) or 0.0) == pytest.approx(gain, rel=1e-9)
     itself = next(one for one in a.unmeasured if one.draft == "self")
     for one in (a.unmeasured[0], itself):
         for alpha, verdict in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):

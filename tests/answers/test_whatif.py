@@ -193,7 +193,7 @@ def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() 
     assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in a.headline()
     assert "--target qwen2.5-7b --draft eagle3" in a.typical.measure
     positions = "/".join(f"{first_high * typical_decay('eagle3') ** j:.12g}" for j in range(5))
-    best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup for n in range(6))
+    best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup or 0.0 for n in range(6))
     assert best == pytest.approx(high)
 
 

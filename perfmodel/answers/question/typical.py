@@ -49,7 +49,8 @@ def typical_acceptance(draft: Draft) -> Typical | None:
     rates = first_rates(word)
     if len(rates) < LEAST_PUBLISHED or draft.kv.name != "full":
         return None
-    decays = typical_decay(word) ** np.arange(LEAST_KNOWN + BEYOND_MEASURED)
+    positions = np.arange(LEAST_KNOWN + BEYOND_MEASURED, dtype=np.float64)
+    decays = np.power(typical_decay(word), positions)
     low, high = np.quantile(rates, MIDDLE)
     return Typical(_positions(low, decays), _positions(high, decays))
 

@@ -192,8 +192,9 @@ def stack_files() -> dict[str, ServingEngine | ResearchStack]:
 def _read(word: str) -> ServingEngine | ResearchStack:
     path = files.data_directory(FOLDER) / f"{word}.yaml"
     data = files.read_mapping(path)
-    kind = ResearchStack if "research" in data else ServingEngine
-    return files.parse(kind, data, str(path))
+    if "research" in data:
+        return files.parse(ResearchStack, data, str(path))
+    return files.parse(ServingEngine, data, str(path))
 
 
 @cache
