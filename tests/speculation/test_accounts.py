@@ -132,6 +132,8 @@ def test_sglang_leaves_room_for_a_prefill_and_its_graphs() -> None:
     small = 1 - (512 + 2048 * 1.5 + 24 * 2 + 128) / (23.6 * 1024)
     assert fraction_of(server("qwen3-8b", "4090", "sglang@0.5.5"), 0, None) == round(small, 3)
     assert fraction_of(server("qwen3-8b", "h100", "sglang@0.5.5"), 0, None) == 0.834
+    vision = fraction_of(server("qwen3.5-27b", "h100", "sglang@0.5.14", weights="fp8"), 0, None)
+    assert vision == pytest.approx(0.91 * 0.834)
     s = server("qwen3-8b", "h100", "sglang@0.5.5")
     assert available_bytes(s, 0.85, "none") == pytest.approx(0.85 * (79.18 - 0.55) * GIB)
 

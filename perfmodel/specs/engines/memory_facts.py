@@ -138,7 +138,8 @@ class Tier(Frozen):
 
 class SGLangMemory(Frozen):
     """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
-    sliding_share: tokens of the pool of sliding layers over those of the others.
+    sliding_share: tokens of the pool of sliding layers over those of the others. vision_factor: of the
+    default share for models with a vision tower.
     """
 
     source: Text
@@ -157,6 +158,8 @@ class SGLangMemory(Frozen):
     context_gib: Size
     two_devices_gib: Size
     several_devices_gib: Size
+    vision_types: tuple[str, ...]
+    vision_factor: Share
     state_share: Size
     sliding_share: Size
 

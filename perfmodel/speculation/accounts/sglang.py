@@ -35,7 +35,8 @@ class SGLangAccount(Account):
             rest = max(rest, facts.large_mib)
         if not self.draft_inside:
             rest += _draft_mib(facts, drafts)
-        return round(1.0 - rest / size_mib, DIGITS)
+        share = round(1.0 - rest / size_mib, DIGITS)
+        return share * facts.vision_factor if part.model.model_type in facts.vision_types else share
 
     def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
         facts = sglang_memory()
