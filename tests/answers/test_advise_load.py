@@ -63,6 +63,15 @@ def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
     assert "; 4 would" in found.reason
 
 
+def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
+    too_large = advise("kimi-k2", "h100", request_rate=2, input_len=4000, output_len=500)
+    assert too_large.verdict == "infeasible"
+    assert too_large.reason.startswith("nothing fits: a device would hold")
+    too_fast = advise("llama-3.1-70b", "h100", request_rate=2, input_len=4000, output_len=500, slo="tpot:1")
+    assert too_fast.verdict == "infeasible"
+    assert "no number of servers serves 2 requests/s" in too_fast.reason
+
+
 def test_clients_are_divided_among_the_servers() -> None:
     found = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
     p = found.chosen

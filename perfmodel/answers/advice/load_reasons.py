@@ -1,9 +1,12 @@
 """The reason of an answer of `advise` under a load, as a part of a sentence."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Skip
+from perfmodel.answers.advice.candidates import Found
+from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, seconds
 
@@ -42,11 +45,10 @@ def _in_words(question: AdviseQuery) -> str:
     return f"{load} of {question.input_len} + {question.output_len} tokens{within}"
 
 
-def why_insufficient(question: AdviseQuery, served: Sequence[Served], skips: Sequence[Skip]) -> str:
+def why_insufficient(question: AdviseQuery, served: Sequence[Served], found: Found) -> str:
     """Why no layout serves the load, and how many GPUs would."""
     if not served:
-        why = f" ({skips[0].reason})" if skips else ""
-        return f"no number of servers serves {_in_words(question)}{why}"
+        return _why_none(question, found)
     best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
     needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
     enough = f"; {min(needed)} would" if needed else ""
@@ -54,3 +56,16 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], skips: Seq
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
     return f"{question.gpus} GPUs do not serve {_in_words(question)}{share}{enough}"
+
+
+def _why_none(question: AdviseQuery, found: Found) -> str:
+    """Why no number of servers serves the load: memory, or the limits."""
+    one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
+    alone, _ = price(found.baselines, [], replace(one, batch=(1,), max_tpot_ms=None))
+    if not any(priced.fits.any() for priced in alone):
+        return why_infeasible(question, alone, [], found.skips)
+    fastest = min(float(priced.tpot_s.min()) for priced in alone)
+    return (
+        f"no number of servers serves {_in_words(question)}; the TPOT of one request alone without a draft "
+        f"is {seconds(fastest)}"
+    )

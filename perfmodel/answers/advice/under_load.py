@@ -42,7 +42,7 @@ def under_load(question: AdviseQuery) -> Advice:
     return Advice(
         query=question,
         verdict=_verdict(question, chosen, drafted),
-        reason=why_insufficient(question, served, found.skips)
+        reason=why_insufficient(question, served, found)
         if chosen is None
         else load_reason(question, chosen, baseline, rival),
         objective=Objective(question.objective, UNITS[question.objective]),
