@@ -16,7 +16,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.by_engine import ENGINES
 from perfmodel.speculation.iteration import Passes, Times
 from tests.attack import watch
-from tests.attack.cliffs import BATCHES, CONTEXTS, DRAFTS
+from tests.attack.cliffs import DRAFTS, sizes
 
 FIGURES = ("peaks", "one peak", "bandwidth", "link", "host link", "capacity", "clock")
 MOST = 1.5
@@ -85,18 +85,13 @@ def _quantities(device: dict[str, Any], figure: str, rng: Random) -> list[dict[s
 
 
 def _question(rng: Random, hardware: str) -> Query:
-    return Query(
-        rng.choice(files.bundled_names("models")),
-        hardware,
-        rng.choice((*BATCHES, rng.randint(1, 300))),
-        rng.choice((*CONTEXTS, rng.randint(100, 60_000))),
-        rng.choice((1, 2, 3, 4, 7)),
-        alpha=0.7,
-        tp=rng.choice((1, 2, 4, 8)),
-        engine=rng.choice(list(ENGINES)),
-        weights=rng.choice((None, None, "fp8", "bf16")),
-        **rng.choice(DRAFTS),
-    )
+    model = rng.choice(files.bundled_names("models"))
+    batch, context = sizes(rng)
+    tp = rng.choice((1, 2, 4, 8))
+    engine = rng.choice(list(ENGINES))
+    weights = rng.choice((None, None, "fp8", "bf16"))
+    draft = rng.choice(DRAFTS)
+    return Query(model, hardware, batch, context, alpha=0.7, tp=tp, engine=engine, weights=weights, **draft)
 
 
 def slower(before: Times, after: Times) -> str | None:

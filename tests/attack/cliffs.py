@@ -38,17 +38,21 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
 def _question(rng: Random) -> Query:
     stack = rng.choice(bundled_names("calibrations"))
     device = next((name for name in bundled_names("gpus") if stack.startswith(name)), None)
-    return Query(
-        rng.choice(bundled_names("models")),
-        device or rng.choice(bundled_names("gpus")),
-        rng.choice((*BATCHES, rng.randint(1, 300))),
-        rng.choice((*CONTEXTS, rng.randint(100, 60_000))),
-        rng.choice((1, 2, 3, 4, 7)),
-        alpha=0.7,
-        tp=rng.choice((1, 2, 4, 8)),
-        calibration=stack if device else None,
-        **rng.choice(DRAFTS),
-    )
+    model = rng.choice(bundled_names("models"))
+    hardware = device or rng.choice(bundled_names("gpus"))
+    calibration = stack if device else None
+    batch, context = sizes(rng)
+    gamma = rng.choice((1, 2, 3, 4, 7))
+    tp = rng.choice((1, 2, 4, 8))
+    draft = rng.choice(DRAFTS)
+    return Query(model, hardware, batch, context, gamma, alpha=0.7, tp=tp, calibration=calibration, **draft)
+
+
+def sizes(rng: Random) -> tuple[int, int]:
+    """A batch and a context, usual ones or any."""
+    batch = rng.choice((*BATCHES, rng.randint(1, 300)))
+    context = rng.choice((*CONTEXTS, rng.randint(100, 60_000)))
+    return batch, context
 
 
 def steep(less: WhatIf, more: WhatIf) -> bool:

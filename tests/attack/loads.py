@@ -18,6 +18,7 @@ import numpy as np
 from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.specs.boundary.files import bundled_names
 
 SEED, CLOSE, SLACK = 40, 0.1, 1e-3
@@ -45,19 +46,15 @@ def question(rng: Random) -> dict[str, Any]:
     every = [rng.choice(bundled_names(kind)) for kind in ("models", "gpus")]
     model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *[(*every, rng.choice((1, 2, 4, 8)))] * 9))
     inputs, outputs = (round(10 ** rng.uniform(1.3, most)) for most in (4.2, 3.3))
-    more = (
-        (
-            {
-                "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
-                "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
-            },
-            0.25,
-        ),
-        ({"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}, 0.2),
-        ({"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}, 0.3),
-        ({"dp": tp, "ep": rng.choice((1, tp))}, 0.2),
-        ({"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}, 0.5),
-    )
+    prefix = {
+        "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
+        "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
+    }
+    sessions = {"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}
+    formats = {"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}
+    groups = {"dp": tp, "ep": rng.choice((1, tp))}
+    slo = {"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}
+    more = ((prefix, 0.25), (sessions, 0.2), (formats, 0.3), (groups, 0.2), (slo, 0.5))
     settings = {
         "model": model,
         "hardware": hardware,
@@ -117,20 +114,27 @@ def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
     return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
 
 
+def falls(values: Array) -> bool:
+    """Whether one value is less than the one before, by more than rounding."""
+    return bool((np.diff(values) < -SLACK * values[1:]).any())
+
+
 def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     """What does not hold of the rows of one length, by load."""
     served = np.array([row.requests_per_s for row in rows])
     tpot = np.array([row.tpot_s.mean for row in rows if not row.doubts])
+    shares = np.array([row.slo_share or 0.0 for row in rows])
     numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
+    running = max(row.running_mean for row in rows)
+    fixed = isinstance(rows[0].gamma, int)
+    capacity = rows[0].saturation_rate * (1 + SLACK)
     wrong = {
         "a number is negative or endless": not all(0 <= number < math.inf for number in numbers),
-        "throughput falls with clients": clients and (np.diff(served) < -SLACK * served[1:]).any(),
-        "more than capacity is served": (served > rows[0].saturation_rate * (1 + SLACK)).any(),
-        "more decode than there are seats": max(row.running_mean for row in rows) > seats * (1 + SLACK),
-        "TPOT falls with load": isinstance(rows[0].gamma, int) and (np.diff(tpot) < -SLACK * tpot[1:]).any(),
-        "the share within the SLO rises with load": (
-            np.diff([row.slo_share or 0.0 for row in rows]) > SLACK
-        ).any(),
+        "throughput falls with clients": clients and falls(served),
+        "more than capacity is served": (served > capacity).any(),
+        "more decode than there are seats": running > seats * (1 + SLACK),
+        "TPOT falls with load": fixed and falls(tpot),
+        "the share within the SLO rises with load": (np.diff(shares) > SLACK).any(),
     }
     return [fault for fault, found in wrong.items() if found]
 

@@ -147,15 +147,11 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     names = ("small_kernel_s", "attention_bandwidth_fraction")
     errors = [getattr(c, name).stderr for name in names]
     slopes = [slope(names[0], 0.25 * errors[0]), -slope(names[1], -0.25 * errors[1])]
+    alone = [(slope * error) ** 2 for slope, error in zip(slopes, errors, strict=True)]
     for parameters, rows, expected in (
-        (names[:1], ((1.0,),), (slopes[0] * errors[0]) ** 2),
-        (names[1:], ((1.0,),), (slopes[1] * errors[1]) ** 2),
-        (
-            names,
-            ((1.0,), (-0.5, 1.0)),
-            sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
-            - slopes[0] * errors[0] * slopes[1] * errors[1],
-        ),
+        (names[:1], ((1.0,),), alone[0]),
+        (names[1:], ((1.0,),), alone[1]),
+        (names, ((1.0,), (-0.5, 1.0)), alone[0] + alone[1] - math.sqrt(alone[0] * alone[1])),
     ):
         fitted = c.model_copy(update={"fit": StatedFit(parameters=parameters, correlation=rows)})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected, rel=1e-6)

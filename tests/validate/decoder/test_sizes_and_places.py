@@ -4,10 +4,7 @@ device.
 
 import math
 from contextlib import nullcontext
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -79,118 +76,6 @@ def test_what_the_fused_kernel_of_cuda_is_given(monkeypatch, slots) -> None:
     assert bias.stride(0) == 48
     partial_sdpa(q, k, k, None)
     assert given[1][3:] == (None, True)
-
-
-def test_what_kernels_are_launched_with(monkeypatch) -> None:
-    """As many rows as registers hold, a few programs for each processor, no stretch shorter than four
-    tiles.
-    """
-    pytest.importorskip("triton")
-    from perfmodel.validate.decoder.triton_attention import SplitKV
-    from perfmodel.validate.decoder.triton_pointwise import norm_warps
-
-    kernel = SplitKV()
-    new = torch.zeros(1, 2, 1, 1, device="meta")
-    for n, d, dtype, takes in (
-        (128, 128, torch.bfloat16, True),
-        (129, 128, torch.bfloat16, False),
-        (64, 256, torch.bfloat16, True),
-        (65, 256, torch.bfloat16, False),
-        (128, 16, torch.bfloat16, True),
-        (129, 16, torch.bfloat16, False),
-        (1, 8, torch.bfloat16, False),
-        (1, 24, torch.bfloat16, False),
-        (1, 128, torch.float32, False),
-    ):
-        q = torch.zeros(1, 8, n, d, dtype=dtype, device="meta")
-        assert kernel.takes(q, new) == takes, (n, d, dtype)
-    assert [norm_warps(values) for values in (256, 1024, 16384)] == [1, 2, 8]
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
-    )
-    for pairs, bound, device, splits in (
-        (1, 4096, CPU, 3),
-        (3, 4096, CPU, 1),
-        (1, 767, CPU, 2),
-        (1, 768, CPU, 3),
-        (1, 0, CPU, 1),
-        (8, 10**5, CUDA, 32),
-        (100, 10**5, CUDA, 3),
-        (600, 10**5, CUDA, 1),
-    ):
-        assert kernel._splits(Tuning(), pairs, 2, bound, device) == splits, (pairs, bound)
-    whole: Any = backends.choose("triton-unsplit", CUDA, torch.bfloat16)
-    assert [whole._splits(Tuning(), 8, queries, 10**5, CUDA) for queries in (1, 2, 8)] == [32, 1, 1]
-
-
-def test_grids_and_sizes_of_launches(monkeypatch) -> None:
-    """Where no output shows them: blocks of rows, the search's stretches, parts of a product."""
-    pytest.importorskip("triton")
-    from perfmodel.validate.decoder import (
-        triton_attention,
-        triton_pointwise,
-        triton_product,
-        triton_selection,
-    )
-
-    found: list[Any] = []
-
-    def launched(grid: tuple[int, ...], *_: Any, **sizes: int) -> None:
-        names = ("PAD", "TILE", "num_warps", "num_stages")
-        found.append((grid, *(sizes[name] for name in names if name in sizes)))
-
-    stand_in = MagicMock()
-    stand_in.__getitem__ = lambda _, grid: partial(launched, grid)
-    for module, name in (
-        *((triton_attention, name) for name in ("_split", "_combine")),
-        *((triton_selection, name) for name in ("_page_scores", "_token_scores", "_best")),
-        *((triton_product, name) for name in ("_few_rows", "_add_parts")),
-        (triton_pointwise, "_rows_to_fp8"),
-    ):
-        monkeypatch.setattr(module, name, stand_in)
-    kernel: Any = backends.choose("triton", CUDA, torch.bfloat16)
-    kernel._splits = lambda *given: found.append(given) or 3
-    one_query = Tuning()
-    many = Tuning(programs_per_processor=2)
-    size = torch.tensor([512, 9])
-    for n, d in ((40, 128), (40, 256), (1, 16)):
-        q = torch.zeros(2, 8, n, d)
-        k = torch.zeros(2, 2, 512, d)
-        kernel(q, k, k, Span(size, 512), k[:, :, :n], k[:, :, :n])
-    chooser: Any = backends.selection(kernel)
-    bounds = (torch.zeros(2, 2, 130, 16),) * 2
-    new = k[:, :, :1]
-    chooser.over_pages(q, k, k, bounds, 4, size, Span(size, 64), new, new, None)
-    chooser.over_tokens(q, k, k, size, Span(size, 64), new, new, None)
-    for units in (300, 9000):
-        chooser._best(torch.zeros(3, units), 5, size, (2, 1))
-    attended = [(one_query, 4, 1, 64, CPU), ((4, 4), 16, 64, 4, 3), ((4, 4), 2)]
-    for rows, n, inputs in (
-        (5, 4096, 4096),
-        (100, 4096, 4096),
-        (24, 28672, 4096),
-        (33, 1024, 300),
-        (1, 10**5, 8),
-        (128, 1024, 128),
-        (5, 8192, 4096),
-    ):
-        codes = torch.empty(n, inputs, dtype=torch.float8_e4m3fn)
-        triton_product.scaled_product(torch.zeros(rows, inputs), codes, torch.ones(n))
-    assert found == [
-        *((many, 12, 40, 512, CPU), ((12, 4), 64, 64, 4, 3), ((4, 160), 2)),
-        *((many, 20, 40, 512, CPU), ((20, 4), 32, 32, 4, 2), ((4, 160), 2)),
-        *((one_query, 4, 1, 512, CPU), ((4, 4), 16, 64, 4, 3), ((4, 4), 2)),
-        *(((4, 3), 16, 64, 4), ((4,), 16, 256, 16), *attended),
-        *(((4, 8), 16, 64, 4), ((4,), 16, 512, 16), *attended),
-        *(((3,), 16, 512, 16), ((3,), 16, 8192, 16)),
-        *(((5,), 4), ((64, 4), 16, 64, 4, 5), ((40,),)),
-        *(((100,), 4), ((32, 4), 128, 128, 8, 4), ((800,),)),
-        *(((24,), 4), ((448, 1), 32, 64, 4, 5)),
-        *(((33,), 4), ((8, 3), 64, 128, 8, 4), ((66,),)),
-        *(((1,), 4), ((1563, 1), 16, 64, 4, 5)),
-        *(((128,), 4), ((8, 1), 128, 128, 8, 4)),
-        *(((5,), 4), ((128, 2), 16, 64, 4, 5), ((80,),)),
-    ]
 
 
 def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:

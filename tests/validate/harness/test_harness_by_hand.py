@@ -18,7 +18,7 @@ from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Generation, KVCache, Pair, Request, Sampling, factory
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.harness import acceptance, environment, measure, progress, session, side_by_side
+from perfmodel.validate.harness import environment, measure, progress, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
     AcceptanceSetting,
@@ -96,36 +96,6 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
         now[0], ran[:] = 0.0, []
         session._measure(rows, CPU, SimpleNamespace(of_all=lambda mine: [mine, True]), journal, deadline)
         assert ran == [*range(count)]
-
-
-def test_a_point_that_another_rank_cannot_make(tmp_path, monkeypatch) -> None:
-    """Or this rank would wait for the other one."""
-    monkeypatch.setattr(PointRunner, "__init__", lambda *_: None)
-    plan = load_plan(str(write(tmp_path)))
-    ranks = SimpleNamespace(of_all=lambda mine: [mine, False])
-    row = measure.PointMeasurer(plan, CPU, ranks).row(plan.points()[0], "phases")
-    assert row["error"] == "another rank failed"
-
-
-@pytest.mark.parametrize(
-    ("device", "ranks", "parent", "where"),
-    [("cpu", 1, None, "here"), ("cuda", 1, None, "there"), ("cuda", 2, None, "here"), ("cuda", 1, 1, "here")],
-)
-def test_which_process_measures(monkeypatch, device, ranks, parent, where) -> None:
-    """One GPU is left to another process; so is a spoilt device, but not by one of two ranks."""
-    wanted = SimpleNamespace(plan=SimpleNamespace(device=device, tensor_parallel=ranks), again=0)
-    pool = MagicMock()
-    submit = pool.return_value.__enter__.return_value.submit
-    submit.return_value.result.return_value = "there"
-    monkeypatch.setattr(session, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr(session, "parent_process", lambda: parent)
-    monkeypatch.setattr(session, "_one_process", MagicMock(side_effect=["here", session.SpoiltDevice]))
-    assert session.run_rows(wanted, False, 9.0) == where
-    if ranks == 2:
-        refused("left the device unusable", session.run_rows, wanted, False, 9.0)
-    if device == "cpu":
-        assert session.run_rows(wanted, False, 9.0) == "there"
-        submit.assert_called_once_with(0, resume=True, deadline=9.0)
 
 
 @torch.inference_mode()
@@ -332,24 +302,6 @@ def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     assert state.length.tolist() == [33, 65, 97]
     assert len({*(state.limit - state.length).tolist()}) == 1
     assert load_plan("gpu-8b").points()[-1].lengths[::15] == (8192, 24576)
-
-
-def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatch) -> None:
-    """Five documents, two at a time; of two that are the same, iterations are added up."""
-    started: list[tuple[int, ...]] = []
-
-    def made(_target: object, request: Request, _draft: object) -> SimpleNamespace:
-        def start(batch: list[list[int]], new_tokens: int, seed: int) -> SimpleNamespace:
-            started.append((request.batch, request.context, new_tokens, seed))
-            return SimpleNamespace(histogram=torch.tensor([[sum(one), seed] for one in batch]))
-
-        return SimpleNamespace(start=start, finish=lambda state: None)
-
-    monkeypatch.setattr(acceptance, "make_decoder", made)
-    setting = AcceptanceSetting(Pair("llama-68m"), (), (1,), 2, 4, Sampling(1.0), count=5, batch=2, seed=7)
-    found = acceptance._observe(setting, SimpleNamespace(device=CPU), None, "full", [[1], [2], [3], [1], [5]])
-    assert started == [(2, 1, 4, 7), (2, 1, 4, 9), (1, 1, 4, 11)]
-    assert found == [[2, 16], [2, 7], [3, 9], [5, 11]]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from perfmodel.specs import ModelSpec
-from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
@@ -189,26 +188,3 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
         77.0,
     )
     assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
-
-
-@pytest.mark.parametrize(
-    ("kind", "graphs", "captured"),
-    [("gemm", False, True), ("shell", False, False), ("shell", True, True), ("loop", True, False)],
-)
-def test_kernels_that_a_gpu_runs_in_a_graph(plan, monkeypatch, kind, graphs, captured) -> None:
-    """Once and once more outside of it, then stretches of 4 on 3 buffers, each from the first on if in a
-    graph.
-    """
-    for name, done in (("captured", lambda work: work), ("synchronize", lambda device: None)):
-        monkeypatch.setattr(run, name, done)
-    made = plan.model_copy(update={"protocol": plan.protocol.model_copy(update={"graphs": graphs})})
-    maker = kernels.KernelMaker(made, CPU, torch.float32)
-    kernel = kernels.Kernel((clock := Told()).after(1e-3), 3, 77.0)
-    monkeypatch.setattr(maker, "make", lambda job: kernel)
-    row = run.time_job(maker, Job(kind, {}), clock, torch.device("cuda"), RankShard(), samples=2)
-    assert (row["captured"], row["calls"]) == (captured, 4)
-    if captured:
-        in_turn = [0, 1, 2, 0, 0, 1, 2, 0]
-    else:
-        in_turn = [0, 1, 2, 0, 1, 2, 0, 1]
-    assert kernel.call.calls == [0, 1, *in_turn]  # type: ignore[attr-defined]
