@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array, Floats
+from perfmodel.specs.engines.serving import PassOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,16 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass.
-    memory_fraction: share of the device for weights and caches; None is the engine's.
+    memory_fraction: share of the device for weights and caches; None is the engine's. max_prompt_part: tokens
+    of one prompt in one pass; None without a limit. order: how prompts and decoding share passes; None is the
+    engine's.
     """
 
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     memory_fraction: float | None = None
+    max_prompt_part: int | None = None
+    order: PassOrder | None = None
 
 
 def whole_passes(mean: Array, cv: float) -> Array:

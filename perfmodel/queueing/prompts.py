@@ -11,6 +11,7 @@ from perfmodel.operations import Array, Floats, Op
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
+from perfmodel.specs.engines.serving import PassOrder, serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 PROMPT_KERNELS = {"state": 8, "mamba2": 8}
@@ -23,6 +24,15 @@ def engine_requests(scenario: Scenario) -> EngineRequests:
     """The request costs of the scenario's engine."""
     machine = scenario.machine
     return request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
+
+
+def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
+    """How prompts and decoding share passes: as the version states it, or as its costs were fitted."""
+    calibration = scenario.machine.calibration
+    engine = serving_engines().get(engine_of(calibration) or "")
+    if engine is not None and engine.scheduler is not None:
+        return engine.scheduler.order(calibration.version)
+    return PassOrder.ALTERNATING if of_engine.prompts_alone else PassOrder.MIXED
 
 
 def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
@@ -83,7 +93,7 @@ class PromptPrograms:
             Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens"),
             prompt_launches_s(scenario, of_engine),
             scenario.target_shard.groups,
-            of_engine.prompts_alone,
+            pass_order(scenario, of_engine) is not PassOrder.MIXED,
         )
 
     def added_s(self, new: Array, past: Array, decoding: float, drafts: bool) -> float:

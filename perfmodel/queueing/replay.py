@@ -25,6 +25,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.request import Request
 from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs.engines.serving import PassOrder
 
 NEGLIGIBLE_WORK = 1e-6
 """Share of an iteration below which remaining work counts as done."""
@@ -75,7 +76,9 @@ def replay(
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
     cache = _cache(steps, lengths, requests)
-    return _Server(pass_times(steps, lengths), limits, cache, queue, senders).run(requests.output_tokens)
+    first = steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
+    server = _Server(pass_times(steps, lengths), limits, cache, queue, senders, first)
+    return server.run(requests.output_tokens)
 
 
 def _requests(
@@ -157,6 +160,7 @@ class _Server:
         cache: Cache,
         requests: Sequence[Request],
         senders: Senders,
+        prompts_first: bool,
     ) -> None:
         self.limits = limits
         self.cache = cache
@@ -164,6 +168,8 @@ class _Server:
         self.senders = senders
         self.passes = passes
         self.last = len(self.passes) - 1
+        self.prompts_first = prompts_first
+        self.most_of_a_prompt = limits.max_prompt_part or limits.max_num_batched_tokens
         self.time_s = 0.0
         self.pass_number = 0
         self.work = 0.0
@@ -187,7 +193,10 @@ class _Server:
                 self.time_s = self.senders.next_s
                 continue
             prompts = self._prompts() if self.reading or self.waiting else []
-            self._pass(prompts, 1 if prompts else self._passes_until_event())
+            if prompts and self.prompts_first:
+                self._prompt_pass(prompts)
+            else:
+                self._pass(prompts, 1 if prompts else self._passes_until_event())
             self._finish()
         sent, first, ended = (
             np.array([getattr(request, name) for request in self.requests])
@@ -214,18 +223,19 @@ class _Server:
 
     def _prompts(self) -> list[Request]:
         """The requests whose prompts the coming pass reads, with the tokens of each."""
-        decoding = self.running * self.passes[min(self.running, self.last)].tokens
-        budget = self.limits.max_num_batched_tokens - decoding
+        budget = self.limits.max_num_batched_tokens
+        if not self.prompts_first:
+            budget -= self.running * self.passes[min(self.running, self.last)].tokens
         requests = []
         for request in self.reading:
             if budget <= 0:
                 break
-            request.part_tokens = min(budget, request.unread_tokens)
+            request.part_tokens = min(budget, request.unread_tokens, self.most_of_a_prompt)
             budget -= request.part_tokens
             requests.append(request)
         while budget > 0 and self.waiting and self._admit(self.waiting[0]):
             request = self.waiting.popleft()
-            request.part_tokens = min(budget, request.unread_tokens)
+            request.part_tokens = min(budget, request.unread_tokens, self.most_of_a_prompt)
             budget -= request.part_tokens
             requests.append(request)
         return requests
@@ -268,6 +278,19 @@ class _Server:
         self.pass_number += passes
         self.work += passes * each.gain
         self.cache.used_tokens += passes * each.gain * self.grows
+        self._read(prompts)
+
+    def _prompt_pass(self, prompts: Sequence[Request]) -> None:
+        """Runs a pass of prompts alone, while those that decode wait."""
+        each = self.passes[min(self.running, self.last)]
+        seconds = self._prompts_s(each, prompts)
+        self.decoding_s += self.running * seconds
+        self.time_s += seconds
+        self.pass_number += 1
+        self._read(prompts)
+
+    def _read(self, prompts: Sequence[Request]) -> None:
+        """Prompts have been read as far as the pass had room; the whole ones decode."""
         for request in prompts:
             request.unread_tokens -= request.part_tokens
             if not request.unread_tokens:
@@ -289,7 +312,7 @@ class _Server:
         """A prompt has been read. Its first token is out (unless the request was preempted before), and it
         decodes.
         """
-        self.reading.popleft()
+        self.reading.remove(request)
         if not request.preempted:
             request.first_s = self.time_s
         if request.output_tokens == 1:

@@ -20,11 +20,13 @@ from perfmodel.queueing.prefix import CachedPrompts, Engine, HitLaw, Reuse
 from perfmodel.queueing.prompts import (
     engine_requests,
     layers_s,
+    pass_order,
     prompt_attention_s,
     prompt_draft_s,
     prompt_launches_s,
 )
 from perfmodel.specs.engines.request_costs import EngineRequests
+from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
@@ -42,7 +44,7 @@ class Reading:
 
     tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
     token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and per
-    cached token before it. alone: whether prompts run in separate passes, between those that decode.
+    cached token before it. order: whether prompts share passes with decoding requests.
     """
 
     tokens: Array
@@ -50,7 +52,12 @@ class Reading:
     token_s: Array | float
     pass_s: float = 0.0
     cached_s: float = 0.0
-    alone: bool = False
+    order: PassOrder = PassOrder.MIXED
+
+    @property
+    def alone(self) -> bool:
+        """Whether prompts have passes of their own."""
+        return self.order is not PassOrder.MIXED
 
     def slowed(self, factor: float) -> "Reading":
         """All times multiplied by a factor."""
@@ -308,6 +315,6 @@ def readings_of(
         token_s=own,
         pass_s=prompt_launches_s(scenario, of_engine),
         cached_s=float(own / square),
-        alone=of_engine.prompts_alone,
+        order=limits.order or pass_order(scenario, of_engine),
     )
     return without, replace(without, token_s=own + draft / prompt / groups)

@@ -47,7 +47,7 @@ def test_latencies_never_fall_as_the_rate_rises(server, engine, prompt, output, 
         "engine": engine,
         "input_len": prompt,
         "output_len": output,
-        "draft": "llama-3.2-1b",
+        "draft": "eagle3",
         "alpha": 0.8,
         "gamma": (0, 3),
         "num_prompts": 200,
@@ -62,7 +62,7 @@ def test_latencies_never_fall_as_the_rate_rises(server, engine, prompt, output, 
 def test_short_requests_on_a_fast_server(more) -> None:
     """Prompts of one token, for which the closed form of SGLang had 0.80, 0.31 and 0.21 s."""
     question = {"model": "gemma-2-9b", "hardware": "l40s", "tp": 2, "engine": "sglang", "alpha": 0.8}
-    question |= {"draft": "llama-3.2-1b", "input_len": 1, "output_len": 2, "gamma": 0, "burstiness": 2}
+    question |= {"draft": "eagle3", "input_len": 1, "output_len": 2, "gamma": 0, "burstiness": 2}
     answer = pm.traffic(**question, request_rate="568,50,227", **more)
     assert [row.request_rate for row in answer.rows] == [568, 50, 227], "in the order of the question"
     assert not falls(answer)

@@ -16,6 +16,7 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
+from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import Acceptance
 from tests.validate.tiny import refused
 
@@ -108,7 +109,7 @@ def test_no_more_than_the_whole_room_is_taken():
     assert [row.kv_share * 14.797 for row in (few, many)] == [
         pytest.approx(row.running_mean, rel=1e-3) for row in (few, many)
     ]
-    assert 11 < many.running_mean < 14.797
+    assert 5 < many.running_mean < 14.797
 
 
 def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
@@ -189,7 +190,7 @@ def found_doubts(met, asked, cached=None):
         ask["request_rate"] = None
     question = TrafficQuery(**{"model": "llama-3.1-8b", "hardware": "h100", "max_num_seqs": 1} | ask)
     steps = StepTimes(0, 1.0, np.full(1, 0.01), np.full(1, 0.1), 1, 0.1, cached=cached)
-    steps = replace(steps, reading=SimpleNamespace(alone=True))
+    steps = replace(steps, reading=SimpleNamespace(alone=True, order=PassOrder.ALTERNATING))
     (found,) = doubts(question, question.loop, steps, served, question.loop.values)
     return found
 
@@ -278,7 +279,7 @@ def test_one_row_per_load_which_says_who_made_it() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"max_concurrency": "1..10001"}, "max_concurrency: must be at most 10000 loads, given 10001"),
+        ({"max_concurrency": "1..10001"}, "max_concurrency: must be at most 1000 values, given 10001"),
         ({"max_concurrency": "1..600"}, "num_prompts: must be at most 1669 for 599 loads and draft lengths"),
         ({"max_concurrency": 8, "replay": True, "closed_form": True}, "closed_form: must be left out"),
     ],

@@ -20,6 +20,7 @@ from perfmodel.queueing.prefix import HitLaw, Reuse
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
+from perfmodel.specs.engines.serving import PassOrder
 
 KEPT = Path(__file__).with_name("numbers.json")
 SERVERS = 60
@@ -39,7 +40,7 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
         token_s=draws.uniform(1e-6, 1e-5),
         pass_s=draws.choice((0.0, 0.003)),
         cached_s=1e-10,
-        alone=draws.random() < 0.3,
+        order=PassOrder.ALTERNATING if draws.random() < 0.3 else PassOrder.MIXED,
     )
     gained = 1.0 + gamma * min(draws.uniform(0.3, 1.2), 1.0)
     left = limits.max_num_batched_tokens - n * (gamma + 1.0)

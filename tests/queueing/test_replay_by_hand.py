@@ -13,6 +13,7 @@ from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import Reading, StepTimes
+from perfmodel.specs.engines.serving import PassOrder
 
 LENGTHS = Lengths(100.0, 60.0)
 """A prompt of 100 tokens; a context of 130."""
@@ -100,13 +101,41 @@ def test_a_trace_by_hand(name: str) -> None:
     np.testing.assert_allclose(met.tpot_s, (met.e2e_s - met.ttft_s) / np.maximum(np.array(outputs) - 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("order", "budget", "at", "first", "last"),
+    [  # the first's second token beside the other's prompt, or its third after both prompts
+        (PassOrder.ALTERNATING, 101, [0, 105], [110, 220], [232, 232]),
+        (PassOrder.PROMPTS_FIRST, 100, [0, 105, 105], [100, 210, 310], [324, 324, 324]),
+    ],
+)
+def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, at, first, last) -> None:
+    """Prompts of 100 ms, one in a pass; a pass that only reads prompts decodes nothing."""
+    reading = Reading(np.array([0.0, 1000.0]), np.array([0.0, 1.0]), 0.0, order=order)
+    steps = replace(server([10, 12, 14]), reading=reading)
+    outputs = np.array([3, 2, 2][: len(at)])
+    requests = Arrivals(np.array(at) / 1000, np.full(len(at), 100), outputs)
+    met = replay(steps, LENGTHS, Limits(256, budget), requests)
+    np.testing.assert_allclose(met.ttft_s * 1000 + at, first)
+    np.testing.assert_allclose(met.e2e_s * 1000 + at, last)
+
+
+def test_a_part_of_a_prompt_lets_a_shorter_one_pass() -> None:
+    """Of 100 tokens 40 in a pass: the second's 30 are read beside the first 40 of the other."""
+    requests = Arrivals(np.zeros(2), np.array([100, 30]), np.array([1, 1]))
+    met = replay(server([10, 12]), LENGTHS, Limits(256, 8192, max_prompt_part=40), requests)
+    np.testing.assert_allclose(met.ttft_s * 1000, [45 + 30 + 20, 45])
+
+
 def test_prompts_hide_behind_what_a_pass_loads():
     """Beside 50 tokens a prompt of 50 hides, but for its own attention; two take 50 tokens too many.
 
     In a pass of their own nothing hides: both load the weights in 1 s.
     """
     prompts = np.array([50.0, 100.0])
-    for reading, seconds in ((READING, [0.05, 0.5 + 0.1]), (replace(READING, alone=True), [1.05, 1.1])):
+    for reading, seconds in (
+        (READING, [0.05, 0.5 + 0.1]),
+        (replace(READING, order=PassOrder.ALTERNATING), [1.05, 1.1]),
+    ):
         np.testing.assert_allclose(reading(50.0, prompts), seconds)
         np.testing.assert_allclose([reading.of_one()(50.0, p) for p in prompts.tolist()], seconds)
 

@@ -18,6 +18,7 @@ from perfmodel.queueing.closed import ServedLoad
 from perfmodel.queueing.load import Limits
 from perfmodel.queueing.occupancy import TINY, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs.engines.serving import PassOrder
 
 Mask = NDArray[np.bool_]
 
@@ -37,6 +38,8 @@ class Doubt(StrEnum):
     LOCKSTEP = "clients with equal output lengths stay in step"
     EVICTED = "the running batch leaves the prefix cache little room"
     IDLE_SESSIONS = "few requests run, and sessions lose less of their contexts"
+    CUT_PROMPTS = "a pass takes a part of each prompt"
+    PROMPTS_FIRST = "nothing decodes while prompts wait"
     UNLIKE_PROMPTS = "prompts with and without hits share passes"
 
 
@@ -100,6 +103,8 @@ def doubts(
         Doubt.SWINGING: loop.opens & (_dispersion(served) > MOST_DISPERSION),
         Doubt.TIGHT_MEMORY: _tight(steps, question.limits) & (full > MOST_CROWDED),
         Doubt.LOCKSTEP: question.in_lockstep & (not loop.opens) & (loads > 1.0),
+        Doubt.CUT_PROMPTS: everywhere & (question.limits.max_prompt_part is not None),
+        Doubt.PROMPTS_FIRST: everywhere & _prompts_first(steps),
         **_of_hits(question, loop, steps, served, limits),
     }
     return [
@@ -135,6 +140,10 @@ def _few_iterations(steps: StepTimes, loop: Loop) -> bool:
 def _tight(steps: StepTimes, limits: Limits) -> bool:
     """Whether memory, and not the engine's setting, limits the server to a few seats."""
     return steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
+
+
+def _prompts_first(steps: StepTimes) -> bool:
+    return steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
 
 
 def _dispersion(served: ServedLoad) -> Array:

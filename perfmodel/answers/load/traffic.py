@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.declaration import asks, flag
+from perfmodel.answers.declaration import asks
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
@@ -44,9 +44,6 @@ from perfmodel.speculation import Acceptance, KVCache, Scenario, check_draft_len
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-MOST_LOADS = 10_000
-"""Most loads of a question: its rows take some seconds."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,7 +93,6 @@ def traffic(question: TrafficQuery) -> Traffic:
     """
     draft = question.draft
     question, spread_source = _completed(question)
-    _check_loads(question)
     query = _query(question)
     scenario, known = _scenario(question, query)
     _check_lengths(question, scenario.target)
@@ -153,14 +149,6 @@ def _completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
         values["acceptance_std"] = published.value
         source = published.source
     return replace(question, **values) if values else question, source
-
-
-def _check_loads(question: TrafficQuery) -> None:
-    """Refuse (InputError) more loads than are answered in seconds."""
-    count = question.loop.values.size
-    if count > MOST_LOADS:
-        name = "request_rate" if question.opens else "max_concurrency"
-        raise refuse(flag(name), None, f"at most {MOST_LOADS} loads", count)
 
 
 def _check_lengths(question: TrafficQuery, target: ModelSpec) -> None:

@@ -31,7 +31,10 @@ from perfmodel.queueing.prefix import Engine, Reuse
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
 from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
+from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.accounts.base import Server
+from perfmodel.speculation.accounts.of_engine import account_of
 
 RATES = (1e-6, 1e6)
 """Allowed requests per second: from one in twelve days to more than any one address answers."""
@@ -171,6 +174,20 @@ class TrafficQuery(CommonOptions):
         limits=(0.01, 1000),
         default=1.0,
         needs=("request_rate",),
+    )
+    schedule: str | None = argument(
+        "How prompts and decoding share passes; SGLang's --enable-mixed-chunk is mixed.",
+        choices=tuple(each.value for each in PassOrder),
+        shown="the engine's, by its version",
+        default=None,
+        group="Engine",
+    )
+    long_prefill_token_threshold: MaybeWhole = argument(
+        "Most tokens of one prompt in one pass, as in vLLM.",
+        arg.TOKENS,
+        shown="no limit",
+        default=None,
+        group="Engine",
     )
     prefix_len: MaybeWhole = argument(
         "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
@@ -314,6 +331,14 @@ class TrafficQuery(CommonOptions):
             return seats.of(version, load_gpu(self.hardware))
         return Limits().max_num_seqs
 
+    def _budget(self) -> int:
+        """Default token budget of one pass."""
+        word, _, version = parse_engine(self.engine or DEFAULT_ENGINE).partition(DRIFT)
+        default = Limits().max_num_batched_tokens
+        if self.calibration:
+            return default
+        return account_of(word, Server(version)).budget(load_gpu(self.hardware)) or default
+
     @property
     def opens(self) -> bool:
         """Whether the loop is open: requests arrive at a rate, independent of their service."""
@@ -378,8 +403,10 @@ class TrafficQuery(CommonOptions):
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
             groups * (self.max_num_seqs or self._seats()),
-            groups * (self.max_num_batched_tokens or Limits().max_num_batched_tokens),
+            groups * (self.max_num_batched_tokens or self._budget()),
             self.memory_fraction,
+            self.long_prefill_token_threshold,
+            None if self.schedule is None else PassOrder(self.schedule),
         )
 
     @property

@@ -3,6 +3,7 @@ backends, defaults and defects. A new engine is a new file.
 """
 
 import re
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Literal
 
@@ -96,6 +97,33 @@ class Seats(Frozen):
         return self.usual
 
 
+class PassOrder(StrEnum):
+    """How prompts and decoding requests share the passes of a server.
+
+    mixed: a pass runs all decoding requests and as many prompt tokens as its budget leaves. alternating:
+    prompts have passes of their own, each followed by one that decodes. prompts_first: prompts have passes
+    of their own, and nothing decodes until all that fit are read.
+    """
+
+    MIXED = "mixed"
+    ALTERNATING = "alternating"
+    PROMPTS_FIRST = "prompts_first"
+
+
+class Scheduler(Frozen):
+    """An engine's order of passes: version from which on it is the default -> order."""
+
+    passes: dict[str, PassOrder]
+    source: Text
+
+    def order(self, version: str) -> PassOrder:
+        """The default of a version; of the newest if it is empty."""
+        known = sorted(self.passes, key=release)
+        if version:
+            known = [since for since in known if release(since) <= release(version)] or known[:1]
+        return self.passes[known[-1]]
+
+
 class PrefixBlocks(Frozen):
     """Blocks of an engine's prefix cache. block: tokens of one.
 
@@ -134,7 +162,8 @@ class ServingEngine(Stack):
 
     newest: version of these facts. makers: of the devices that it supports. drafts: kind of draft -> its name
     and releases. sparse: what is known of a draft with a view of the cache that the engine does not have.
-    prefix: blocks of its prefix cache. seats: None if its default is unknown. defects: known problems.
+    prefix: blocks of its prefix cache. seats: None if its default is unknown.
+    scheduler: None if prompts and decoding share passes. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
     wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
@@ -152,6 +181,7 @@ class ServingEngine(Stack):
     prefix: PrefixBlocks
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
+    scheduler: Scheduler | None = None
     defects: tuple[Defect, ...] = ()
     attention: EngineAttention | None = None
     kernel_tables: str = ""

@@ -46,6 +46,10 @@ class Account:
     complete: ClassVar[bool] = False
     """Whether activations and CUDA graphs are taken off."""
 
+    def budget(self, gpu: GPUSpec) -> int | None:
+        """Token budget of one pass; None if the engine's default is unknown."""
+        return self.server.max_num_batched_tokens
+
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         """The engine's default share of the device."""
         return DEFAULT_MEMORY_FRACTION

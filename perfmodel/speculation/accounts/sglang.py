@@ -20,6 +20,11 @@ class SGLangAccount(Account):
 
     complete = True
 
+    def budget(self, gpu: GPUSpec) -> int:
+        """Tokens of one pass that reads prompts (``--chunked-prefill-size``)."""
+        tier = next(t for t in sglang_memory().tiers if gpu.memory_bytes < t.below_gib * GIB)
+        return self.server.max_num_batched_tokens or tier.prefill_tokens
+
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         facts = sglang_memory()
         size_mib = gpu.memory_bytes / MIB
