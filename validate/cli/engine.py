@@ -346,7 +346,7 @@ def _print_plan(q: EngineQuestion, query: Query) -> None:
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """The engine's path of a draft: the id of a model, or of the published head for the target."""
     from perfmodel.specs.acceptance.acceptance_library import find_published
-    from perfmodel.validate.engine.bench_commands import OWN
+    from perfmodel.validate.engine.servers import OWN
 
     if method is None:
         return hub_id(draft, "--draft") or draft
