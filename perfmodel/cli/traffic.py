@@ -68,39 +68,10 @@ def _print(a: Traffic) -> None:
                 say(_intervals(row, row.throughput_interval))
     else:
         say(_rollout(a.rollout), "bold")
-        table(
-            ROLLED_OUT,
-            [
-                (
-                    "" if row.age is None else f"{row.age:g}",
-                    "" if row.alpha is None else f"{row.alpha:g}",
-                    str(row.gamma),
-                    seconds(row.makespan_s),
-                    seconds(row.tail_s),
-                    f"{row.output_tokens_per_s:,.0f}",
-                    f"{row.speedup:.2f}x",
-                    f"{row.stream_speedup:.2f}x",
-                )
-                for row in a.rollout
-            ],
-        )
+        table(ROLLED_OUT, [_rollout_cells(row) for row in a.rollout])
     if a.classes is not None:
         say("by class, simulated request by request")
-        table(
-            BY_CLASS,
-            [
-                (
-                    _load(row),
-                    str(row.gamma),
-                    row.name,
-                    *(_time(times, name) for times in (row.ttft_s, row.tpot_s) for name in ("mean", "p99")),
-                    f"{row.slo_share:.0%}",
-                    f"{row.goodput:.3g}",
-                    f"{row.output_tokens_per_s:,.0f}",
-                )
-                for row in a.classes
-            ],
-        )
+        table(BY_CLASS, [_class_cells(row) for row in a.classes])
     if a.rollout is None:
         for line in _simulated(a.rows):
             say(line)
@@ -149,21 +120,53 @@ def _rollout(rows: tuple[RolloutRow, ...]) -> str:
     return text
 
 
-def _cells(row: TrafficRow) -> tuple[str, ...]:
+def _rollout_cells(row: RolloutRow) -> tuple[str, ...]:
+    return (
+        "" if row.age is None else f"{row.age:g}",
+        "" if row.alpha is None else f"{row.alpha:g}",
+        str(row.gamma),
+        seconds(row.makespan_s),
+        seconds(row.tail_s),
+        f"{row.output_tokens_per_s:,.0f}",
+        f"{row.speedup:.2f}x",
+        f"{row.stream_speedup:.2f}x",
+    )
+
+
+def _class_cells(row: ClassRow) -> tuple[str, ...]:
     return (
         _load(row),
         str(row.gamma),
-        f"{row.running_mean:.1f}",
+        row.name,
         _time(row.ttft_s, "mean"),
         _time(row.ttft_s, "p99"),
-        *(_time(row.tpot_s, name) for name in ("mean", "p50", "p90", "p99")),
-        _time(row.e2e_s, "mean"),
+        _time(row.tpot_s, "mean"),
+        _time(row.tpot_s, "p99"),
+        f"{row.slo_share:.0%}",
+        f"{row.goodput:.3g}",
         f"{row.output_tokens_per_s:,.0f}",
-        "" if row.slo_share is None else f"{row.slo_share:.0%}",
-        "" if row.prefix_hit_rate is None else f"{row.prefix_hit_rate:.0%}",
-        f"{row.kv_share:.0%}",
-        "" if row.request_rate is None else NONE if row.replicas is None else str(row.replicas),
     )
+
+
+def _cells(row: TrafficRow) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    load = (_load(row), str(row.gamma), f"{row.running_mean:.1f}")
+    first = (_time(row.ttft_s, "mean"), _time(row.ttft_s, "p99"))
+    each = tuple(_time(row.tpot_s, name) for name in ("mean", "p50", "p90", "p99"))
+    whole = (_time(row.e2e_s, "mean"), f"{row.output_tokens_per_s:,.0f}")
+    shares = (_share(row.slo_share), _share(row.prefix_hit_rate), _share(row.kv_share))
+    return (*load, *first, *each, *whole, *shares, _replicas(row))
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _replicas(row: TrafficRow) -> str:
+    """The replicas that a rate needs; empty for clients."""
+    if row.request_rate is None:
+        return ""
+    return NONE if row.replicas is None else str(row.replicas)
 
 
 def _intervals(row: TrafficRow, throughput: tuple[float, float]) -> str:

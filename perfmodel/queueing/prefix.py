@@ -210,14 +210,16 @@ class Reuse:
         found = mean_if_found(lambda hits: hits)
         square = mean**2 + std**2 - mean_if_found(lambda hits: hits * (2.0 * k.prompt - hits))[0]
         read = mean - found
+        deviation = float(np.sqrt(max(square - read[0] ** 2, 0.0)))
+        nothing = 1.0 - back[0] - first[0]
         return CachedPrompts(
             law=law,
             read=read,
             hit_rate=found / mean,
             pairs=mean_if_found(lambda hits: hits * (k.prompt - hits)),
-            cv=float(np.sqrt(max(square - read[0] ** 2, 0.0)) / read[0]),
+            cv=deviation / float(read[0]),
             lengths=np.concatenate([k.prompt - own, k.prompt - common, k.prompt]),
-            chance=np.concatenate([back[0], first[0], 1.0 - back[0] - first[0]]) * np.tile(k.weight, 3),
+            chance=np.concatenate([back[0], first[0], nothing]) * np.tile(k.weight, 3),
             room_tokens=sequences * (lengths.context - shared) + float(common.max()),
         )
 

@@ -235,6 +235,9 @@ def step_times(
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
                 alone = cached.passes(left)
                 prompt_s = prompt_s_of(reading, left, decoding, ending, alone, cached.read, cached.pairs)
+        handed_out = own.passes_ahead
+        if gamma and isinstance(scenario.draft, ModelDraft):
+            handed_out = 0.0
         times.append(
             StepTimes(
                 gamma=gamma,
@@ -244,7 +247,7 @@ def step_times(
                 seats=seats,
                 kv_share=1.0 / sequences[at] if sequences[at] > 0 else np.inf,
                 own_s=own.request_s + own.prompt_token_s * lengths.input_mean,
-                passes_ahead=0.0 if gamma and isinstance(scenario.draft, ModelDraft) else own.passes_ahead,
+                passes_ahead=handed_out,
                 reading=reading,
                 survival=None if survival is None else survival[: gamma + 1],
                 cached=cached,

@@ -51,7 +51,7 @@ def test_a_drain_by_hand() -> None:
 
 
 def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> None:
-    question = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 64, "output_std": 300} | ASKED
+    question = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 128, "output_std": 300} | ASKED
     rows = traffic(alpha_by_age="8:0.4,0:0.7,32:0.05", **question).rollout
     assert rows is not None
     fixed = [row.speedup for row in rows if row.gamma == 4]

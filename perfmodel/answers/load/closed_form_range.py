@@ -88,29 +88,49 @@ def doubts(
     steady state.
     """
     limits = OPEN if loop.opens else CLOSED
-    share = served.requests_per_s / served.saturation_rate
-    full = served.share[:, -1]
-    everywhere = np.ones(loads.shape, bool)
-    busy = loop.opens & (share > LEAST_BUSY)
     masks = {
-        Doubt.NEAR_SATURATION: share > limits.saturation,
-        Doubt.CROWDED: loop.opens & (full > MOST_CROWDED),
-        Doubt.SPLIT_PROMPTS: busy & _splits(steps, loop, question.limits, served),
-        Doubt.NOT_POISSON: _uneven(loop, busy),
-        Doubt.SHORT_ANSWERS: everywhere & _short(steps, loop, question.limits),
-        Doubt.FEW_ITERATIONS: everywhere & _few_iterations(steps, loop),
-        Doubt.CHANGING_LENGTH: (not loop.opens) & (_at_other_lengths(steps, served) > MOST_AT_OTHER_LENGTHS),
-        Doubt.SWINGING: loop.opens & (_dispersion(served) > MOST_DISPERSION),
-        Doubt.TIGHT_MEMORY: _tight(steps, question.limits) & (full > MOST_CROWDED),
-        Doubt.LOCKSTEP: question.in_lockstep & (not loop.opens) & (loads > 1.0),
-        Doubt.CUT_PROMPTS: everywhere & (question.limits.max_prompt_part is not None),
-        Doubt.PROMPTS_FIRST: everywhere & _prompts_first(steps),
+        **_of_load(question, loop, steps, served, limits),
+        **_of_requests(question, loop, steps, loads),
         **_of_hits(question, loop, steps, served, limits),
     }
     return [
         tuple(doubt for doubt, mask in masks.items() if mask[at] and not served.saturated[at])
         for at in range(loads.size)
     ]
+
+
+def _of_load(
+    question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
+) -> dict[Doubt, Mask]:
+    """Doubts about how full the server is, and how that varies."""
+    share = served.requests_per_s / served.saturation_rate
+    crowded = served.share[:, -1] > MOST_CROWDED
+    opens = np.full(share.shape, loop.opens)
+    busy = opens & (share > LEAST_BUSY)
+    changing = _at_other_lengths(steps, served) > MOST_AT_OTHER_LENGTHS
+    return {
+        Doubt.NEAR_SATURATION: share > limits.saturation,
+        Doubt.CROWDED: opens & crowded,
+        Doubt.SPLIT_PROMPTS: busy & _splits(steps, loop, question.limits, served),
+        Doubt.NOT_POISSON: _uneven(loop, busy),
+        Doubt.CHANGING_LENGTH: ~opens & changing,
+        Doubt.SWINGING: opens & (_dispersion(served) > MOST_DISPERSION),
+        Doubt.TIGHT_MEMORY: crowded & _tight(steps, question.limits),
+    }
+
+
+def _of_requests(question: TrafficQuery, loop: Loop, steps: StepTimes, loads: Array) -> dict[Doubt, Mask]:
+    """Doubts about the requests and the order of passes, which are the same at every load."""
+    in_step = question.in_lockstep and not loop.opens
+    everywhere = {
+        Doubt.SHORT_ANSWERS: _short(steps, loop, question.limits),
+        Doubt.FEW_ITERATIONS: _few_iterations(steps, loop),
+        Doubt.CUT_PROMPTS: question.limits.max_prompt_part is not None,
+        Doubt.PROMPTS_FIRST: _prompts_first(steps),
+    }
+    masks = {doubt: np.full(loads.shape, holds) for doubt, holds in everywhere.items()}
+    masks[Doubt.LOCKSTEP] = in_step & (loads > 1.0)
+    return masks
 
 
 def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) -> Mask:

@@ -61,6 +61,10 @@ def _rows(
         slo_share = None
         if shares is not None:
             slo_share = 0.0 if saturated else float(shares[i])
+        tpot_interval_s = None
+        if interval is not None:
+            low_s, high_s = interval
+            tpot_interval_s = float(low_s[i]), float(high_s[i])
         rows.append(
             TrafficRow(
                 **loop.named(value),
@@ -76,7 +80,7 @@ def _rows(
                 kv_share=min(running * steps.kv_share, 1.0),
                 prefix_hit_rate=None if hit_rate is None else float(hit_rate[i]),
                 replicas=replicas,
-                tpot_interval=None if interval is None else (float(interval[0][i]), float(interval[1][i])),
+                tpot_interval=tpot_interval_s,
                 tokens_per_iteration=float(gained[i]),
                 doubts=doubted[i],
                 warnings=_warnings(question, loop, served, i, replicas),

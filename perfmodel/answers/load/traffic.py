@@ -107,17 +107,25 @@ def traffic(question: TrafficQuery) -> Traffic:
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
     rows = tuple(row for rows in by_load for row in rows)
     longest = scenario.target.max_position_embeddings
+    rolled_out = None
+    if question.rollout is not None:
+        rolled_out = rollouts(question, _aged_servers(question, replica, choices), longest)
+    replayed = None
+    if question.replays:
+        replayed = tuple(row for row in rows if row.made_by is MadeBy.REPLAY)
+    prefix = None
+    if known and question.reuse is not None:
+        prefix = prefix_verdicts(question, replica, choices, by_load)
+    longest_draft = max(replica.passes)
     return Traffic(
         rows=rows,
         verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
         drafts=tuple(draft_limits(replica, choice) for choice in choices[1:]),
-        prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
-        replay=tuple(row for row in rows if row.made_by is MadeBy.REPLAY) if question.replays else None,
+        prefix=prefix,
+        replay=replayed,
         classes=tuple(classes) if question.mix is not None else None,
-        rollout=rollouts(question, _aged_servers(question, replica, choices), longest)
-        if question.rollout
-        else None,
+        rollout=rolled_out,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.label,
         tp=question.tp,
@@ -127,8 +135,8 @@ def traffic(question: TrafficQuery) -> Traffic:
         acceptance_std=question.spread,
         acceptance_std_source=spread_source,
         calibration=Calibrated.of(scenario),
-        kv_cache=kv_cache_of(scenario, max(replica.passes), question.memory_fraction),
-        warnings=_warnings(question, replace(query, draft=draft), scenario, max(replica.passes)),
+        kv_cache=kv_cache_of(scenario, longest_draft, question.memory_fraction),
+        warnings=_warnings(question, replace(query, draft=draft), scenario, longest_draft),
     )
 
 
