@@ -142,7 +142,7 @@ class KVCache:
     "max_total_num_tokens"). max_concurrency: sequences of that length. pool_bytes: memory of the caches on
     one device ("Available KV cache memory"). baseline_kv_tokens: without the draft, which takes memory for
     its weights, for graphs and others of the engine (draft_reserved_bytes), and a share of a sequence for its
-    cache and states (draft_cache_share).
+    cache and states (draft_cache_share). groups: data-parallel attention groups, each of which logs a part.
     """
 
     kv_tokens: int
@@ -153,6 +153,7 @@ class KVCache:
     draft_weight_bytes: float
     draft_reserved_bytes: float
     draft_cache_share: float
+    groups: int
 
     @property
     def draft_share(self) -> float:
@@ -185,6 +186,7 @@ def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -
         draft_weight_bytes=own,
         draft_reserved_bytes=alone - room,
         draft_cache_share=each / plain - 1.0,
+        groups=part.groups,
     )
 
 
