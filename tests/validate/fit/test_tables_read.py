@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration
-from perfmodel.validate.fit.tables import Tables, _release, where
+from perfmodel.validate.fit.tables import Tables, _release, folder_of, where
 from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
 from tests.validate.tiny import refused
 
@@ -153,3 +153,11 @@ def refused_import(path: Path, says: str, capsys) -> None:
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert says in error
+
+
+def test_the_folder_of_a_device_may_complete_or_shorten_its_name() -> None:
+    folders = ["b60", "h100_sxm", "l40s", "rtx_pro_6000_server"]
+    assert folder_of("h100-sxm-80gb", folders) == "h100_sxm"
+    assert folder_of("rtx-pro-6000-96gb", folders) == "rtx_pro_6000_server"
+    assert folder_of("arc-pro-b60-24gb", folders) == "b60"
+    refused("no device of these tables named 'l40'", folder_of, "l40-48gb", folders)

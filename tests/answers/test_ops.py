@@ -1,0 +1,57 @@
+"""The operations of a pass: every second of it stands in a row."""
+
+import pytest
+
+import perfmodel as pm
+
+
+@pytest.mark.parametrize(
+    ("stage", "engine", "name", "limit"),
+    [
+        ("draft", "vllm", "drafted tokens", "fixed"),  # 256 tokens of EAGLE-3: most of the step
+        ("target", "vllm@0.10.1", "host launches", "host"),  # 32 layers: 2.2 ms + 3.2 ms
+        ("target", "vllm@0.11.0", "scheduling", "fixed"),
+    ],
+)
+def test_every_second_of_a_pass_stands_in_a_row(stage: str, engine: str, name: str, limit: str) -> None:
+    a = pm.ops(
+        model="llama-3.1-8b",
+        hardware="h100",
+        engine=engine,
+        tp=8,
+        batch=256 if stage == "draft" else 1,
+        context=1024,
+        draft="eagle3",
+        gamma=3,
+        stage=stage,
+        alpha=0.7,
+    )
+    row = next(row for row in a.ops if row.name == name)
+    assert (row.limiter, row.kind) == (limit, "pass")
+    assert row.predicted_s > 0
+    assert sum(each.predicted_s for each in a.ops) == pytest.approx(a.total.predicted_s)
+
+
+def test_a_step_that_waits_for_the_host_takes_as_long_on_every_device() -> None:
+    """gpt-oss-20b, 24 layers: 2.2 + 24 x 0.1 = 4.6 ms (4.53 measured on H200 and 4.56 on B200)."""
+    for hardware in ("h200", "b200"):
+        a = pm.whatif(
+            model="gpt-oss-20b", hardware=hardware, engine="vllm@0.10.1", batch=1, context=1464, gamma=0
+        )
+        assert a.ar_tpot_s == pytest.approx(4.6e-3, rel=0.01)
+
+
+def test_where_the_host_limits_fixed_costs_matter_and_bandwidth_does_not() -> None:
+    moves = pm.sensitivity(
+        model="gpt-oss-20b",
+        hardware="b200",
+        engine="vllm@0.10.1",
+        batch=1,
+        context=1464,
+        gamma=3,
+        alpha=0.7,
+        draft="eagle3",
+    )
+    swings = {move.input: move.swing for move in moves}
+    assert swings["fixed costs"] > 0.01
+    assert swings["memory bandwidth"] < swings["fixed costs"] / 2
