@@ -157,16 +157,9 @@ def verdicts(
     drafts = np.asarray(gamma) > 0
     above = drafts & (low > 1)
     pays, does_not_pay = (word if measured else LIKELY[word] for word in SURE)
-    cases: dict[str, Any] = {
-        "does_not_fit": np.logical_not(fits),
-        "no draft": ~drafts,
-        "defect": above & slow,
-        pays: above,
-        does_not_pay: high <= 1,
-    }
-    meanings = {"no draft": "does_not_pay", "defect": "too_close_to_call"}
-    words = [meanings.get(case, case) for case in cases]
-    return np.select(list(cases.values()), words, "too_close_to_call")
+    conditions = (np.logical_not(fits), ~drafts, above & slow, above, high <= 1)
+    words = ("does_not_fit", "does_not_pay", "too_close_to_call", pays, does_not_pay)
+    return np.select(conditions, words, "too_close_to_call")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
