@@ -7,10 +7,10 @@ times: an engine on a CPU takes milliseconds where one on a GPU takes microsecon
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from perfmodel.specs import CONSTANTS, Calibration, Constant, ModelSpec
 from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.solving import Parameter
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
@@ -47,19 +47,14 @@ ON_GPU = 0.1
 """The centre of `iteration_fixed_s` on devices other than CPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SoughtConstant:
-    """The search for a constant: around `start`, with prior width `spread`, between `low` and `high`."""
-
-    start: float
-    spread: float
-    low: float
-    high: float
+def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
+    """The search for a constant: around an expectation, in steps of its prior width, between bounds."""
+    return Parameter(name, expected, low, high, unit=spread, origin=expected, spread=spread)
 
 
 def sought(
     base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
-) -> dict[str, SoughtConstant]:
+) -> dict[str, Parameter]:
     """The constants that may be fitted to these rows, by name.
 
     cpu: whether the device is a CPU. Whole passes do not show the time of an iteration outside them.
@@ -80,7 +75,7 @@ def sought(
             share = FIRST_TOKEN if cpu else ON_GPU * (name == "iteration_fixed_s")
             start = share * seconds if base.kind == "ideal" else getattr(base, name).value
             high = places[name].high
-            places[name] = SoughtConstant(min(start, high), FIRST_TOKEN * seconds, 0.0, high)
+            places[name] = around(name, min(start, high), FIRST_TOKEN * seconds, 0.0, high)
     return places
 
 
@@ -99,16 +94,16 @@ def rows_apart(base: Calibration) -> Calibration:
     )
 
 
-def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> SoughtConstant:
+def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
     value = getattr(base, name).value
     if name in (*FRACTIONS, *FACTORS, EXPERTS, ROW):
         start = max(value, LOWEST_FRACTION)
         most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
-        return SoughtConstant(start, start / 2, LOWEST_FRACTION, most)
+        return around(name, start, start / 2, LOWEST_FRACTION, most)
     if name == DRAFTED:
-        return SoughtConstant(value, value / 2, 0.0, 2.0 * value)
+        return around(name, value, value / 2, 0.0, 2.0 * value)
     if name == "kv_reread_per_query":
-        return SoughtConstant(value, 0.5, 0.0, 1.0)
+        return around(name, value, 0.5, 0.0, 1.0)
     shared: dict[str, Callable[[Timing], float]] = {
         "token_s": lambda t: t.batch * (t.gamma + 1),
         "iteration_sequence_s": lambda t: t.batch,
@@ -116,4 +111,4 @@ def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int)
     }
     parts = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
     share = OUTSIDE if name.startswith("iteration") else WITHIN
-    return SoughtConstant(min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))
+    return around(name, min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))

@@ -2,12 +2,12 @@
 values.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`SoughtConstant.spread`). A constant whose error the rows do not reduce below `DETERMINED` of its prior is
+(`constants.around`). A constant whose error the rows do not reduce below `DETERMINED` of its prior is
 pinned at its prior, and the rest is fitted again. A row's weight follows from the spread of its own samples.
 The stated interval comes from refits without each row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,9 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import COVERAGE, Calibration
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
-from perfmodel.validate.engine.constants import SPECULATIVE, SoughtConstant, sought
+from perfmodel.validate.engine.constants import SPECULATIVE, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
-from perfmodel.validate.solving import least_squares
+from perfmodel.validate.solving import Estimate, Parameter, Values, estimate
 
 NOISE = 0.03
 """Log error of a row from the form of the model and the clock, which weighs rows against priors."""
@@ -152,8 +152,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     return EngineFit(
         calibration=with_values(base, solved.values),
         free=tuple(free),
-        stderr=tuple(solved.stderr.tolist()),
-        correlation=solved.covariance / np.outer(solved.stderr, solved.stderr),
+        stderr=tuple(solved.stderr.values()),
+        correlation=solved.correlation,
         held_out=held_out,
         groups=tuple((left, without(left)) for left in inner_groups(rows.timings)),
         pinned=tuple(name for name in candidates if name not in free),
@@ -169,56 +169,27 @@ def inner_groups(timings: Sequence[Timing]) -> list[Array]:
     return [each == value for each in (lengths, octaves) for value in np.unique(each)[1:-1]]
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """Values of the free constants, the covariance of their estimates, and those at a bound."""
-
-    values: dict[str, float]
-    covariance: Array
-    at_bound: tuple[str, ...]
-
-    @property
-    def stderr(self) -> Array:
-        """Standard errors, in the constants' own units."""
-        return np.sqrt(np.diag(self.covariance))
-
-
 def _solve(
-    rows: EngineRows, base: Calibration, free: dict[str, SoughtConstant], start: dict[str, float], kept: Array
-) -> _Solution:
+    rows: EngineRows, base: Calibration, free: dict[str, Parameter], start: Values, kept: Array
+) -> Estimate:
     """Fits the free constants to the kept rows. The search begins at `start`, or at each prior."""
-    if not free:
-        return _Solution({}, np.eye(0), ())
     logs = np.log(rows.measured)[kept]
     noise = rows.noise[kept]
-    prior, spread, lowest, highest = (
-        np.array([getattr(place, name) for place in free.values()])
-        for name in ("start", "spread", "low", "high")
-    )
-    low = (lowest - prior) / spread
-    high = (highest - prior) / spread
-    first = (np.array([start.get(name, place.start) for name, place in free.items()]) - prior) / spread
 
-    def values(x: Array) -> dict[str, float]:
-        return dict(zip(free, np.clip(prior + x * spread, lowest, highest).tolist(), strict=True))
+    def residuals(values: Values) -> Array:
+        off = (np.log(rows.predict(with_values(base, values)))[kept] - logs) / noise
+        return np.asarray(np.sign(off) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
 
-    def residuals(x: Array) -> Array:
-        off = (np.log(rows.predict(with_values(base, values(x))))[kept] - logs) / noise
-        soft = np.sign(off) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1))
-        return np.concatenate([soft, x])  # the prior is a row too
-
-    found = least_squares(residuals, np.clip(first, low + INSIDE, high - INSIDE), low, high, **ENDS)
-    at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
-    return _Solution(values(found.x), found.covariance * np.outer(spread, spread), at_bound)
+    return estimate([*free.values()], residuals, start, inside=INSIDE, **ENDS)
 
 
-def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:
+def _least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int) -> str | None:
     """The constant to pin next: one at its bound, or else the least determined one. None if all are
     determined.
     """
     if solved.at_bound:
         return solved.at_bound[0]
-    share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
+    share = {name: stderr / free[name].unit for name, stderr in solved.stderr.items()}
     worst = max(share, key=lambda name: share[name], default=None)
     if worst and (share[worst] > DETERMINED or len(free) >= rows):
         return worst

@@ -13,7 +13,7 @@ from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.recipes import Recipe
-from perfmodel.validate.solving import least_squares
+from perfmodel.validate.solving import Parameter, Values, estimate
 
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
 """Weights of quantities. The overhead is a difference of published figures and a twentieth of an iteration,
@@ -78,37 +78,22 @@ def fit(
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fits the `free` constants to the points of `train`; the others stay as in `start`."""
-    searched = [SEARCHED[name] for name in free]
-    scale = np.array([s.scale for s in searched])
-    low = np.array([s.low for s in searched]) / scale
-    high = np.array([s.high for s in searched]) / scale
-    first = (
-        np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale
-    )
+    searched = {name: SEARCHED[name] for name in free}
+    parameters = [Parameter(name, s.start, s.low, s.high, unit=s.scale) for name, s in searched.items()]
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     rows = used(points.points, train)
     chosen = {name: rows[name] & ~np.isnan(logs[name]) for name in TIMES}
 
-    def residuals(x: Array) -> Array:
-        values = dict(zip(free, (x * scale).tolist(), strict=True))
+    def residuals(values: Values) -> Array:
         times = points.predict(with_values(start, values))
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items()])
 
-    found = least_squares(
-        residuals, np.clip(first, low, high), low, high, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH
-    )
-    inner = ~found.at_bound
-    freedom = max(len(found.residuals) - int(inner.sum()), 1)
-    spread = np.linalg.pinv(found.slopes[:, inner].T @ found.slopes[:, inner])
-    deviation = np.sqrt(np.diag(spread))
-    residual = np.sqrt(2.0 * found.cost / freedom)
-    names = tuple(name for name, keep in zip(free, inner, strict=True) if keep)
-    values = dict(zip(free, (found.x * scale).tolist(), strict=True))
-    stderr = dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True))
-    made = with_values(start, values)
+    found = estimate(parameters, residuals, begin, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
+    inner = found.holding_bounds()
+    freedom = max(len(found.solution.residuals) - len(inner.parameters), 1)
+    stderr = inner.scaled(np.sqrt(2.0 * found.solution.cost / freedom)).stderr
+    made = with_values(start, found.values)
     with_errors = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
-    rows = np.clip(spread / np.outer(deviation, deviation), -1.0, 1.0).tolist()
-    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rows))
-    with_errors["fit"] = StatedFit(parameters=names, correlation=correlation)
-    at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
-    return Fit(made.model_copy(update=with_errors), values, stderr, at_bound)
+    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(inner.correlation.tolist()))
+    with_errors["fit"] = StatedFit(parameters=tuple(stderr), correlation=correlation)
+    return Fit(made.model_copy(update=with_errors), found.values, stderr, found.at_bound)

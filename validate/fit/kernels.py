@@ -16,7 +16,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import WEIGHT_FORMATS, GPUSpec, weight_format
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
-from perfmodel.validate.solving import least_squares
+from perfmodel.validate.solving import Parameter, Values, estimate
 
 GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
 EXPERT_FORMS = GEMM_FORMS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
@@ -100,10 +100,14 @@ def table_fit(
     predict: Callable[[Array], Array], seconds: Array, start: Sequence[float], source: str
 ) -> TableFit:
     """The constants for which `predict` is closest to `seconds`, both as logarithms."""
-    found = least_squares(lambda x: np.log(predict(np.exp(x)) / seconds), np.log(start), soft=0.1)
-    return TableFit(
-        tuple(np.exp(found.x).tolist()), float(np.median(np.abs(found.residuals))), len(seconds), source
-    )
+    parameters = [Parameter(str(i), first, log=True) for i, first in enumerate(start)]
+
+    def residuals(values: Values) -> Array:
+        return np.asarray(np.log(predict(np.array([*values.values()])) / seconds))
+
+    found = estimate(parameters, residuals, soft=0.1)
+    median_error = float(np.median(np.abs(found.solution.residuals)))
+    return TableFit(tuple(found.values.values()), median_error, len(seconds), source)
 
 
 def _peak(gpu: GPUSpec, form: str) -> float | None:

@@ -18,7 +18,7 @@ from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
 from perfmodel.validate.fit.folds import folds_of
-from perfmodel.validate.solving import least_squares
+from perfmodel.validate.solving import Parameter, Values, estimate
 
 KINDS: dict[str, tuple[Work, ...]] = {
     "linear ops": ("linear",),
@@ -63,12 +63,12 @@ def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str
     plain = points.predict(kernels)
     rows = {name: train & ~np.isnan(logs[name]) & (plain[name] > 0) for name in TIMES}
 
-    def residuals(x: Array) -> Array:
-        times = points.predict(scaled(kernels, dict(zip(KINDS, np.exp(x).tolist(), strict=True))))
+    def residuals(factors: Values) -> Array:
+        times = points.predict(scaled(kernels, dict(factors)))
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items()])
 
-    found = least_squares(residuals, np.zeros(len(KINDS)), np.log(LOW), np.log(HIGH), soft=SOFT)
-    return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
+    parameters = [Parameter(kind, 1.0, LOW, HIGH, log=True) for kind in KINDS]
+    return estimate(parameters, residuals, soft=SOFT).values
 
 
 def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:

@@ -22,31 +22,30 @@ PATH = BUNDLED / "choices.json"
 
 def present() -> dict[str, Any]:
     """The sources whose rows count, and the present choices, in JSON types."""
-    choices = {
+    sources = {run.source_id for run in public_runs() if run.counts}
+    found: dict[str, Any] = json.loads(json.dumps({"sources": sorted(sources), "choices": _choices()}))
+    return found
+
+
+def _choices() -> dict[str, Any]:
+    of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
+    without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
+    spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
+    of_effects = {
+        "freedom": effects.FREEDOM,
+        "prior_scale": effects.PRIOR_SCALE,
+        "prior_freedom": effects.PRIOR_FREEDOM,
+    }
+    return {
         "constants_of_public_runs": sorted(left_out.FREE),
-        "constants_of_tables": {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)},
+        "constants_of_tables": of_tables,
         "constants_of_llamacpp": llamacpp.TERMS,
-        "without_rows": {
-            "factor": 1.0,
-            "later_version": left_out.LATER,
-            "share_of_time": left_out.ABSENT,
-        },
-        "spread_without_rows": {
-            "time": left_out.TIME,
-            "factor": left_out.FACTOR,
-            "known_elsewhere": left_out.MEASURED,
-        },
+        "without_rows": without_rows,
+        "spread_without_rows": spreads,
         "variances_of_folds": asdict(left_out.VARIANCES),
         "spreads_of_llamacpp": {"row": asdict(llamacpp.SPREAD), "pass": asdict(llamacpp.ALONE)},
-        "effects": {
-            "freedom": effects.FREEDOM,
-            "prior_scale": effects.PRIOR_SCALE,
-            "prior_freedom": effects.PRIOR_FREEDOM,
-        },
+        "effects": of_effects,
     }
-    sources = sorted({run.source_id for run in public_runs() if run.counts})
-    found: dict[str, Any] = json.loads(json.dumps({"sources": sources, "choices": choices}))
-    return found
 
 
 def recorded() -> dict[str, Any]:

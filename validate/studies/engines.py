@@ -18,7 +18,7 @@ from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, files, load
 from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import grouped, shortened, significant
+from perfmodel.validate.solving import Estimate, Values, grouped, shortened, significant
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
@@ -32,7 +32,7 @@ from perfmodel.validate.studies.held_out import (
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
-from perfmodel.validate.studies.robust import Array, FittedValues, Values
+from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 PATH = BUNDLED / "engines.json"
@@ -96,7 +96,7 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
 }
 
 
-def make() -> tuple[FittedValues, FittedValues, Folds]:
+def make() -> tuple[Estimate, Estimate, Folds]:
     """Fits everything anew, some minutes: steps and ratios from all rows, and from those outside each
     fold.
     """
@@ -267,9 +267,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
     return texts_of(*make(), date)
 
 
-def texts_of(
-    decoding: FittedValues, iteration: FittedValues, folds: Folds, date: datetime.date
-) -> dict[Path, str]:
+def texts_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: datetime.date) -> dict[Path, str]:
     """The texts of `texts` from given fits, which `make` returns."""
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)

@@ -9,7 +9,7 @@ import yaml
 
 from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
 from perfmodel.specs.engines.engines import FILE, FOLDER
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import Estimate, significant
 from perfmodel.validate.studies.parameters import (
     DECODING,
     DEFAULT_FLAGS,
@@ -18,7 +18,6 @@ from perfmodel.validate.studies.parameters import (
     SPECULATING,
     Parameter,
 )
-from perfmodel.validate.studies.robust import FittedValues
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
@@ -32,8 +31,8 @@ Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
 
 
 def render(
-    decoding: FittedValues,
-    iteration: FittedValues,
+    decoding: Estimate,
+    iteration: Estimate,
     errors: Stated,
     shared: Mapping[str, Scatter],
     fitted: Mapping[str, Mapping[str, Any]],

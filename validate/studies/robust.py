@@ -9,18 +9,18 @@ without some rows costs little.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.validate.solving import grouped, least_squares
+from perfmodel.validate import solving
+from perfmodel.validate.solving import Estimate, Values, grouped
 from perfmodel.validate.studies.parameters import Parameter
 
 Array = NDArray[np.float64]
-Values = Mapping[str, float]
 STEP = 1e-3
 """Step of a finite difference, in the logarithm of a parameter."""
 ROUNDS = 5
@@ -95,14 +95,6 @@ def parts_of(
     return Parts(np.array(lines), np.array(soft))
 
 
-@dataclass(frozen=True)
-class FittedValues:
-    """Values by place, and the covariance of their logarithms in the order of the parameters."""
-
-    values: dict[str, float]
-    covariance: Array
-
-
 Row = TypeVar("Row")
 
 
@@ -145,7 +137,7 @@ class FittedRows(ABC, Generic[Row]):
         rounds: int = ROUNDS,
         train: NDArray[np.bool_] | None = None,
         slopes: Array | None = None,
-    ) -> tuple[FittedValues, Array]:
+    ) -> tuple[Estimate, Array]:
         """The values from the rows, and the slopes of the errors around them.
 
         start: where the search begins; by default at the expectations. train: the rows that count; by default
@@ -162,27 +154,27 @@ class FittedRows(ABC, Generic[Row]):
         return estimate, near
 
 
-def solve(
-    parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array
-) -> FittedValues:
+def solve(parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array) -> Estimate:
     """The values with the least sum of squares: of the parts of the errors, and of the parameters' deviations
     from their expectations, both in standard deviations.
 
     Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
     """
-    expected = np.log([p.expected for p in parameters])
-    spread = np.array([p.spread for p in parameters])
+    searched = [solving.Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
     at = np.log([near[p.place] for p in parameters])
     start = parts.matrix @ off
     steep = parts.matrix @ slopes
 
-    def residuals(x: Array) -> Array:
-        return np.concatenate([parts.residuals(start + steep @ (x - at)), (x - expected) / spread])
+    def parted(values: Values) -> Array:
+        """The parts of the errors at these values."""
+        moved = np.log([*values.values()]) - at
+        return np.asarray(start + steep @ moved)
 
-    def jacobian(x: Array) -> Array:
-        own = parts.slopes(start + steep @ (x - at))
-        return np.concatenate([own[:, None] * steep, np.diag(1.0 / spread)])
-
-    end = least_squares(residuals, at, jac=jacobian, x_scale=spread, tr_solver="lsmr")
-    values = dict(zip((p.place for p in parameters), np.exp(end.x).tolist(), strict=True))
-    return FittedValues(values, end.covariance)
+    return solving.estimate(
+        searched,
+        lambda values: parts.residuals(parted(values)),
+        near,
+        slopes=lambda values: parts.slopes(parted(values))[:, None] * steep,
+        x_scale=np.array([p.spread for p in parameters]),
+        tr_solver="lsmr",
+    )

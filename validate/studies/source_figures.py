@@ -54,6 +54,13 @@ class Judged:
     interval: tuple[float, float] | None = None
     kind: str = ""
 
+    @property
+    def half_width(self) -> float:
+        """Half-width of the interval, as a ratio less 1."""
+        assert self.interval
+        low, high = self.interval
+        return (high / low) ** 0.5 - 1.0
+
     def inside(self, by: float = 0.0) -> bool:
         """Whether the 90 % interval contains the measured value. by: log error that is first added to the
         prediction, which moves both ends.
@@ -133,14 +140,8 @@ def figures() -> dict[str, Any]:
         for figure in ("step", "ratio", "speedup")
     }
     speedups = of_figure("speedup")
-    sure = [a for a in speedups if a.verdict in SURE]
     return found | {
-        "side": {
-            "rows": len(speedups),
-            "right": sum(same_side(a.predicted, a.measured) for a in speedups),
-            "sure": len(sure),
-            "sure_and_wrong": sum(not same_side(a.predicted, a.measured) for a in sure),
-        },
+        "side": _side(speedups),
         "refused": asked()[1],
         "coverage": recorded_sources()["coverage"],
         "choices": choices.recorded(),
@@ -148,6 +149,18 @@ def figures() -> dict[str, Any]:
             "engines": _best_length([a for a in speedups if a.run.engine != LLAMACPP]),
             LLAMACPP: _best_length([a for a in speedups if a.run.engine == LLAMACPP]),
         },
+    }
+
+
+def _side(speedups: Sequence[Answered]) -> dict[str, int]:
+    """Speedups predicted on the correct side of 1, and sure verdicts on the wrong one."""
+    right = [same_side(a.predicted, a.measured) for a in speedups]
+    sure = [side for a, side in zip(speedups, right, strict=True) if a.verdict in SURE]
+    return {
+        "rows": len(speedups),
+        "right": sum(right),
+        "sure": len(sure),
+        "sure_and_wrong": len(sure) - sum(sure),
     }
 
 
@@ -218,16 +231,16 @@ def _part(rows: list[Judged]) -> dict[str, Any]:
         "rows": len(rows),
         "sources": len(sources),
         "error": math.expm1(_mean(rows)),
-        "macro": math.expm1(float(np.mean([*sources.values()]))),
-        "bias": math.expm1(float(np.mean([r.off for r in rows]))),
+        "macro": math.expm1(np.mean([*sources.values()])),
+        "bias": math.expm1(np.mean([r.off for r in rows])),
         "worst": {"source": worst, "error": math.expm1(sources[worst])},
-        "shipped": math.expm1(float(np.mean([abs(r.shipped) for r in rows]))),
+        "shipped": math.expm1(np.mean([abs(r.shipped) for r in rows])),
     }
     stated = [r for r in rows if r.interval]
     if stated:
         found["inside"] = sum(r.inside(r.off - r.shipped) for r in stated) / len(stated)
         found["inside_shipped"] = sum(r.inside() for r in stated) / len(stated)
-        found["width"] = float(np.median([(r.interval[1] / r.interval[0]) ** 0.5 - 1 for r in stated]))  # type: ignore[index]
+        found["width"] = float(np.median([r.half_width for r in stated]))
     return found
 
 

@@ -125,19 +125,22 @@ def covered(errors: Sequence[LeftOutError], within: Mapping[str, float]) -> dict
     error.
     """
     widest = max(within.values())
-    inside = [abs(e.off) <= within.get(e.source, widest) for e in errors]
-    counted = [i for i, e in enumerate(errors) if e.counts]
-    of_sources = grouped(counted, lambda i: errors[i].source).values()
-    error = float(np.mean([abs(errors[i].off) for i in counted]))
-    half = float(np.mean([within[errors[i].source] for i in counted]))
+
+    def inside(some: Sequence[LeftOutError]) -> float:
+        return float(np.mean([abs(e.off) <= within.get(e.source, widest) for e in some]))
+
+    counted = [e for e in errors if e.counts]
+    of_sources = grouped(counted, lambda e: e.source)
+    error = float(np.expm1(np.mean([abs(e.off) for e in counted])))
+    width = float(np.expm1(np.mean([within[e.source] for e in counted])))
     return {
         "rows": len(counted),
         "sources": len(of_sources),
-        "error": float(np.expm1(error)),
-        "width": float(np.expm1(half)),
-        "ratio": float(np.expm1(half) / np.expm1(error)),
-        "inside": float(np.mean([inside[i] for i in counted])),
-        "inside_sources": float(np.mean([np.mean([inside[i] for i in index]) for index in of_sources])),
+        "error": error,
+        "width": width,
+        "ratio": width / error,
+        "inside": inside(counted),
+        "inside_sources": float(np.mean([inside(rows) for rows in of_sources.values()])),
         "all_rows": len(errors),
-        "inside_all": float(np.mean(inside)),
+        "inside_all": inside(errors),
     }

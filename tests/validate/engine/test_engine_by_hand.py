@@ -19,7 +19,6 @@ from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
     EngineRows,
     _least_determined,
-    _Solution,
     check_enough,
     scatter,
     small_sample,
@@ -27,6 +26,7 @@ from perfmodel.validate.engine.fit import (
 )
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import GivenFacts, Timing
+from perfmodel.validate.solving import NOTHING, Estimate, estimate
 from tests.validate.tiny import refused
 
 LOAD = driver.ServerLoad(batch=2, prompt=100, tokens=50)
@@ -233,7 +233,7 @@ def test_where_constants_are_sought() -> None:
     found = sought(BASE, ROWS, load_model("llama-3.1-8b"))
 
     def place(name: str) -> tuple[float, ...]:
-        return found[name].start, found[name].spread, found[name].low, found[name].high
+        return found[name].expected, found[name].spread, found[name].low, found[name].high
 
     fixed = {
         n: getattr(BASE, n).value
@@ -278,17 +278,17 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
         (6.313752 / 1.644854, 6.313752 / 1.644854, 2 * 2.015048 / 1.644854)
     )
     free = dict(itertools.islice(sought(BASE, ROWS, load_model("llama-3.1-8b")).items(), 2))
-    spreads = np.array([place.spread for place in free.values()])
 
     def worst(shares: tuple[float, float], rows: int, at_bound: tuple[str, ...] = ()) -> str | None:
-        return _least_determined(
-            free, _Solution({}, np.diag((np.array(shares) * spreads) ** 2), at_bound), rows
-        )
+        values = dict.fromkeys(free, 1.0)
+        covariance = np.diag(np.array(shares) ** 2)
+        end = Estimate(tuple(free.values()), values, NOTHING, covariance, at_bound)
+        return _least_determined(free, end, rows)
 
     assert worst((0.4, 0.45), 3) is None
     assert worst((0.4, 0.55), 3) == worst((0.4, 0.45), 2) == "pass_fixed_s"
     assert worst((0.6, 0.55), 3, ("pass_fixed_s",)) == "pass_fixed_s"
-    assert _least_determined({}, _Solution({}, np.zeros((0, 0)), ()), 0) is None
+    assert _least_determined({}, estimate([], lambda values: np.zeros(0)), 0) is None
     kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
     assert (len(kept), len(aside)) == (1, 1)
     for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):

@@ -113,7 +113,7 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
     free = {
         name: sought(base, rows, held.scenario.target)[name] for name in ("token_s", "gemm_flops_fraction")
     }
-    start, spread = (np.array([getattr(place, n) for place in free.values()]) for n in ("start", "spread"))
+    start, spread = (np.array([getattr(place, n) for place in free.values()]) for n in ("expected", "spread"))
     solved = _solve(held, base, free, {}, np.ones(len(rows), bool))
 
     def loss(*shift: float) -> float:

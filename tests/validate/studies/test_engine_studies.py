@@ -13,11 +13,11 @@ from perfmodel.specs import Scatter, square
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.engines.engines import engines
+from perfmodel.validate.solving import NOTHING, Estimate
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
-from perfmodel.validate.studies.robust import FittedValues
 
 
 def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
@@ -73,9 +73,9 @@ def test_both_files_come_out_as_shipped() -> None:
     places = engines().places()
     record = study.recorded()
 
-    def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> FittedValues:
+    def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> Estimate:
         relative = np.array([places[p.place].stderr / places[p.place].value for p in parameters])
-        return FittedValues(values, correlation * np.outer(relative, relative))
+        return Estimate((), values, NOTHING, correlation * np.outer(relative, relative), ())
 
     speculating = np.eye(len(SPECULATING))
     constant = [i for i, p in enumerate(SPECULATING) if p.place in engines().fit.parameters]

@@ -18,7 +18,7 @@ from perfmodel.operations import Array
 from perfmodel.specs import CONSTANTS, Calibration, GPUSpec, files, load_gpu
 from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records import KernelRow, Record
-from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
+from perfmodel.validate.solving import Parameter, Values, estimate, grouped, nonnegative, significant
 
 LARGE_WEIGHT = 0.25
 """Weight of GEMMs with more rows than any pass of the plan; they determine the FLOP fraction and little
@@ -30,10 +30,19 @@ SOFT = 1.0
 """Logarithm above which a residual counts linearly."""
 Found = dict[str, tuple[float, float]]
 """Constant -> its value and standard error."""
-Ranges = tuple[tuple[float, float, float], ...]
-GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
-ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
-"""Start and search range of each constant in the fit; the first three by their logarithm."""
+GEMM = (
+    Parameter("gemm_bandwidth_fraction", 0.8, 0.01, 1.0, log=True),
+    Parameter("gemm_flops_fraction", 0.6, 0.01, 1.0, log=True),
+    Parameter("gemm_fixed_s", 1e-6, 1e-9, 1e-2, log=True),
+    Parameter("gemm_blend_power", 3.0, 1.0, 16.0),
+    Parameter("gemm_column_s", 0.1 * COLUMN_S, 0.0, 1e3 * COLUMN_S, unit=COLUMN_S),
+)
+ATTENTION = (
+    Parameter("attention_bandwidth_fraction", 0.5, 0.005, 1.0, log=True),
+    Parameter("attention_flops_fraction", 0.3, 0.002, 1.0, log=True),
+    Parameter("attention_fixed_s", 2e-5, 1e-8, 1e-2, log=True),
+    Parameter("kv_reread_per_query", 0.05, 0.0, 1.0),
+)
 LEAST_KNOTS = 2
 """Least number of knots of a curve; fewer timed messages determine nothing."""
 KINK = 1.02
@@ -120,16 +129,13 @@ class KernelFit:
         largest = max(point.batch * point.queries[-1] for point in self.plan.points())
         weight = np.where(m <= largest, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
-        def model(x: Array) -> Array:
-            memory = load / math.exp(x[0]) + n * x[4] * COLUMN_S
-            flops = compute / math.exp(x[1])
-            return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
+        def model(at: Values) -> Array:
+            memory = load / at["gemm_bandwidth_fraction"] + n * at["gemm_column_s"]
+            flops = compute / at["gemm_flops_fraction"]
+            power = at["gemm_blend_power"]
+            return np.asarray(at["gemm_fixed_s"] + (memory**power + flops**power) ** (1 / power))
 
-        x, error = self._fit("gemm", rows, model, GEMM, weight)
-        return _ends("gemm", x, error) | {
-            "gemm_blend_power": (x[3], error[3]),
-            "gemm_column_s": (x[4] * COLUMN_S, error[4] * COLUMN_S),
-        }
+        return self._fit("gemm", rows, model, GEMM, weight)
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M, which is the weight of its error."""
@@ -156,15 +162,17 @@ class KernelFit:
         pairs = query * context + query * (query + 1) / 2
         compute = 4 * heads * dim * batch * pairs / self.gpu.peak_flops(self.precision.attention_compute)
 
-        def memory_s(x: Array) -> Array:
-            return (read * (1 + x[3] * (query - 1)) + fresh) / math.exp(x[0])
+        def memory_s(at: Values) -> Array:
+            reads = 1 + at["kv_reread_per_query"] * (query - 1)
+            return np.asarray((read * reads + fresh) / at["attention_bandwidth_fraction"])
 
-        def model(x: Array) -> Array:
-            return math.exp(x[2]) + np.maximum(memory_s(x), compute / math.exp(x[1]))
+        def model(at: Values) -> Array:
+            compute_s = compute / at["attention_flops_fraction"]
+            return at["attention_fixed_s"] + np.maximum(memory_s(at), compute_s)
 
-        x, error = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
-        computes = compute / math.exp(x[1]) > KINK * memory_s(x)
-        found = _ends("attention", x, error) | {"kv_reread_per_query": (x[3], error[3])}
+        found = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
+        fitted = {name: value for name, (value, _) in found.items()}
+        computes = compute / fitted["attention_flops_fraction"] > KINK * memory_s(fitted)
         if not computes.any():
             name = "attention_flops_fraction"
             why = "not determined, no attention call was limited by FLOPs: the GEMM one"
@@ -225,18 +233,19 @@ class KernelFit:
         self,
         kind: str,
         rows: Sequence[KernelRow],
-        model: Callable[[Array], Array],
-        ranges: Ranges,
+        model: Callable[[Values], Array],
+        parameters: Sequence[Parameter],
         weight: Array,
-    ) -> tuple[Array, Array]:
+    ) -> Found:
+        """Fits the times of calls, weighted, by their logarithm."""
         measured = np.log([row.call_s for row in rows])
         root = np.sqrt(weight)
-        start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
-        solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=SOFT)
-        left = np.log(model(solution.x)) - measured
+        end = estimate(parameters, lambda at: root * (np.log(model(at)) - measured), soft=SOFT)
+        left = np.log(model(end.values)) - measured
         self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=weight)))
-        spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(start)))
-        return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
+        spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(parameters)))
+        stderr = end.scaled(math.sqrt(spread)).stderr
+        return {name: (value, stderr[name]) for name, value in end.values.items()}
 
     def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
         """The constant with a standard error that a file may state; an undetermined one has the largest."""
@@ -249,12 +258,6 @@ class KernelFit:
 
     def _source(self) -> str:
         return f"results/{self.record.data.machine}/{self.record.path.name}"
-
-
-def _ends(kind: str, x: Array, error: Array) -> Found:
-    """Both efficiencies and the fixed time, from the logarithms at the beginning of x."""
-    names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
-    return {name: (v, v * e) for name, v, e in zip(names, np.exp(x[:3]), error[:3], strict=True)}
 
 
 def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Found:
