@@ -136,7 +136,7 @@ def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
 def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     """Finds the constants that the rows determine, fits them, and judges the fit on held-out rows."""
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
-    base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
+    base = with_values(base, {name: p.expected for name, p in candidates.items() if name in SPECULATIVE})
     count = len(rows.timings)
     free = dict(candidates)
     while pinned := _least_determined(

@@ -128,8 +128,10 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
     both = (loss(h, h) + loss(-h, -h) - loss(h, -h) - loss(-h, h)) / 4
     curvature = np.array([[own[0], both], [both, own[1]]]) / h**2
     assert np.linalg.solve(curvature, slopes) == pytest.approx(0.0, abs=1e-3)
-    expected = np.linalg.inv(curvature / 2) * np.outer(spread, spread)
-    assert solved.covariance == pytest.approx(expected, rel=0.2)
+    in_spreads = np.linalg.inv(curvature / 2)
+    assert solved.covariance == pytest.approx(in_spreads, rel=0.2)
+    stderr = np.sqrt(np.diag(in_spreads)) * spread
+    assert [*solved.stderr.values()] == pytest.approx(stderr, rel=0.1)
 
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
