@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.boundary import files
 
 README = Query(
     "llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8
@@ -314,3 +316,12 @@ def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_
     other = whatif(replace(query, model="deepseek-r1-distill-llama-8b"))
     assert other.verdict == "unknown_acceptance"
     assert "no acceptance is known for deepseek-r1-distill-llama-8b" in other.headline()
+
+
+def test_a_draft_of_an_own_file_needs_no_published_name(tmp_path: Path) -> None:
+    """Its acceptance is given; nothing is looked up under its name."""
+    bundled = files.data_directory("models") / "llama-3.2-1b.yaml"
+    path = tmp_path / "mine.yaml"
+    path.write_text(bundled.read_text(encoding="utf-8").replace("name: llama-3.2-1b", "name: mine-1b", 1))
+    answer = whatif(model="llama-3.1-8b", hardware="h100", batch=4, context=4096, draft=str(path), alpha=0.7)
+    assert answer.as_dict()["speedup"] > 0

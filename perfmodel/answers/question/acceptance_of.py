@@ -3,11 +3,13 @@ library.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
 from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
@@ -107,9 +109,13 @@ def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | No
 
 def library_word(draft: Draft) -> str:
     """The library's word for a draft: a model by its short name, EAGLE-3 distinct from EAGLE, else the
-    kind.
+    kind. A model of a user's own file keeps its name.
     """
-    return short_name(draft.model.name) if draft.kind == "model" else draft.name
+    if draft.kind != "model":
+        return draft.name
+    with suppress(InputError):
+        return short_name(draft.model.name)
+    return draft.model.name
 
 
 def _noisy(drafted: Sequence[int], tokens: Sequence[float]) -> bool:

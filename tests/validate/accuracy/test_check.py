@@ -21,7 +21,7 @@ from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
-from perfmodel.validate.records import RESULTS, latest, records
+from perfmodel.validate.records import RESULTS, latest, records, stamped
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
 from tests.validate.tiny import refused
 
@@ -145,7 +145,7 @@ def measured_again(folder: Path, factor: float, kept: slice = slice(None)) -> No
             point["samples"][name] = [factor * seconds for seconds in point["samples"][name]]
     record["points"] = record["points"][kept]
     path.unlink()
-    path.with_name(f"2027{path.name[4:]}").write_text(json.dumps(record))
+    path.with_name(f"2027{path.name[4:]}").write_text(stamped(json.dumps(record)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from perfmodel.cli import run
 from perfmodel.specs import CONSTANTS, GPUSpec, load_calibration, load_gpu
 from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.records import RESULTS, Plan, Record, load_plan, read_record, spec_of
+from perfmodel.validate.records import RESULTS, Plan, Record, load_plan, read_record, spec_of, stamped
 from tests.validate.tiny import BLOCK, changed, refused, write
 
 TRUTH = {
@@ -126,7 +126,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
         "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
     }
     path = folder / f"20260101T000000Z-01234567-{plan.name}-micro.json"
-    path.write_text(json.dumps(record), encoding="utf-8")
+    path.write_text(stamped(json.dumps(record)), encoding="utf-8")
     return path
 
 
@@ -199,16 +199,17 @@ def test_the_linear_shapes_are_those_the_engine_counts() -> None:
 def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
     path = synthetic(tmp_path, plan, gpu)
     data = json.loads(path.read_text(encoding="utf-8"))
+    del data["crc32"]
     data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(stamped(json.dumps(data)), encoding="utf-8")
     refused("kind attention", calibration_from, read_record(path))
     rows = data["points"]
     cached = [row | {"working_set_bytes": 2**27 - 1} for row in rows]
     for few in ([row for row in rows if row["kind"] != "gemm"], cached):
-        path.write_text(json.dumps(data | {"points": few}), encoding="utf-8")
+        path.write_text(stamped(json.dumps(data | {"points": few})), encoding="utf-8")
         refused("must hold copy, read and gemm kernels", host_spec, read_record(path), "x")
     data["environment"]["device"]["kind"] = "cuda"
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(stamped(json.dumps(data)), encoding="utf-8")
     refused("must be of a CPU", host_spec, read_record(path), "x")
 
 
