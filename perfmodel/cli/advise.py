@@ -181,10 +181,11 @@ def _scope(p: Pick) -> str:
     at = "On average at" if p.ttft_s is not None else "At"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
     total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
+    groups = f" ({-(-p.batch // p.dp)} per attention group)" if p.dp > 1 else ""
     if p.replicas == 1:
-        return f"{at} batch {p.batch} of the server: {total} on {all_gpus}."
+        return f"{at} batch {p.batch} of the server{groups}: {total} on {all_gpus}."
     return (
-        f"{at} batch {p.batch} of each server: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
+        f"{at} batch {p.batch} of each server{groups}: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
         f"{total} and {p.replicas * p.batch} sequences on {all_gpus}."
     )
 
