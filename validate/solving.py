@@ -131,7 +131,8 @@ class Estimate:
         inner = ~self.solution.at_bound
         parameters = tuple(p for p, keep in zip(self.parameters, inner, strict=True) if keep)
         slopes = self.solution.slopes[:, inner]
-        return replace(self, parameters=parameters, covariance=np.linalg.pinv(slopes.T @ slopes))
+        covariance = np.asarray(np.linalg.pinv(slopes.T @ slopes))
+        return replace(self, parameters=parameters, covariance=covariance)
 
     @property
     def correlation(self) -> Array:
