@@ -10,7 +10,7 @@ from perfmodel.answers.advice.likely import LikelyGain
 from perfmodel.answers.advice.margins import BreakEven, Robustness
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
-from perfmodel.answers.advice.ranking import Fronts
+from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
@@ -58,23 +58,23 @@ class Advice(Answer):
     verdict: AdviseVerdict
     reason: str
     objective: Objective
-    chosen: Pick | None
-    runner_up: Pick | None
-    baseline: Pick | None
-    not_run: Pick | None
-    layouts: tuple[Pick, ...]
-    by_hardware: tuple[Pick, ...]
-    on_off: OnOff | None
-    serve: Export | None
-    robustness: Robustness | None
-    pareto: Fronts
-    candidates: int
-    skipped: tuple[Skip, ...]
-    unmeasured: tuple[BreakEven, ...]
-    likely: tuple[LikelyGain, ...]
-    remedies: tuple[Remedy, ...]
-    calibration: Calibrated | None
-    warnings: tuple[str, ...]
+    chosen: Pick | None = None
+    runner_up: Pick | None = None
+    baseline: Pick | None = None
+    not_run: Pick | None = None
+    layouts: tuple[Pick, ...] = ()
+    by_hardware: tuple[Pick, ...] = ()
+    on_off: OnOff | None = None
+    serve: Export | None = None
+    robustness: Robustness | None = None
+    pareto: Fronts = NO_FRONTS
+    candidates: int = 0
+    skipped: tuple[Skip, ...] = ()
+    unmeasured: tuple[BreakEven, ...] = ()
+    likely: tuple[LikelyGain, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    calibration: Calibrated | None = None
+    warnings: tuple[str, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
         """Ratio to the best baseline by the objective; None where no baseline is allowed."""

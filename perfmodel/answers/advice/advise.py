@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.candidates import Found, find_candidates
 from perfmodel.answers.advice.first_token import within_ttft
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
@@ -18,7 +18,7 @@ from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens,
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import point_verdict, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.picks import Pick, pick_of
-from perfmodel.answers.advice.prices import price
+from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import (
     Fronts,
     PricedPoint,
@@ -73,53 +73,72 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     ranked = [point for point in found if point is not None]
     ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
     allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
+    not_allowed = [p for p in ranked if not question.may_choose(p.candidate.runs)]
+    searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
     best_baseline = choose([p for p in allowed if not p.gamma], question)
     rival = choose([p for p in allowed if p.gamma], question)
     chosen = _better(best_baseline, rival)
-    others = [p for p in allowed if chosen is not None and p is not chosen and p.value <= chosen.value]
-    if chosen is not None and rival is None:
-        would_pay = break_evens(question, chosen)
-    else:
-        would_pay = ()
-    likely = likely_gains(question, chosen) if chosen is not None and would_pay else ()
-    better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
-    if better is not None and question.may_choose(better.candidate.runs):
-        better = None
-    searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
-    robustness = None
-    if chosen is not None:
-        robustness = robustness_of(question, chosen, others, best_baseline, searched)
+    if chosen is None:
+        return _infeasible(question, candidates, baseline, searched)
+    others = [p for p in allowed if p is not chosen and p.value <= chosen.value]
+    better = [p for p in not_allowed if p.value > chosen.value]
+    would_pay = break_evens(question, chosen) if rival is None else ()
+    likely = likely_gains(question, chosen) if would_pay else ()
+    robustness = robustness_of(question, chosen, others, best_baseline, searched)
     return Advice(
         query=question,
         verdict=_verdict(question, chosen, rival, robustness, would_pay),
-        reason=why_infeasible(question, baseline, drafted, candidates.skips)
-        if chosen is None
-        else reason_of(question, chosen, rival, would_pay, likely, bool(drafted)),
+        reason=reason_of(question, chosen, rival, would_pay, likely, bool(drafted)),
         objective=Objective(question.objective, UNITS[question.objective]),
-        chosen=_pick(chosen, question),
-        runner_up=_pick(others[0], question) if others else None,
+        chosen=pick_of(chosen, question),
+        runner_up=_pick(_first(others), question),
         baseline=_pick(best_baseline, question),
-        not_run=_pick(better, question),
+        not_run=_pick(_first(better), question),
         layouts=tuple(pick_of(p, question) for p in best_of_each_layout(allowed)),
-        by_hardware=(),
         on_off=None if rival is None else on_off(rival, question),
-        serve=None if chosen is None else serve(question, chosen),
+        serve=serve(question, chosen),
         robustness=robustness,
         pareto=Fronts(front(baseline), front(searched)),
-        candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
+        candidates=_points(baseline, drafted),
         skipped=tuple(candidates.skips),
         unmeasured=would_pay,
         likely=likely,
-        remedies=() if chosen is None or chosen.gamma else remedies_of(question, rival),
-        calibration=Calibrated.of(candidates.baselines[0].scenario) if candidates.baselines else None,
-        warnings=warnings_of(chosen, question)
-        if chosen is not None
-        else tuple(
-            note
-            for candidate in candidates.baselines[:1]
-            for note in common_doubts(question, candidate.scenario, 1.0, float(question.context), 0)
-        ),
+        remedies=() if chosen.gamma else remedies_of(question, rival),
+        calibration=Calibrated.of(candidates.baselines[0].scenario),
+        warnings=warnings_of(chosen, question),
     )
+
+
+def _infeasible(
+    question: AdviseQuery, candidates: Found, baseline: list[Priced], drafted: list[Priced]
+) -> Advice:
+    """The answer where nothing fits, or nothing keeps the bounds."""
+    calibration = None
+    doubts: tuple[str, ...] = ()
+    if candidates.baselines:
+        scenario = candidates.baselines[0].scenario
+        calibration = Calibrated.of(scenario)
+        doubts = tuple(common_doubts(question, scenario, 1.0, float(question.context), 0))
+    return Advice(
+        query=question,
+        verdict="infeasible",
+        reason=why_infeasible(question, baseline, drafted, candidates.skips),
+        objective=Objective(question.objective, UNITS[question.objective]),
+        pareto=Fronts(front(baseline), front(drafted)),
+        candidates=_points(baseline, drafted),
+        skipped=tuple(candidates.skips),
+        calibration=calibration,
+        warnings=doubts,
+    )
+
+
+def _points(baseline: list[Priced], drafted: list[Priced]) -> int:
+    """The number of prices."""
+    return sum(priced.tpot_s.size for priced in (*baseline, *drafted))
+
+
+def _first(points: list[PricedPoint]) -> PricedPoint | None:
+    return points[0] if points else None
 
 
 def _better(baseline: PricedPoint | None, rival: PricedPoint | None) -> PricedPoint | None:
@@ -135,17 +154,15 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
 
 def _verdict(
     query: AdviseQuery,
-    chosen: PricedPoint | None,
+    chosen: PricedPoint,
     rival: PricedPoint | None,
-    robustness: Robustness | None,
+    robustness: Robustness,
     would_pay: tuple[BreakEven, ...],
 ) -> AdviseVerdict:
     """The verdict of the choice. rival: the best point with a draft.
 
     A draft must pay at its own batch, as in `whatif`, and must beat the best baseline.
     """
-    if chosen is None or robustness is None:
-        return "infeasible"
     if rival is None:
         return "unknown_acceptance" if would_pay else "do_not_speculate"
     at_its_batch = point_verdict(query, rival)

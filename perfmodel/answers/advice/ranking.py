@@ -121,6 +121,10 @@ class Fronts:
     speculating: tuple[FrontPoint, ...]
 
 
+NO_FRONTS = Fronts((), ())
+"""The fronts where nothing was priced by batch."""
+
+
 def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
     """The Pareto front: points of rising throughput per device and rising time per token that no other point
     beats in both. Only points that fit in memory.

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import point_verdict, serve
 from perfmodel.answers.advice.picks import Pick, pick_of
-from perfmodel.answers.advice.ranking import ALIKE, Fronts
+from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, served_by
 from perfmodel.answers.point.verdict import Calibrated, Verdict
 
@@ -49,18 +49,11 @@ def under_load(question: AdviseQuery) -> Advice:
         chosen=_pick(chosen, question),
         runner_up=_pick(others[0], question) if others else None,
         baseline=_pick(baseline, question),
-        not_run=None,
         layouts=tuple(_picked(s, question) for s in layouts.values()),
-        by_hardware=(),
         on_off=None if rival is None else on_off(rival.point, question),
         serve=None if chosen is None else serve(question, chosen.point, chosen.seats),
-        robustness=None,
-        pareto=Fronts((), ()),
         candidates=len(served),
         skipped=tuple(found.skips),
-        unmeasured=(),
-        likely=(),
-        remedies=(),
         calibration=Calibrated.of(found.baselines[0].scenario) if found.baselines else None,
         warnings=() if chosen is None else chosen.warnings,
     )
