@@ -9,6 +9,7 @@ The stated interval comes from refits without each row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ search on a bound may stay there. Bounds are more than a width apart (`constants
 """
 SOFT = 2.0
 """Residual, in units of `NOISE`, above which it counts linearly, so one outlier does not distort the fit."""
-ENDS = {"xtol": 1e-6, "ftol": 1e-6}
+ENDS: dict[str, Any] = {"xtol": 1e-6, "ftol": 1e-6}
 """Tolerance at which a search ends."""
 ANY = Acceptance.from_alpha(0.5)
 """An acceptance for questions of which only seconds are used, which do not depend on it."""
