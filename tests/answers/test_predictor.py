@@ -116,7 +116,8 @@ def test_arrays_broadcast_and_numbers_stay_numbers() -> None:
     surface = p.iteration_s(np.arange(1, 9)[:, None], np.array([1000, 2000, 3000]), 3)
     assert np.shape(surface) == (8, 3)
     assert surface[4, 1] == pytest.approx(p.iteration_s(5, 2000, 3), rel=EXACT)
-    assert isinstance(p.step_s(4, 1000), float)
+    plain = (p.step_s(4, 1000), p.iteration_s(4, 1000, 3), p.draft_s(4, 1000, 3), p.tokens_per_iteration(3))
+    assert [type(each) for each in plain] == [float] * 4
     assert "qwen3-8b" in repr(p)
 
 

@@ -112,8 +112,8 @@ class Predictor:
     def draft_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
         """Seconds of drafting per drafted token, including the draft's selection of cached tokens."""
         sequences, cached, drafted = self._point(batch, context, gamma)
-        share = self._draft_share[drafted]
-        return self._passes.draft.at(sequences, cached, self._draft_query[drafted]) * share
+        query = _looked_up(self._draft_query, drafted)
+        return self._passes.draft.at(sequences, cached, query) * _looked_up(self._draft_share, drafted)
 
     def iteration_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
         """Seconds of drafting gamma tokens, verifying them, and the overhead; with gamma 0, of a step."""
@@ -125,8 +125,7 @@ class Predictor:
         known_to = self._gained.size - 1
         if np.max(drafted) > known_to:
             raise self._refusal(f"--alpha: must be given for gamma above {known_to}: no acceptance is known")
-        tokens: Floats = self._gained[drafted]
-        return tokens
+        return _looked_up(self._gained, drafted)
 
     def tpot_s(self, batch: Counts, context: Counts, gamma: Counts | None = None) -> Floats:
         """Seconds per output token of one sequence."""
@@ -200,9 +199,9 @@ class Predictor:
         verify = self._passes.target.at(batch, context, drafted + 1.0, deviation)
         if not np.any(drafted):
             return verify
-        share = self._draft_share[drafted] * drafted
-        draft = self._passes.draft.at(batch, context, self._draft_query[drafted]) * share
-        overhead = self._passes.overhead.at(batch, context) * np.minimum(drafted, 1)
+        share = _looked_up(self._draft_share, drafted) * drafted
+        draft = self._passes.draft.at(batch, context, _looked_up(self._draft_query, drafted)) * share
+        overhead = self._passes.overhead.at(batch, context) * (drafted > 0)
         return draft + verify + overhead
 
     def _point(self, batch: Counts, context: Counts, gamma: Counts | None) -> tuple[Any, Any, Any]:
@@ -235,3 +234,9 @@ class Predictor:
         error = InputError(message)
         error.named = True
         return error
+
+
+def _looked_up(table: Array, drafted: Any) -> Floats:
+    """The values of a table by draft length, as a plain number for a plain length."""
+    values: Array = table[drafted]
+    return values if isinstance(drafted, np.ndarray) else float(values)
