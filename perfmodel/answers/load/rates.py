@@ -3,10 +3,10 @@
 import math
 import re
 
+from perfmodel.answers.declaration import MAX_LISTED
 from perfmodel.errors import refuse
 from perfmodel.parse import parse_number
 
-MOST_RATES = 10_000
 RANGE = re.compile(r"(.+?)\.\.([^+x]+)(?:([+x])(.+))?")
 ALLOWED = "a number, a range such as 1..20, 0.5..4+0.5 or 1..64x2, or several with commas"
 
@@ -41,8 +41,8 @@ def _range(found: re.Match[str], flag: str, given: str) -> list[float]:
         raise refuse(flag, None, ALLOWED, given)
     steps = math.log(high / low) / math.log(step) if multiplies else (high - low) / step
     count = math.floor(steps + 1e-9) + 1
-    if count > MOST_RATES:
-        raise refuse(flag, None, f"at most {MOST_RATES} rates", given)
+    if count > MAX_LISTED:
+        raise refuse(flag, None, f"at most {MAX_LISTED} rates", given)
     if multiplies:
         return [low * step**at for at in range(count)]
     return [low + at * step for at in range(count)]
