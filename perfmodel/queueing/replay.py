@@ -187,7 +187,7 @@ class _Server:
         """Runs all requests to their last token. output_tokens: as they arrived."""
         count = len(self.requests)
         while self.answered < count:
-            if self.senders.due(self.time_s):
+            if self.senders.coming and self.senders.coming[0].at_s <= self.time_s:
                 self._arrive()
             if not (self.running or self.reading or self.waiting):
                 self.time_s = self.senders.next_s
@@ -226,17 +226,24 @@ class _Server:
         budget = self.limits.max_num_batched_tokens
         if not self.prompts_first:
             budget -= self.running * self.passes[min(self.running, self.last)].tokens
+        most = self.most_of_a_prompt
         requests = []
         for request in self.reading:
             if budget <= 0:
                 break
-            request.part_tokens = min(budget, request.unread_tokens, self.most_of_a_prompt)
-            budget -= request.part_tokens
+            tokens = request.unread_tokens
+            if tokens > budget or tokens > most:
+                tokens = min(budget, most)
+            request.part_tokens = tokens
+            budget -= tokens
             requests.append(request)
         while budget > 0 and self.waiting and self._admit(self.waiting[0]):
             request = self.waiting.popleft()
-            request.part_tokens = min(budget, request.unread_tokens, self.most_of_a_prompt)
-            budget -= request.part_tokens
+            tokens = request.unread_tokens
+            if tokens > budget or tokens > most:
+                tokens = min(budget, most)
+            request.part_tokens = tokens
+            budget -= tokens
             requests.append(request)
         return requests
 
@@ -312,7 +319,10 @@ class _Server:
         """A prompt has been read. Its first token is out (unless the request was preempted before), and it
         decodes.
         """
-        self.reading.remove(request)
+        if self.reading[0] is request:
+            self.reading.popleft()
+        else:  # a shorter prompt than the first, where parts are limited
+            self.reading.remove(request)
         if not request.preempted:
             request.first_s = self.time_s
         if request.output_tokens == 1:

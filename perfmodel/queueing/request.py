@@ -1,6 +1,6 @@
 """A request of a replay."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
@@ -22,11 +22,11 @@ class Request:
     growth: float
     sent_s: float
     late: bool
-    unread_tokens: int = 0
-    hit_tokens: int = 0
-    part_tokens: int = 0
-    from_pass: int = 0
+    unread_tokens: int = field(init=False)
+    hit_tokens: int = field(init=False)
+    part_tokens: int = field(init=False)
+    from_pass: int = field(init=False)
     stay: int = 0
     preempted: bool = False
-    first_s: float = 0.0
-    ended_s: float = 0.0
+    first_s: float = field(init=False)
+    ended_s: float = field(init=False)

@@ -57,13 +57,9 @@ class Senders:
         """When the next request reaches the server."""
         return self.coming[0].at_s
 
-    def due(self, time_s: float) -> bool:
-        """Whether a request reaches the server until a time."""
-        return bool(self.coming) and self.coming[0].at_s <= time_s
-
     def arrived(self, time_s: float) -> Iterator[Coming]:
         """The requests that reach the server until a time, as far as the cap lets them in."""
-        while self.due(time_s):
+        while self.coming and self.coming[0].at_s <= time_s:
             coming = heappop(self.coming)
             if self.at_server == self.cap:
                 self.held.append(coming.request)
