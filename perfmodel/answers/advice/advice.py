@@ -99,6 +99,9 @@ class Advice(Answer):
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
         gain = self.gain(p)
         over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
+        if self.query.has_load and self.baseline is not None and p.gamma:
+            b = self.baseline
+            over = f", {ratio_text(b.tpot_s / p.tpot_s)} in TPOT over the best baseline, on {b.gpus}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
         return f"{SENTENCES[self.verdict]}: {draft}, {where}: {rate}{over}"
