@@ -27,6 +27,7 @@ from perfmodel.answers.readers import MaybeWholes
 from perfmodel.cli.commands import LLAMA, OUTPUT, App, takes
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
+from perfmodel.parse import MAX_VALUES
 from perfmodel.plots.theme import Figure
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, Scenario, Workload, predict
 
@@ -60,10 +61,14 @@ class Points(Options):
 
     _: KW_ONLY
     batch: MaybeWholes = argument(
-        "Batches: one line each, or a range.", arg.COUNTS, "--batch-size -b", default=None
+        "Batches: one line each, or a range.", arg.COUNTS, "--batch-size -b", default=None, most=MAX_VALUES
     )
     context: MaybeWholes = argument(
-        "Contexts: one line each, or a range.", arg.COUNTS, "--context-length -c", default=None
+        "Contexts: one line each, or a range.",
+        arg.COUNTS,
+        "--context-length -c",
+        default=None,
+        most=MAX_VALUES,
     )
     gamma: arg.Gamma = argument(default=None)
     tp: arg.TP = argument(default=1)

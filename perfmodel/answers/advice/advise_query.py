@@ -26,7 +26,7 @@ from perfmodel.answers.readers import (
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
-from perfmodel.specs import LLAMACPP, ModelSpec, engine_of
+from perfmodel.specs import LLAMACPP, GPUSpec, ModelSpec, engine_of
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 LOAD = "Load"
@@ -271,14 +271,15 @@ class AdviseQuery(CommonOptions):
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
         return {name: bound for name, bound in bounds.items() if bound is not None} | (self.slo or {})
 
-    def layouts(self, model: ModelSpec) -> list[Layout]:
+    def layouts(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts to search: all of the given devices, one server of each size for a load, or one server
-        of each given size.
+        of each given size. Over PCIe, groups are searched only if the question names them.
         """
+        linked = gpu.link is not None or bool(self.dp or self.ep)
         if self.gpus is not None:
-            return self._asked(of_gpus(self.gpus, model))
+            return self._asked(of_gpus(self.gpus, model, linked))
         if self.has_load:
-            return self._asked(servers_up_to(MOST_IN_SERVER, model))
+            return self._asked(servers_up_to(MOST_IN_SERVER, model, linked))
         return [
             one_server(tp, dp, ep)
             for tp in self.tp or (1,)

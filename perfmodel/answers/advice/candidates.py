@@ -80,7 +80,7 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
     found = Found([], [], [])
-    for layout in query.layouts(named.target) if layouts is None else layouts:
+    for layout in query.layouts(named.target, named.gpu) if layouts is None else layouts:
         try:
             alone = _baseline(query, named, layout)
         except InputError as error:

@@ -63,31 +63,26 @@ def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
     return Layout(server_gpus, 1, server_gpus, dp, ep)
 
 
-def of_gpus(gpus: int, model: ModelSpec) -> list[Layout]:
+def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
     """Every layout of this number of GPUs that the model may have; the smallest servers come first.
 
-    Data-parallel attention and expert parallelism are for models with experts. Experts are divided over all
-    GPUs of a server or over none of them, which every engine runs.
+    Data-parallel attention and expert parallelism are for models with experts, on GPUs with a link of their
+    own (`linked`): over PCIe nobody serves so, and no exchange of tokens was measured there. Experts are
+    divided over all GPUs of a server or over none of them, which every engine runs.
     """
+    grouped = linked and model.moe is not None
     return [
         Layout(gpus, gpus // size, size, dp, ep)
         for size in _server_sizes(gpus)
-        for dp in (_divisors(size) if model.moe else [1])
-        for ep in _expert_groups(size, model)
+        for dp in (_divisors(size) if grouped else [1])
+        for ep in ([1, size] if grouped and size > 1 else [1])
     ]
 
 
-def servers_up_to(gpus: int, model: ModelSpec) -> list[Layout]:
-    """One server of each layout on up to this number of GPUs, a power of two."""
-    return [
-        layout for size in _powers_of_two(gpus) for layout in of_gpus(size, model) if layout.replicas == 1
-    ]
-
-
-def _expert_groups(size: int, model: ModelSpec) -> list[int]:
-    if model.moe and size > 1:
-        return [1, size]
-    return [1]
+def servers_up_to(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
+    """One server of each layout on up to this number of GPUs, a power of two; `linked` as in `of_gpus`."""
+    sizes = _powers_of_two(gpus)
+    return [layout for size in sizes for layout in of_gpus(size, model, linked) if layout.replicas == 1]
 
 
 def _server_sizes(gpus: int) -> list[int]:
