@@ -131,19 +131,19 @@ def linear(
 
     The first word of the name is that of `formats.PARTS`.
     """
-    form, act, (inputs, outputs) = (
-        precision.weights.of(name.partition(" ")[0]),
-        precision.activation_bytes,
-        widths,
-    )
+    inputs, outputs = widths
+    form = precision.weights.of(name.partition(" ")[0])
+    act = precision.activation_bytes
     weights = weights or inputs * outputs
+    weight_bytes = weights * form.bytes_per_value + biases * act
+    activation_bytes = inputs * (form.input_bytes or act) + outputs * act
     return Linear(
         name,
         form,
         kernels,
-        kernels * (weights * form.bytes_per_value + biases * act),
+        kernels * weight_bytes,
         kernels * 2.0 * weights,
-        kernels * (inputs * (form.input_bytes or act) + outputs * act),
+        kernels * activation_bytes,
         kernels * outputs,
     )
 
@@ -229,12 +229,12 @@ def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterato
     yield linear("q_up", layers, (inputs, query), precision)
     if model.indexer:
         yield from _indexer(model.indexer, inputs, hidden, precision)
-    for name, inner, ends in (
-        ("absorb_k", nope, (heads * nope, heads * latent)),
-        ("absorb_v", mla.v_head_dim, (heads * latent, heads * mla.v_head_dim)),
-    ):
-        yield linear(name, layers, ends, precision, weights=heads * inner * latent)
-    yield linear("o", layers, (heads * mla.v_head_dim, hidden), precision)
+    keys = heads * nope
+    values = heads * mla.v_head_dim
+    latents = heads * latent
+    yield linear("absorb_k", layers, (keys, latents), precision, weights=keys * latent)
+    yield linear("absorb_v", layers, (latents, values), precision, weights=values * latent)
+    yield linear("o", layers, (values, hidden), precision)
 
 
 def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> Iterator[Linear]:
@@ -293,17 +293,20 @@ def experts(
     up = model.mlp_matrices - 1
     matrices = (up + 1) * outer * inner
     biases = model.expert_params / n - matrices
-    per_token = (outer + inner) * (form.input_bytes or act) + (up * inner + outer) * act
+    columns = up * inner + outer
+    weight_bytes = matrices * form.bytes_per_value + biases * act
+    per_token = (outer + inner) * (form.input_bytes or act) + columns * act
+    experts_met = layers * moe.experts_per_token  # by a token in all layers
     return Experts(
         form=form,
         layers=layers,
         kernels=2 * layers,
         num_experts=moe.num_experts,
         experts_per_token=moe.experts_per_token,
-        expert_weight_bytes=layers * (matrices * form.bytes_per_value + biases * act),
-        expert_columns=layers * (up * inner + outer),
-        flops_per_token=layers * moe.experts_per_token * 2.0 * matrices / groups,
-        activation_bytes_per_token=layers * moe.experts_per_token * per_token / groups,
+        expert_weight_bytes=layers * weight_bytes,
+        expert_columns=layers * columns,
+        flops_per_token=experts_met * 2.0 * matrices / groups,
+        activation_bytes_per_token=experts_met * per_token / groups,
         popularity=popularity,
         groups=groups,
     )

@@ -85,5 +85,6 @@ def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[floa
         blocks.append((value, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             (a, w, m), (b, v, n) = blocks[-2:]
-            blocks[-2:] = [((a * w + b * v) / (w + v), w + v, m + n)]
+            mean = (a * w + b * v) / (w + v)
+            blocks[-2:] = [(mean, w + v, m + n)]
     return blocks

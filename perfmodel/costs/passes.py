@@ -193,15 +193,21 @@ def gemm(
     stacked: bool = False,
 ) -> Op:
     """A linear op on weights of one format (the few biases among its bytes count as packed weights)."""
+    packed_weights: Floats = 0.0
+    if form.packed:
+        packed_weights = cost.weight_bytes / form.bytes_per_value
+    quantisations: Floats = 0.0
+    if form.input_bytes is not None:
+        quantisations = kernels
     return Op(
         name,
         "linear",
         kernels,
         cost,
         form.compute,
-        packed_weights=cost.weight_bytes / form.bytes_per_value if form.packed else 0.0,
+        packed_weights=packed_weights,
         columns=columns,
-        quantisations=kernels if form.input_bytes is not None else 0.0,
+        quantisations=quantisations,
         rows=rows,
         form=form.name,
         bytes_per_value=form.bytes_per_value,
@@ -231,25 +237,28 @@ def _attention(
     if topk is not None:
         room = topk - attended
     elif a.window is not None or kv.budget is not None:
-        room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
+        longest = UNBOUNDED if a.window is None else a.window
+        room = kv.attended_tokens(np.asarray(longest)) - attended
     per_sequence = batch * a.layers
     prompt = topk is None and np.ndim(context) == 0 and context == 0
-    each = (a.prompt_flops_per_pair if prompt else a.flops_per_pair) * per_sequence
+    pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
+    each = pair_flops * per_sequence
     if topk is None:
         read = kv.read_bytes(part.paged(cached), a.layout)
     else:
         union = attended * (1.0 + (1.0 - reuse) * (query - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
+    token_bytes = a.activation_bytes_per_token + a.layout.token_bytes / a.stride
     cost = Cost(
         flops=query * (each * attended) + each * _causal_pairs(query, room),
         kv_bytes=per_sequence * read,
-        activation_bytes=per_sequence
-        * query
-        * (a.activation_bytes_per_token + a.layout.token_bytes / a.stride),
+        activation_bytes=per_sequence * query * token_bytes,
     )
-    items = batch * a.layout.num_kv_heads
+    kv_heads = a.layout.num_kv_heads
     reread = query if topk is None else 1.0
-    whole = topk is None and a.window is None and kv.budget is None
+    longer_bytes: Floats = 0.0
+    if topk is None and a.window is None and kv.budget is None:
+        longer_bytes = longer * a.layers * a.layout.token_bytes / kv_heads
     return Op(
         f"attention ({a.name})",
         "attention",
@@ -257,9 +266,9 @@ def _attention(
         cost,
         part.precision.attention_compute,
         reread,
-        work_items=items,
-        rows=part.rows(batch) * a.layout.num_kv_heads,
-        longer_bytes=longer * a.layers * a.layout.token_bytes / a.layout.num_kv_heads if whole else 0.0,
+        work_items=batch * kv_heads,
+        rows=part.rows(batch) * kv_heads,
+        longer_bytes=longer_bytes,
         cache="latent" if part.model.mla else "heads",
         form=part.precision.kv.name,
         head=part.model.head,
@@ -276,10 +285,12 @@ def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
     width = index.num_heads * index.head_dim
     key_bytes = index.head_dim * INDEX_KEY_BYTES
     query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
+    scores = query * context + _causal_pairs(query, None)
+    token_bytes = query_bytes + key_bytes + 2.0 * SCORE_BYTES * context
     cost = Cost(
-        flops=2.0 * width * index.layers * batch * (query * context + _causal_pairs(query, None)),
+        flops=2.0 * width * index.layers * batch * scores,
         kv_bytes=batch * index.layers * part.paged(context) * key_bytes,
-        activation_bytes=tokens * (query_bytes + key_bytes + 2.0 * SCORE_BYTES * context),
+        activation_bytes=tokens * token_bytes,
     )
     op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
     # those of DeepSeek-V4 and MiniMax-M3 are fused

@@ -306,18 +306,18 @@ class Machine:
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""
         c = self.calibration
-        wide = not narrow_cache(op)
+        narrow = narrow_cache(op)
         share = c.attention_bandwidth_fraction.value
-        for constant, applies in (
-            (c.attention_bandwidth_fraction_fp8, not wide),
-            (c.latent_bandwidth_fraction, op.cache == "latent"),
-            (c.latent_bandwidth_fraction_fp8, op.cache == "latent" and not wide),
-            (c.index_bandwidth_fraction, op.cache == "index"),
-        ):
-            share = constant.value or share if applies else share
         computed = c.attention_flops_fraction.value
+        if narrow:
+            share = c.attention_bandwidth_fraction_fp8.value or share
         if op.cache == "latent":
+            share = c.latent_bandwidth_fraction.value or share
             computed = c.latent_flops_fraction.value or computed
+            if narrow:
+                share = c.latent_bandwidth_fraction_fp8.value or share
+        if op.cache == "index":
+            share = c.index_bandwidth_fraction.value or share
         return self._rates(op, min(share, 1.0), computed)
 
     def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:

@@ -150,24 +150,24 @@ class Shard:
 
         states: copies of a recurrent state; verification may keep one more for each drafted token.
         """
-        cached = sum(
-            (
-                (a.layers - a.shared) * a.layout.token_bytes * self.paged(a.span(context))
-                for a in self.attentions
-            ),
-            start=self._index_bytes * self.paged(context) if self.model.indexer else 0.0,
+        index_bytes = self._index_bytes * self.paged(context) if self.model.indexer else 0.0
+        attention_bytes = (
+            (a.layers - a.shared) * a.layout.token_bytes * self.paged(a.span(context))
+            for a in self.attentions
         )
-        return cached + self.states.bytes_per_sequence * states if self.states else cached
+        cached = sum(attention_bytes, start=index_bytes)
+        if self.states is None:
+            return cached
+        return cached + self.states.bytes_per_sequence * states
 
     def context_of(self, kv_bytes: float) -> float | None:
         """The context whose cache has `kv_bytes`, ignoring pages; None where windows keep every cache below
         that size.
         """
-        spans = [
-            (a.window or (a.topk and a.topk * a.stride), a.layers * a.layout.token_bytes / a.stride)
-            for a in self.attentions
-        ]
-        spans.append((None, self._index_bytes))
+        spans: list[tuple[int | None, float]] = [(None, self._index_bytes)]
+        for a in self.attentions:
+            chosen = a.topk and a.topk * a.stride
+            spans.append((a.window or chosen, a.layers * a.layout.token_bytes / a.stride))
         start = read = 0.0
         for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
             slope = sum(each for window, each in spans if window is None or window >= end)
@@ -203,10 +203,9 @@ def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") ->
     """
     heads = _divisible(model)
     if devices < 1 or heads % devices:
-        allowed = [n for n in range(1, heads + 1) if heads % n == 0]
+        allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
         raise InputError(
-            f"{flag}: must divide the {heads} query heads of {model.name} (one of "
-            f"{', '.join(map(str, allowed))}), given {devices}"
+            f"{flag}: must divide the {heads} query heads of {model.name} (one of {allowed}), given {devices}"
         )
 
 
@@ -234,13 +233,19 @@ def shard(
     n = tensor_parallel
     act = precision.activation_bytes
     hidden = model.hidden_size
-    head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
+    head_devices = n if shards_lm_head else 1
+    head = linear("lm_head", 1, (hidden, model.vocab_size / head_devices), precision)
     head = replace(head, gathered=groups > 1)
     gemms = tuple(linears(model, n, precision, groups))
     routed = experts(model, n, precision, popularity, expert_groups)
     attentions = _attentions(model, attends, precision)
-    embedding = precision.weights.of("embedding").bytes_per_value
     expert_bytes = routed.held_bytes if routed else 0.0
+    embedding_bytes = 0.0
+    if not model.tie_word_embeddings:
+        value_bytes = precision.weights.of("embedding").bytes_per_value
+        embedding_bytes = model.embedding_params * value_bytes / n
+    vector_bytes = (model.norm_params + model.table_params / n) * act
+    matrix_bytes = sum(op.weight_bytes for op in gemms) + expert_bytes + head.weight_bytes
     return Shard(
         model=model,
         tensor_parallel=n,
@@ -252,11 +257,7 @@ def shard(
         attentions=attentions,
         states=_states(model, attends, act),
         expert_bytes=expert_bytes,
-        stored_weight_bytes=sum(op.weight_bytes for op in gemms)
-        + expert_bytes
-        + head.weight_bytes
-        + (0.0 if model.tie_word_embeddings else model.embedding_params * embedding / n)
-        + (model.norm_params + model.table_params / n) * act,
+        stored_weight_bytes=matrix_bytes + embedding_bytes + vector_bytes,
         kv_page=kv_page,
         graph_sizes=graph_sizes,
         groups=groups,
@@ -344,12 +345,15 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     """The recurrent states. Devices share the heads of the state; the convolution's keys are replicated like
     their projections.
     """
-    if not (part := model.linear_attention):
+    part = model.linear_attention
+    if part is None:
         return None
     keys = 2 * part.num_key_heads * part.key_head_dim
-    convolved = (part.convolved - keys) / n + 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
+    key_heads = math.ceil(part.num_key_heads / n)
+    convolved = (part.convolved - keys) / n + 2 * key_heads * part.key_head_dim
     values = part.state_values / n
-    each = values * (4.0 if part.state_dtype == "fp32" else 2.0) + convolved * (part.conv_kernel - 1) * act
+    value_bytes = 4.0 if part.state_dtype == "fp32" else 2.0
+    each = values * value_bytes + convolved * (part.conv_kernel - 1) * act
     return States(
         name=part.kind,
         layers=part.layers,
@@ -360,6 +364,12 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     )
 
 
+def _query_values(model: ModelSpec, a: Attention) -> float:
+    """Values in the queries of one token, in all layers of a group."""
+    head_dim = model.heads(sliding=a.window is not None).head_dim
+    return a.layers * a.layout.query_heads * head_dim
+
+
 def _smalls(
     model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float
 ) -> list[Small]:
@@ -367,30 +377,33 @@ def _smalls(
     hidden = model.hidden_size
     plain = [a for a in attentions if a.stride == 1]
     fresh = sum((a.layers - a.shared) * a.layout.values_per_token for a in plain)
-    rotated = fresh + sum(
-        a.layers * a.layout.query_heads * model.heads(sliding=a.window is not None).head_dim for a in plain
-    )
+    rotated = fresh + sum(_query_values(model, a) for a in plain)
     norms = model.norms_per_layer * model.num_hidden_layers + 1
     inner = model.num_dense_layers * model.intermediate_size / n
     if model.moe:
-        expert_width = (
-            model.moe.experts_per_token * model.moe.intermediate_size + model.moe.shared_intermediate_size
-        )
+        routed_width = model.moe.experts_per_token * model.moe.intermediate_size
+        expert_width = routed_width + model.moe.shared_intermediate_size
         inner += model.num_moe_layers * expert_width / n
+    activation_bytes = model.mlp_matrices * inner * act
+    residual_bytes = model.num_blocks * 3 * model.residual_streams * hidden * act
     smalls = [
         Small("embedding", 1, 2 * hidden * act),
         Small("norms", norms, norms * 2 * hidden * act),
         Small("rope", layers, 2 * rotated * act),
         Small("kv append", layers, fresh * act),
-        Small("activation", model.num_mlp_layers, model.mlp_matrices * inner * act, gathered=groups > 1),
-        Small("residual", model.num_blocks, model.num_blocks * 3 * model.residual_streams * hidden * act),
+        Small("activation", model.num_mlp_layers, activation_bytes, gathered=groups > 1),
+        Small("residual", model.num_blocks, residual_bytes),
     ]
     if model.qk_norm:
         smalls.append(Small("qk norm", layers, 2 * rotated * act))
     if model.moe:
         routed = model.num_moe_layers
-        smalls.append(Small("routing", 2 * routed, routed * model.moe.num_experts * act, routed, groups > 1))
-    if part := model.linear_attention:
-        smalls.append(Small("convolution", part.layers, part.layers * 2 * part.convolved * groups / n * act))
-        smalls.append(Small("state norm", part.layers, part.layers * 3 * part.inner * groups / n * act))
+        score_bytes = routed * model.moe.num_experts * act
+        smalls.append(Small("routing", 2 * routed, score_bytes, routed, groups > 1))
+    part = model.linear_attention
+    if part:
+        convolved_bytes = part.layers * 2 * part.convolved * groups / n * act
+        normed_bytes = part.layers * 3 * part.inner * groups / n * act
+        smalls.append(Small("convolution", part.layers, convolved_bytes))
+        smalls.append(Small("state norm", part.layers, normed_bytes))
     return smalls

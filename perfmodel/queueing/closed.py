@@ -162,7 +162,8 @@ def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) 
 @cache
 def _nodes(states: int) -> tuple[Array, Array]:
     """Some batches, and weights with which sums over all n are linear interpolations between them."""
-    n = np.unique(np.round(np.concatenate([np.arange(FEW), np.geomspace(FEW, states - 1, FURTHER)])))
+    further = np.geomspace(FEW, states - 1, FURTHER)
+    n = np.unique(np.round(np.concatenate([np.arange(FEW), further])))
     n = n[n < states]
     at = np.arange(states, dtype=float)
     return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)

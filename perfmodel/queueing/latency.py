@@ -62,18 +62,19 @@ def at_any_time(
     load = np.clip(rate * prompt, 0.0, FULL)
     pass_s = decode / (1.0 - load)
     variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
-    met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance), where=pass_s > 0)
+    zeros = np.zeros_like(variance)
+    met = pass_s + np.divide(variance, pass_s, out=zeros, where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
     # its share of the passes that read it
     service = prompt + _passes(steps, np.maximum(batch, 1.0))[0] / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
-    queue = (
-        burst * service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
-    )
+    service_cv = steps.prompt_cv(lengths) * prompt / service
+    queue = burst * service * (1.0 + service_cv**2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
     # if served one by one, the prompt in the running pass is part of the queue, so a decoding pass is left
     wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
-    return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
+    queueing = alone * queue + (1.0 - alone) * together / busy
+    return Meeting(wait, sometimes(busy, queueing), pass_s)
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:
@@ -197,7 +198,8 @@ def beta_of(alpha: float, spread: float) -> tuple[float, float]:
     """Parameters of the Beta distribution with this mean (not 0 or 1) and standard deviation (not 0), or with
     the largest possible deviation.
     """
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, LEAST_PARAMETER / min(alpha, 1.0 - alpha))
+    least = LEAST_PARAMETER / min(alpha, 1.0 - alpha)
+    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, least)
     return alpha * concentration, (1.0 - alpha) * concentration
 
 
@@ -209,5 +211,6 @@ def possible_spread(alpha: float, spread: float) -> float:
 def beta_weights(a: float, b: float) -> tuple[Array, Array]:
     """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
-    density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
-    return np.sin(theta) ** 2, shares_of(density)
+    sine = np.sin(theta)
+    log_density = (2.0 * a - 1.0) * np.log(sine) + (2.0 * b - 1.0) * np.log(np.cos(theta))
+    return sine**2, shares_of(log_density)

@@ -89,4 +89,6 @@ def whole_passes(mean: Array, cv: float) -> Array:
         whole = np.ceil(x)
         return whole * x - whole * (whole - 1.0) / 2.0
 
-    return (area(mean + half) - area(np.maximum(mean - half, 0.0))) / (half + np.minimum(half, mean))
+    longest = mean + half
+    shortest = np.maximum(mean - half, 0.0)
+    return (area(longest) - area(shortest)) / (half + np.minimum(half, mean))

@@ -150,11 +150,14 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     loads are possible at one rate. The lower one is reported: weights stay where they would rise to the end.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
-    slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)
+    steps = load[:, 1:] / load[:, :-1]
+    slower = np.concatenate([np.zeros_like(index), steps], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
-    rises = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1] & (load[:, -1:] >= 1)
-    weight = np.concatenate([np.zeros_like(index), np.cumsum(np.where(rises, 0.0, np.log(ratio)), 1)], 1)
-    weight = np.exp(weight - weight.max(1, keepdims=True))
+    to_the_end = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1]
+    rises = to_the_end & (load[:, -1:] >= 1)
+    change = np.where(rises, 0.0, np.log(ratio))
+    log_weight = np.concatenate([np.zeros_like(index), np.cumsum(change, 1)], 1)
+    weight = np.exp(log_weight - log_weight.max(1, keepdims=True))
     beyond = (load[:, -1] + index[:, 0] - 1.0) / index[:, 0]
     beyond = np.where(beyond < 1, beyond, 0.0)
     tail = weight[:, -1] * beyond / (1 - beyond)

@@ -162,7 +162,8 @@ class Reuse:
         first = self.first
         turns = self.turns
         nodes = max(NODES // turns, 2)
-        spread = (np.arange(nodes) * 2.0 + 1.0 - nodes) / np.sqrt((nodes**2 - 1.0) / 3.0)
+        even = np.arange(nodes) * 2.0 + 1.0 - nodes
+        spread = even / np.sqrt((nodes**2 - 1.0) / 3.0)  # of standard deviation 1
         begins = first.input_mean + first.input_std * spread
         turn = np.repeat(np.arange(turns), begins.size)
         prompt = np.tile(begins, turns) + turn * (first.output_mean + self.turn_tokens)
@@ -208,19 +209,23 @@ class Reuse:
 
         mean, std = self.prompts
         found = mean_if_found(lambda hits: hits)
-        square = mean**2 + std**2 - mean_if_found(lambda hits: hits * (2.0 * k.prompt - hits))[0]
+        saved = mean_if_found(lambda hits: hits * (2.0 * k.prompt - hits))  # from the square
+        square = mean**2 + std**2 - saved[0]
         read = mean - found
         deviation = float(np.sqrt(max(square - read[0] ** 2, 0.0)))
         nothing = 1.0 - back[0] - first[0]
+        computed = [k.prompt - own, k.prompt - common, k.prompt]
+        chance = np.concatenate([back[0], first[0], nothing])
+        own_room = sequences * (lengths.context - shared)
         return CachedPrompts(
             law=law,
             read=read,
             hit_rate=found / mean,
             pairs=mean_if_found(lambda hits: hits * (k.prompt - hits)),
             cv=deviation / float(read[0]),
-            lengths=np.concatenate([k.prompt - own, k.prompt - common, k.prompt]),
-            chance=np.concatenate([back[0], first[0], nothing]) * np.tile(k.weight, 3),
-            room_tokens=sequences * (lengths.context - shared) + float(common.max()),
+            lengths=np.concatenate(computed),
+            chance=chance * np.tile(k.weight, 3),
+            room_tokens=own_room + float(common.max()),
         )
 
     def _return_probability(self, held: Array, shared: float) -> Array:

@@ -87,10 +87,13 @@ class PromptPrograms:
     def of(cls, scenario: Scenario) -> "PromptPrograms":
         """Compiles the prompts of a scenario."""
         of_engine = engine_requests(scenario)
+        layers = Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens")
+        attention = Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens")
+        draft = Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens")
         return cls(
-            Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens"),
-            Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens"),
-            Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens"),
+            layers,
+            attention,
+            draft,
             prompt_launches_s(scenario, of_engine),
             scenario.target_shard.groups,
             pass_order(scenario, of_engine) is not PassOrder.MIXED,

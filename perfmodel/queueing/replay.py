@@ -136,18 +136,20 @@ def pass_times(steps: StepTimes, lengths: Lengths) -> list[PassTimes]:
     """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
     table = steps.table or (steps,) * steps.decode_s.size
     prompts_s = {t.reading: t.reading.of_one() for t in table if t.reading}
-    batches = [0, *range(len(table))]
-    return [
-        PassTimes(
-            float(t.decode_s[at]),
-            t.tokens_per_iteration,
-            t.gamma + 1,
-            float(steps.prompt_s[at]) / lengths.input_mean,
-            prompts_s[t.reading] if t.reading else None,
-            t.reading.cached_s if t.reading else 0.0,
+    passes = []
+    for at in [0, *range(len(table))]:
+        t = table[at]
+        passes.append(
+            PassTimes(
+                float(t.decode_s[at]),
+                t.tokens_per_iteration,
+                t.gamma + 1,
+                float(steps.prompt_s[at]) / lengths.input_mean,
+                prompts_s[t.reading] if t.reading else None,
+                t.reading.cached_s if t.reading else 0.0,
+            )
         )
-        for at, t in ((at, table[at]) for at in batches)
-    ]
+    return passes
 
 
 class _Server:
@@ -198,10 +200,9 @@ class _Server:
             else:
                 self._pass(prompts, 1 if prompts else self._passes_until_event())
             self._finish()
-        sent, first, ended = (
-            np.array([getattr(request, name) for request in self.requests])
-            for name in ("sent_s", "first_s", "ended_s")
-        )
+        sent = np.array([request.sent_s for request in self.requests])
+        first = np.array([request.first_s for request in self.requests])
+        ended = np.array([request.ended_s for request in self.requests])
         return ReplayedRequests(
             ttft_s=first - sent,
             tpot_s=(ended - first) / np.maximum(output_tokens - 1, 1),

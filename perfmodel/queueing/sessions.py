@@ -16,7 +16,8 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     """
     turns = reuse.turns
     sessions = -(-count // turns)
-    begin = arrivals(reuse.first, sessions, None if rate is None else rate / turns, burstiness, seed)
+    session_rate = None if rate is None else rate / turns
+    begin = arrivals(reuse.first, sessions, session_rate, burstiness, seed)
     random = np.random.default_rng([seed, 3])
     later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1).output_tokens
     outputs = np.concatenate([begin.output_tokens[:, None], later.reshape(sessions, turns - 1)], 1)
@@ -30,18 +31,15 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
         paths.append(common)
         context = [prompt + decoded - 1 - prefix for prompt, decoded in zip(own, out, strict=True)]
         paths += [(*common, (session + 1, before)) for before in context[:-1]]
-    total = sessions * turns
-    node, turn = np.divmod(np.arange(total), turns)
+    requests = np.arange(sessions * turns)
+    session_of, turn = np.divmod(requests, turns)
+    after = np.where(turn > 0, requests - 1, -1)
+    think_s = random.exponential(reuse.think_s, requests.size)
     return Arrivals(
         np.repeat(begin.at_s, turns),
         prompts.ravel(),
         outputs.ravel(),
-        Shared(
-            paths,
-            (node + 1).tolist(),
-            np.where(turn > 0, np.arange(total) - 1, -1).tolist(),
-            random.exponential(reuse.think_s, total).tolist(),
-        ),
+        Shared(paths, (session_of + 1).tolist(), after.tolist(), think_s.tolist()),
     )
 
 

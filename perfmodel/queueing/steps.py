@@ -205,10 +205,10 @@ def step_times(
             alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
             once = (1.0 / sequences - 1.0 / alone) / reuse.share  # share of the room, kept once for all
             sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
-    n = np.arange(1.0, np.clip(sequences.max(), 1.0, limits.max_num_seqs) + 1.0)[:, None]
-    decode = np.broadcast_to(
-        scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
-    )
+    largest = np.clip(sequences.max(), 1.0, limits.max_num_seqs)
+    n = np.arange(1.0, largest + 1.0)[:, None]
+    verification = scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0)
+    decode = np.broadcast_to(verification, (n.size, drafted.size))
     if drafted.any():
         draft = scenario.draft_token_s(n, np.asarray([context]), drafted)
         overhead = scenario.overhead_s(n, context)
@@ -217,6 +217,7 @@ def step_times(
     gained = known.tokens_per_iteration(drafted)
     survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
     readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
+    own_s = own.request_s + own.prompt_token_s * lengths.input_mean
     times = []
     for at, gamma in enumerate(gammas):
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
@@ -235,6 +236,7 @@ def step_times(
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
                 alone = cached.passes(left)
                 prompt_s = prompt_s_of(reading, left, decoding, ending, alone, cached.read, cached.pairs)
+        kv_share = 1.0 / sequences[at] if sequences[at] > 0 else np.inf
         handed_out = own.passes_ahead
         if gamma and isinstance(scenario.draft, ModelDraft):
             handed_out = 0.0
@@ -245,8 +247,8 @@ def step_times(
                 decode_s=decode[: max(seats, 1), at],
                 prompt_s=prompt_s,
                 seats=seats,
-                kv_share=1.0 / sequences[at] if sequences[at] > 0 else np.inf,
-                own_s=own.request_s + own.prompt_token_s * lengths.input_mean,
+                kv_share=kv_share,
+                own_s=own_s,
                 passes_ahead=handed_out,
                 reading=reading,
                 survival=None if survival is None else survival[: gamma + 1],
@@ -312,11 +314,13 @@ def readings_of(
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     own = prompt_attention_s(scenario, square) / square / groups
     draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
+    prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
+    launches_s = prompt_launches_s(scenario, of_engine)
     without = Reading(
         tokens,
-        np.asarray(layers_s(scenario, tokens, of_engine)),
+        prompt_s,
         token_s=own,
-        pass_s=prompt_launches_s(scenario, of_engine),
+        pass_s=launches_s,
         cached_s=float(own / square),
         order=limits.order or pass_order(scenario, of_engine),
     )

@@ -29,11 +29,14 @@ def switched(
     """
     at = np.arange(chosen.size)
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
-    decode, prompt = (of(times, chosen.size)[at, chosen] for of in (decode_times, prompt_times))
+    decode = decode_times(times, chosen.size)[at, chosen]
+    prompt = prompt_times(times, chosen.size)[at, chosen]
     share = values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)[0]
     mean = float(np.average(gained, weights=share))
+    used = [times[k] for k in set(chosen.tolist())]
+    longest = max(used, key=lambda t: t.gamma)
     return replace(
-        max((times[k] for k in set(chosen.tolist())), key=lambda t: t.gamma),
+        longest,
         tokens_per_iteration=mean,
         decode_s=decode * mean / gained,
         prompt_s=prompt,

@@ -132,12 +132,9 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             default="",
         )
         mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
-        types: list[Any] = [
-            ("at", float | str),
-            ("input", float),
-            ("output", float),
-            *[("mark", mark, None)] * bool(names["mark"]),
-        ]
+        types: list[Any] = [("at", float | str), ("input", float), ("output", float)]
+        if names["mark"]:
+            types.append(("mark", mark, None))
         request = msgspec.defstruct("Request", types, rename=names, gc=False)
         decoder = msgspec.json.Decoder(request)
         count = 0

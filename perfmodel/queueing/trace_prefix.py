@@ -17,7 +17,8 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
     Raises InputError, which names the file `where`, for a prompt with fewer hashes than full blocks.
     """
     longest = max(range(len(hashes)), key=lambda at: len(hashes[at]))
-    block = 1 << int(np.ceil(np.log2(max(prompts[longest] / max(len(hashes[longest]), 1), 1.0))))
+    block_tokens = prompts[longest] / max(len(hashes[longest]), 1)
+    block = 1 << int(np.ceil(np.log2(max(block_tokens, 1.0))))
     paths: list[Path] = []
     for at, (prompt, own) in enumerate(zip(prompts.tolist(), hashes, strict=True)):
         full = prompt // block

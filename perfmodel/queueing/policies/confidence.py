@@ -66,9 +66,13 @@ def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
     """
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)
-    differs = spread and 0 < alpha < 1
-    own, share = beta_weights(*beta_of(alpha, spread)) if differs else (np.array([alpha]), np.ones(1))
-    each = np.minimum(np.full(steps.gamma, rates) * own[:, None] / max(alpha, NEGLIGIBLE), 1.0)
+    if spread and 0 < alpha < 1:
+        own, share = beta_weights(*beta_of(alpha, spread))
+    else:
+        own = np.array([alpha])
+        share = np.ones(1)
+    scaled = np.full(steps.gamma, rates) * own[:, None] / max(alpha, NEGLIGIBLE)
+    each = np.minimum(scaled, 1.0)
     sure = np.cumprod(each, 1).ravel()
     share = np.repeat(share, steps.gamma)
     order = np.argsort(-sure, kind="stable")
