@@ -86,7 +86,8 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     heads = keys.integer("num_attention_heads")
     hidden = keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, high=MAX_TOKENS)
+    positions = keys.integer(longest, family.positions or NEEDED, high=MAX_TOKENS)
+    mlp_width = family.mlp_ratio * hidden if family.mlp_ratio else NEEDED
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
@@ -100,7 +101,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
         "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
-        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size"),
+        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size", mlp_width),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),

@@ -245,6 +245,17 @@ def granite(keys: Keys, layers: int) -> Fields:
     return routed(keys, layers, "num_local_experts", "intermediate_size", shared_intermediate_size=shared)
 
 
+def jamba(keys: Keys, layers: int) -> Fields:
+    """Jamba: experts in one layer of a period, as wide as the MLPs of the others."""
+    period = keys.integer("expert_layer_period", 1)
+    offset = keys.count("expert_layer_offset")
+    if keys.integer("num_experts") == 1:
+        keys.ignore("num_experts_per_tok")
+        return {}
+    dense = layers - len(range(offset, layers, period))
+    return routed(keys, layers, "num_experts", "intermediate_size", first_dense_layers=dense)
+
+
 def longcat(keys: Keys, layers: int) -> Fields:
     """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do nothing.
 
@@ -261,6 +272,22 @@ def longcat(keys: Keys, layers: int) -> Fields:
         "router_bias": True,
     }
     return {"moe": moe, "num_hidden_layers": 2 * layers, "mlp_layers": layers}
+
+
+def dbrx(keys: Keys, layers: int) -> Fields:
+    """DBRX: sizes of attention and experts under keys of their own."""
+    mlp = keys.mapping("ffn_config")
+    attention = keys.mapping("attn_config")
+    if mlp is None or attention is None:
+        raise keys.bad("ffn_config", "a mapping, and attn_config another")
+    names = {
+        "num_experts": "moe_num_experts",
+        "experts_per_token": "moe_top_k",
+        "intermediate_size": "ffn_hidden_size",
+    }
+    moe = {field: mlp.integer(key) for field, key in names.items()}
+    keys.ignore("num_key_value_heads")
+    return {"moe": moe, "num_key_value_heads": attention.integer("kv_n_heads"), "intermediate_size": 1}
 
 
 def behind_latent(keys: Keys, layers: int) -> Fields:

@@ -36,7 +36,8 @@ class Family:
 
     readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`); later ones override
     earlier ones. By default every layer attends to everything and has no experts. fixed: fields of ModelSpec
-    that all its models share. rms_norm_eps, rope_theta: values of an absent key.
+    that all its models share. rms_norm_eps, rope_theta: values of an absent key. mlp_ratio: width of an MLP
+    over the hidden width, of a file without it. positions: the longest context of a file without it.
     """
 
     model_types: str
@@ -45,6 +46,8 @@ class Family:
     fixed: dict[str, Any] = field(default_factory=dict)
     rms_norm_eps: float = 1e-5
     rope_theta: float = 1e4
+    mlp_ratio: int | None = None
+    positions: int | None = None
 
 
 EVERYWHERE = partial(
@@ -110,6 +113,20 @@ ROWS = (
         fixed={"qk_norm": True},
         rms_norm_eps=1e-06,
     ),
+    Family("bamba", readers=(recurrent.bamba,), rules=("attention_bias", "mlp_bias")),
+    Family(
+        "bloom",
+        rules=("heads_are_kv_heads", "tied"),
+        fixed={
+            "gated_mlp": False,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "output_bias": True,
+            "qkv_bias": True,
+        },
+        mlp_ratio=4,
+        positions=2048,
+    ),
     Family("chatglm", rules=("heads_are_kv_heads",), fixed={"qkv_bias": True}),
     Family("cohere", rules=("attention_bias", "tied"), fixed={"norms_per_layer": 1}),
     Family(
@@ -133,6 +150,7 @@ ROWS = (
         fixed={"norms_per_layer": 1},
     ),
     Family("cwm", readers=(layers.named_windows,), rope_theta=1000000.0),
+    Family("dbrx", readers=(layers.all_full, experts.dbrx), rope_theta=500000.0),
     Family(
         "deepseek",
         readers=(layers.all_full, experts.deepseek),
@@ -175,6 +193,14 @@ ROWS = (
             partial(experts.routed, shared="num_shared_experts", first="first_k_dense_replace", bias=True),
         ),
         fixed={"qk_norm": True},
+    ),
+    Family(
+        "falcon",
+        readers=(layers.falcon,),
+        rules=("heads_are_kv_heads", "tied"),
+        fixed={"gated_mlp": False, "norm_bias": True},
+        mlp_ratio=4,
+        positions=2048,
     ),
     Family("falcon_h1", readers=(recurrent.mamba_in_parallel,), rules=("attention_bias", "mlp_bias")),
     Family(
@@ -234,6 +260,37 @@ ROWS = (
     ),
     Family("glm_ocr_text", rules=("bias_default",), fixed={"norms_per_layer": 4}),
     Family(
+        "gpt2 gpt_bigcode",
+        readers=(layers.learned_positions,),
+        rules=("heads_are_kv_heads", "tied"),
+        fixed={
+            "gated_mlp": False,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "output_bias": True,
+            "qkv_bias": True,
+        },
+        mlp_ratio=4,
+    ),
+    Family(
+        "gpt_neo",
+        readers=(layers.gpt_neo,),
+        rules=("heads_are_kv_heads", "tied"),
+        fixed={"gated_mlp": False, "mlp_bias": True, "norm_bias": True, "output_bias": True},
+        mlp_ratio=4,
+    ),
+    Family(
+        "gpt_neox",
+        rules=("heads_are_kv_heads",),
+        fixed={
+            "gated_mlp": False,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "output_bias": True,
+            "qkv_bias": True,
+        },
+    ),
+    Family(
         "gpt_oss",
         readers=(
             layers.every_second_full,
@@ -249,6 +306,12 @@ ROWS = (
         rules=("attention_bias", "bias_default", "head_dim_needed"),
         fixed={"attention_sinks": True},
         rope_theta=150000.0,
+    ),
+    Family(
+        "gptj codegen",
+        rules=("heads_are_kv_heads",),
+        fixed={"gated_mlp": False, "mlp_bias": True, "norm_bias": True, "norms_per_layer": 1},
+        mlp_ratio=4,
     ),
     Family(
         "granite_swa",
@@ -324,6 +387,7 @@ ROWS = (
         rules=("attention_bias", "bias_default", "heads_are_kv_heads", "mlp_bias"),
         fixed={"gated_mlp": False, "norm_bias": True},
     ),
+    Family("jamba", readers=(recurrent.jamba, experts.jamba), rms_norm_eps=1e-06),
     Family(
         "kimi_linear",
         readers=(
@@ -449,6 +513,7 @@ ROWS = (
     ),
     Family("mllama_text_model", readers=(layers.without_cross_attention,), rope_theta=500000.0),
     Family("molmo2_text", rules=("attention_bias",), fixed={"qk_norm": True}, rms_norm_eps=1e-06),
+    Family("mpt", readers=(layers.mpt,), rules=("tied",), fixed={"gated_mlp": False}),
     Family(
         "muse_glimmer_text",
         readers=(layers.named_windows,),
@@ -494,8 +559,32 @@ ROWS = (
         rules=("attention_bias",),
         fixed={"qk_norm": True, "wide_qk_norm": True},
     ),
+    Family(
+        "opt",
+        readers=(layers.learned_positions_and_two,),
+        rules=("heads_are_kv_heads", "tied"),
+        fixed={
+            "gated_mlp": False,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "output_bias": True,
+            "qkv_bias": True,
+        },
+    ),
     Family("orion", rules=("attention_bias", "heads_are_kv_heads", "mlp_bias"), fixed={"norm_bias": True}),
     Family("paddleocr_vl_text", rules=("tied", "use_bias"), rope_theta=500000.0),
+    Family(
+        "persimmon",
+        rules=("heads_are_kv_heads",),
+        fixed={
+            "gated_mlp": False,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "output_bias": True,
+            "qk_norm": True,
+            "qkv_bias": True,
+        },
+    ),
     Family(
         "phi",
         rules=("heads_are_kv_heads",),
@@ -519,6 +608,13 @@ ROWS = (
         rules=("attention_bias",),
         fixed={"norm_bias": True},
         rope_theta=1000000.0,
+    ),
+    Family(
+        "qwen",
+        readers=(layers.half_width,),
+        rules=("heads_are_kv_heads",),
+        fixed={"qkv_bias": True},
+        rms_norm_eps=1e-06,
     ),
     Family(
         "qwen2 mimo minicpmo minicpmv qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text",
@@ -575,6 +671,7 @@ ROWS = (
         rope_theta=2000000.0,
     ),
     Family("solar_open", readers=(layers.all_full, EVERYWHERE), rules=("attention_bias_of_qkv",)),
+    Family("stablelm", readers=(layers.stablelm,), fixed={"norm_bias": True}),
     Family(
         "starcoder2",
         readers=(layers.all_slide_if_given,),

@@ -252,6 +252,70 @@ def all_full(keys: Keys, layers: int) -> Fields:
     return {}
 
 
+def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
+    """A learned embedding of each position, and of `extra` more."""
+    positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
+    hidden = keys.integer("hidden_size")
+    width = keys.integer("word_embed_proj_dim", hidden)
+    if width != hidden:
+        raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
+    keys.ignore("n_ctx", "num_key_value_heads")
+    fields: Fields = {"table_params": positions * hidden}
+    if keys.flag("multi_query", False):
+        fields["num_key_value_heads"] = 1
+    return fields
+
+
+learned_positions_and_two = partial(learned_positions, extra=2)
+
+
+def gpt_neo(keys: Keys, layers: int) -> Fields:
+    """GPT-Neo: layers by `attention_layers`, or by pairs of a pattern and its number of repeats."""
+    kinds = keys.data.get("attention_layers")
+    if not isinstance(kinds, list):
+        kinds = []
+        for pattern, repeats in keys.data.get("attention_types") or ():
+            kinds += pattern * repeats
+    keys.ignore("attention_types")
+    return learned_positions(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
+
+
+def falcon(keys: Keys, layers: int) -> Fields:
+    """Falcon: one KV head, one per head, or groups; fewer norms where attention and MLP run in parallel."""
+    grouped = keys.flag("new_decoder_architecture", False)
+    heads = keys.integer("num_attention_heads")
+    kv = heads
+    if grouped:
+        kv = keys.integer("num_key_value_heads", heads)
+    elif keys.flag("multi_query", True):
+        kv = 1
+    norms = 2
+    if keys.flag("parallel_attn", True):
+        norms = keys.integer("num_ln_in_parallel_attn", 2) if grouped else 1
+    keys.ignore("num_key_value_heads", "num_kv_heads")
+    biases = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("bias", False))
+    return {"num_key_value_heads": kv, "norms_per_layer": norms, **biases}
+
+
+def mpt(keys: Keys, layers: int) -> Fields:
+    """MPT: linear biases (ALiBi) or learned positions."""
+    attention = keys.mapping("attn_config")
+    hidden = keys.integer("hidden_size")
+    heads = keys.integer("num_attention_heads")
+    fields: Fields = {"intermediate_size": int(keys.number("expansion_ratio", 4) * hidden)}
+    fields["num_key_value_heads"] = attention.integer("kv_n_heads", heads) if attention else heads
+    alibi = attention is not None and attention.flag("alibi", False)
+    if keys.flag("learned_pos_emb", True) and not alibi:
+        fields["table_params"] = hidden * keys.integer("max_position_embeddings", high=MAX_TOKENS)
+    keys.ignore("num_key_value_heads")
+    return fields
+
+
+def half_width(keys: Keys, layers: int) -> Fields:
+    """Qwen of 2023: `intermediate_size` is the width of gate and up together."""
+    return {"intermediate_size": keys.integer("intermediate_size") // 2}
+
+
 def sliding_unless_named(keys: Keys, layers: int) -> Fields:
     """Ministral: all layers slide, or those that `layer_types` names."""
     return _windowed(
@@ -348,4 +412,13 @@ def gemma3n(keys: Keys, layers: int) -> Fields:
             {"name": "streams", "layers": layers, "inputs": hidden, "outputs": count},
             {"name": "streams ends", "layers": 2 * (count - 1), "inputs": hidden, "outputs": hidden},
         ],
+    }
+
+
+def stablelm(keys: Keys, layers: int) -> Fields:
+    """StableLM: one norm per layer where attention and MLP run in parallel."""
+    return {
+        "qk_norm": keys.flag("qk_layernorm", False),
+        "qkv_bias": keys.flag("use_qkv_bias", False),
+        "norms_per_layer": 1 if keys.flag("use_parallel_residual", False) else 2,
     }

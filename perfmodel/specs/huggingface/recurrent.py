@@ -184,6 +184,42 @@ def depth(keys: Keys) -> int:
     return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)
 
 
+def jamba(keys: Keys, layers: int) -> Fields:
+    """Jamba: attention in one layer of a period, Mamba-1 in the others.
+
+    A projection (`state_steps`) makes the steps and the keys of the state, and a second one (`state_rise`)
+    widens the steps.
+    """
+    period = keys.integer("attn_layer_period")
+    offset = keys.count("attn_layer_offset")
+    mambas = layers - len(range(offset, layers, period))
+    inner = keys.integer("mamba_expand") * keys.integer("hidden_size")
+    state = keys.integer("mamba_d_state")
+    rank = keys.integer("mamba_dt_rank")
+    steps = {
+        "name": "state_steps",
+        "layers": mambas,
+        "inputs": inner,
+        "outputs": rank + 2 * state,
+        "split": "inputs",
+    }
+    rise = {"name": "state_rise", "layers": mambas, "inputs": rank, "outputs": inner, "split": "outputs"}
+    heads = keys.integer("num_attention_heads")
+    part = _state("mamba1", mambas, (1, state), (heads, inner // heads), keys.integer("mamba_d_conv"))
+    return {"linear_attention": part, "projections": [steps, rise]}
+
+
+def bamba(keys: Keys, layers: int) -> Fields:
+    """Bamba: Mamba-2, with attention in the layers that a list names."""
+    attention = keys.integers("attn_layer_indices")
+    kinds = keys.data.get("layers_block_type")
+    keys.ignore("layers_block_type")
+    if not isinstance(kinds, list):
+        kinds = ["attention" if i in attention else "mamba" for i in range(layers)]
+    mambas = sum(kind in ("mamba", "linear_attention") for kind in kinds)
+    return {"linear_attention": _mamba2(keys, mambas)}
+
+
 def lightning(keys: Keys, layers: int) -> Fields:
     """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
     listed = keys.integers("attn_type_list")

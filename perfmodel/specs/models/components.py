@@ -137,14 +137,14 @@ class LinearAttention(Frozen):
 
     The kinds are the gated delta rule (Qwen3-Next), Mamba-2 (Nemotron-H), Kimi's delta attention (a decay for
     each channel of a key, from a low-rank projection), a short convolution alone (LFM2: gated inputs and
-    outputs, only the inputs of the convolution are kept), and lightning attention (MiniMax-Text-01: gated, no
-    convolution). The state has num_value_heads x key_head_dim x value_head_dim values per layer, and
-    `conv_kernel - 1` inputs of the convolution. full_rank_gate: Kimi's gate is one projection, not two.
-    gated_norm: there is a norm before the output (Mamba-2). Mamba-2 calls these heads, state size and head
-    size; its groups are `num_key_heads`.
+    outputs, only the inputs of the convolution are kept), Mamba-1 (Jamba: a state of `key_head_dim` for each
+    channel), and lightning attention (MiniMax-Text-01: gated, no convolution). The state has num_value_heads
+    x key_head_dim x value_head_dim values per layer, and `conv_kernel - 1` inputs of the convolution.
+    full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a norm before the output
+    (Mamba-2). Mamba-2 calls these heads, state size and head size; its groups are `num_key_heads`.
     """
 
-    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "lightning"]
+    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
     layers: SomeLayers
     num_key_heads: Size
     num_value_heads: Size
@@ -163,7 +163,9 @@ class LinearAttention(Frozen):
     @property
     def convolved(self) -> int:
         """Channels of the convolution: values, and two of the width of the keys."""
-        return self.inner + (0 if self.kind == "conv" else 2 * self.num_key_heads * self.key_head_dim)
+        if self.kind in ("conv", "mamba1"):
+            return self.inner
+        return self.inner + 2 * self.num_key_heads * self.key_head_dim
 
     @property
     def projected(self) -> int:
@@ -175,6 +177,8 @@ class LinearAttention(Frozen):
         """
         if self.kind == "conv":
             return 3 * self.inner
+        if self.kind == "mamba1":
+            return 2 * self.inner
         if self.kind == "lightning":
             return self.convolved + self.inner
         if self.kind == "kimi_delta":
@@ -189,6 +193,8 @@ class LinearAttention(Frozen):
             return self.convolved * self.conv_kernel
         if self.kind == "lightning":
             return self.inner
+        if self.kind == "mamba1":
+            return self.inner * (self.conv_kernel + 1 + self.key_head_dim + 2)
         if self.kind == "kimi_delta":
             up = self.key_head_dim + (0 if self.full_rank_gate else self.value_head_dim)
             heads = self.num_value_heads + self.inner + self.value_head_dim
