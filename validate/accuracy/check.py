@@ -80,7 +80,8 @@ class CheckedPart:
     @property
     def calibration(self) -> str:
         """Name of the calibration; ``*`` if it was fitted on the same records."""
-        return ", ".join(dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures))
+        names = [f"{f.calibration}*" if f.fitted else f.calibration for f in self.figures]
+        return ", ".join(dict.fromkeys(names))
 
     @property
     def worst(self) -> Figure:
@@ -93,9 +94,10 @@ class CheckedPart:
         return {f.row: f.measured for f in self.figures}
 
 
-def parts_of(found: list[Figure]) -> list[CheckedPart]:
+def parts_of(all_figures: list[Figure]) -> list[CheckedPart]:
     """The figures of each part (`Figure.part`), in the order of appearance."""
-    return [CheckedPart(name, tuple(of), error(of)) for name, of in grouped(found, lambda f: f.part).items()]
+    by_part = grouped(all_figures, lambda f: f.part)
+    return [CheckedPart(name, tuple(rows), error(rows)) for name, rows in by_part.items()]
 
 
 @dataclass(frozen=True)
@@ -143,50 +145,56 @@ def check(
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
     before = None if written or baseline is None else read_baseline(Path(baseline))
-    found = figures(folder, calibration, before.calibrations if before else None)
-    known = dict.fromkeys(quantity_of(f.part) for f in found)
+    all_figures = figures(folder, calibration, before.calibrations if before else None)
+    known = dict.fromkeys(quantity_of(f.part) for f in all_figures)
     for name in figure:
         if name not in known:
             raise unknown_name("--figure", "figure", name, known)
     wanted = figure or known
-    now = parts_of([f for f in found if quantity_of(f.part) in wanted])
+    now = parts_of([f for f in all_figures if quantity_of(f.part) in wanted])
     before = before.of(wanted) if before is not None else None
     doubts: list[str] = []
     if written is not None:
         doubts = doubted(folder, calibration)
-        write_file(
-            written, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline"
-        )
-    return Checked(tuple(now), tuple(faults(now, limit, before, max_drift)), limit, before, tuple(doubts))
+        calibrations = {} if calibration else engine_calibrations(folder)
+        write_file(written, baseline_text(now, calibrations), "--baseline")
+    failed = faults(now, limit, before, max_drift)
+    return Checked(tuple(now), tuple(failed), limit, before, tuple(doubts))
 
 
 def faults(
     now: list[CheckedPart], limit: float | None, before: Baseline | None, max_drift: float = MAX_DRIFT
 ) -> list[str]:
     """All faults, one line each; empty if the check passes."""
-    found = [
-        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, "
-        f"limit {limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
-        for part in now
-        if limit is not None and not part.errors.mape <= limit
-    ]
+    lines = [] if limit is None else [*_above(now, limit)]
     if before is not None:
-        found += [*_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
-    return found
+        lines += [*_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
+    return lines
+
+
+def _above(now: list[CheckedPart], limit: float) -> Iterator[str]:
+    for part in now:
+        errors = part.errors
+        if not errors.mape <= limit:
+            yield (
+                f"above the limit: {part.name}: mean error {errors.mape:.1%} of {errors.rows} figures, "
+                f"limit {limit:.1%}; worst {errors.worst:+.1%} at {part.worst.row}"
+            )
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
-    seen = {part.name: part.errors for part in now}
+    errors_now = {part.name: part.errors for part in now}
     for name, old in before.parts.items():
-        if name not in seen:
+        if name not in errors_now:
             yield f"lost: {name}: is in the baseline and is no longer measured"
-        elif not seen[name].mape <= old.mape + TOLERANCE:
-            yield (
-                f"grown: {name}: mean error {old.mape:.1%} -> {seen[name].mape:.1%}, by "
-                f"{100 * (seen[name].mape - old.mape):.1f} points"
-            )
+            continue
+        mape = errors_now[name].mape
+        if not mape <= old.mape + TOLERANCE:
+            points = 100 * (mape - old.mape)
+            yield f"grown: {name}: mean error {old.mape:.1%} -> {mape:.1%}, by {points:.1f} points"
     for part in now:
-        lost = sorted(set(before.rows.get(part.name, ())) - {figure.row for figure in part.figures})
+        measured_before = set(before.rows.get(part.name, ()))
+        lost = sorted(measured_before - {figure.row for figure in part.figures})
         if lost:
             yield (
                 f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such "
@@ -200,23 +208,29 @@ def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     """
     for part in now:
         ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
-        if ratios and not np.mean(np.abs(np.log(ratios))) <= TOLERANCE:
-            by = f"{np.exp(np.mean(np.log(ratios))) - 1.0:+.1%} on average over {len(ratios)} figures"
-            yield f"moved: {part.name}: predictions by {by} of the baseline"
+        if not ratios:
+            continue
+        changes = np.log(ratios)
+        if not np.mean(np.abs(changes)) <= TOLERANCE:
+            mean = f"{np.exp(np.mean(changes)) - 1.0:+.1%} on average over {len(ratios)} figures"
+            yield f"moved: {part.name}: predictions by {mean} of the baseline"
 
 
 def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[str]:
     """Changes of the measurements of the baseline's points: the machine or the engine changed."""
     for part in now:
         old = before.rows.get(part.name, {})
-        changes = {row: np.log(s / old[row]) for row, s in part.measured.items() if row in old}
+        changes = {row: np.log(now_s / old[row]) for row, now_s in part.measured.items() if row in old}
         if not changes:
             continue
         mean = float(np.mean([*changes.values()]))
         row = max(changes, key=lambda name: abs(changes[name]))
-        over = f"over {len(changes)} points of the baseline; most at {row}, {np.expm1(changes[row]):+.1%}"
-        if abs(mean) > np.log1p(most) or abs(changes[row]) > np.log1p(SINGLE * most):
-            yield f"drifted: {part.name}: measured {np.expm1(mean):+.1%} on average {over}"
+        largest = changes[row]
+        if abs(mean) > np.log1p(most) or abs(largest) > np.log1p(SINGLE * most):
+            yield (
+                f"drifted: {part.name}: measured {np.expm1(mean):+.1%} on average over {len(changes)} points "
+                f"of the baseline; most at {row}, {np.expm1(largest):+.1%}"
+            )
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -228,21 +242,26 @@ def read_baseline(path: Path) -> Baseline:
 
 def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
     """The text of a new baseline file. calibrations: see `Baseline`."""
-    names = PartErrors.__struct_fields__
-    errors = {p.name: {k: round(v, DIGITS) for k, v in asdict(p.errors).items() if k in names} for p in now}
-    predicted = {f.name: significant(f.predicted, DIGITS) for p in now for f in p.figures}
+    errors = {part.name: _rounded(part.errors) for part in now}
+    predicted = {f.name: significant(f.predicted, DIGITS) for part in now for f in part.figures}
+    measured = {}
+    for part in now:
+        rows = sorted(part.measured.items())
+        measured[part.name] = {row: significant(seconds, DIGITS) for row, seconds in rows}
+    dumped = {name: c.model_dump(exclude_defaults=True) for name, c in sorted(calibrations.items())}
     content = {
         "schema_version": 1,
         "kind": "check",
         "perfmodel_version": version(),
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
-        "rows": {
-            p.name: {row: significant(seconds, DIGITS) for row, seconds in sorted(p.measured.items())}
-            for p in now
-        },
-        "calibrations": {
-            name: c.model_dump(exclude_defaults=True) for name, c in sorted(calibrations.items())
-        },
+        "rows": measured,
+        "calibrations": dumped,
     }
     return json.dumps(content, indent=1) + "\n"
+
+
+def _rounded(errors: Errors) -> dict[str, float]:
+    """The errors that a baseline keeps, rounded."""
+    values = asdict(errors)
+    return {name: round(values[name], DIGITS) for name in values if name in PartErrors.__struct_fields__}

@@ -108,8 +108,8 @@ def calibration_for(p: MeasuredPoint) -> Calibration:
     """The calibration that was fitted to the point's device and stack, or else the one that its device
     names.
     """
-    own = f"{p.hardware}.{p.stack}"
-    return load_calibration(own if own in RECIPES else load_gpu(p.hardware).calibration)
+    fitted = f"{p.hardware}.{p.stack}"
+    return load_calibration(fitted if fitted in RECIPES else load_gpu(p.hardware).calibration)
 
 
 def own_records(results: Path = RESULTS) -> dict[str, Record]:
@@ -128,14 +128,14 @@ def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
 
 def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:
     """Sets by name. A machine's label means all of its records. Raises InputError for other names."""
-    own = own_records(results)
-    found: list[str] = []
+    known = (*SETS, *own_records(results))
+    sets: list[str] = []
     for name in names:
-        of_machine = [record for record in own if record.startswith(f"{name}/")]
-        if name not in (*SETS, *own) and not of_machine:
-            raise unknown_name("--set", "set of measurements", name, (*SETS, *own))
-        found += of_machine or [name]
-    return tuple(dict.fromkeys(found))
+        of_machine = [record_name for record_name in known if record_name.startswith(f"{name}/")]
+        if name not in known and not of_machine:
+            raise unknown_name("--set", "set of measurements", name, known)
+        sets += of_machine or [name]
+    return tuple(dict.fromkeys(sets))
 
 
 def compare(
@@ -152,17 +152,22 @@ def compare(
         raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
     named = load_calibration(calibration) if calibration else None
     cells: list[Cell] = []
-    own = own_records(results)
+    by_name = own_records(results)
     for name in sets:
-        measured = own_points(own[name]) if name in own else published_points(name)
+        record = by_name.get(name)
+        measured = published_points(name) if record is None else own_points(record)
         for points in grouped(measured, lambda p: (p.hardware, p.stack)).values():
-            used = named or (calibration_of(own[name]) if name in own else calibration_for(points[0]))
+            used = named or _default_calibration(record, points[0])
             if mode == "held-out" and used.name == f"{points[0].hardware}.{points[0].stack}":
-                out = held_out(RECIPES[used.name])
-                cells += cells_of(out.points, out.times, used)
+                refits = held_out(RECIPES[used.name])
+                cells += cells_of(refits.points, refits.times, used)
             else:
                 cells += compare_points(points, used)
     return cells
+
+
+def _default_calibration(record: Record | None, p: MeasuredPoint) -> Calibration:
+    return calibration_for(p) if record is None else calibration_of(record)
 
 
 def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) -> list[Cell]:
@@ -173,9 +178,8 @@ def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) ->
 
 def compare_record(record: Record, calibration: Calibration, hardware: str | None = None) -> list[Cell]:
     """All cells of an own record, predicted for its own device by default."""
-    return compare_points(
-        (replace(p, hardware=hardware or p.hardware) for p in own_points(record)), calibration
-    )
+    points = [replace(p, hardware=hardware or p.hardware) for p in own_points(record)]
+    return compare_points(points, calibration)
 
 
 def calibration_of(
@@ -191,26 +195,34 @@ def calibration_of(
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:
     """The cells of counted points and their predicted times."""
-    iteration = points.iteration_s(times)
-    modelled = np.array([_modelled_tokens(p) for p in points.points])
-    predicted = times | {
-        "ar_tpot_s": times["target_s"],
-        "sd_tpot_s": iteration / np.array([p.tokens_per_iteration or np.nan for p in points.points]),
-        "speedup": points.speedup(times),
-        "speedup_alpha": modelled * times["target_s"] / iteration,
-    }
+    predicted = _predictions(points, times)
     bounds = _bounds(points)
     cells = []
     for i, p in enumerate(points.points):
+        fitted = used.name == f"{p.hardware}.{p.stack}"
         for quantity in LABELS:
             measured = getattr(p, quantity.removesuffix("_alpha"))
             value = float(predicted[quantity][i])
-            if measured is None or np.isnan(value) or (quantity == "ar_tpot_s" and measured == p.target_s):
+            if measured is None or np.isnan(value):
+                continue
+            if quantity == "ar_tpot_s" and measured == p.target_s:
                 continue  # a baseline that was timed once is T_T
             lower, binding = bounds.get((i, BOUNDED.get(quantity, "")), (None, False))
-            fitted = used.name == f"{p.hardware}.{p.stack}"
             cells.append(Cell(p, quantity, measured, value, used.name, fitted, lower, binding))
     return cells
+
+
+def _predictions(points: PointSet, times: dict[str, Array]) -> dict[str, Array]:
+    """Quantity -> its prediction for each point; NaN if a point lacks what it needs."""
+    iteration_s = points.iteration_s(times)
+    measured_tokens = np.array([p.tokens_per_iteration or np.nan for p in points.points])
+    modelled_tokens = np.array([_modelled_tokens(p) for p in points.points])
+    return times | {
+        "ar_tpot_s": times["target_s"],
+        "sd_tpot_s": iteration_s / measured_tokens,
+        "speedup": points.speedup(times),
+        "speedup_alpha": modelled_tokens * times["target_s"] / iteration_s,
+    }
 
 
 def file_label(name: str) -> str:
@@ -235,18 +247,16 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     """(point, quantity) -> its physical lower bound, and whether its working set exceeds the last-level
     cache.
     """
-    found = {}
+    bounds = {}
     for group in points.groups:
         cache = group.scenario.machine.gpu.last_level_cache
         for quantity in group.passes:
-            lower = group.lower_s(quantity)
+            lower_s = group.lower_s(quantity)
             bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
-                found[int(i), quantity] = (
-                    float(lower[place]),
-                    cache is None or bool(bytes_read[place] > cache.si),
-                )
-    return found
+                exceeds_cache = cache is None or bool(bytes_read[place] > cache.si)
+                bounds[int(i), quantity] = float(lower_s[place]), exceeds_cache
+    return bounds
 
 
 PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
@@ -264,24 +274,29 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as the overhead under ``ideal``,
     has no error and no part.
     """
-    cut: dict[str, list[Cell]] = {}
-    for cell in (cell for cell in cells if cell.predicted > 0):
-        for way in by:
-            if (part := PARTITIONS[way](p := cell.point)) is not None:
-                cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(
-                    cell
-                )
-    return dict(sorted(cut.items()))
+    cells_by_part: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if not cell.predicted > 0:
+            continue
+        device = f"{cell.point.set_name}/{file_label(cell.point.hardware)}"
+        for partition in by:
+            suffix = PARTITIONS[partition](cell.point)
+            if suffix is not None:
+                name = f"{device}{suffix}/{cell.quantity}"
+                cells_by_part.setdefault(name, []).append(cell)
+    return dict(sorted(cells_by_part.items()))
 
 
 def error(rows: Sequence[Any]) -> Errors:
     """Errors of figures, each with its `predicted` and `measured`."""
-    found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
-    assert found is not None
-    return found
+    predicted = np.array([row.predicted for row in rows])
+    measured = np.array([row.measured for row in rows])
+    errors = errors_of(predicted, measured)
+    assert errors is not None
+    return errors
 
 
 def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
     """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
-    seen = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
-    return sum(seen), len(seen)
+    correct = [same_side(c.predicted, c.measured) for c in cells if c.quantity == "speedup"]
+    return sum(correct), len(correct)

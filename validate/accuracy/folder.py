@@ -72,22 +72,23 @@ def figures(
     calibration: for all of them, by name or path. By default an engine's record uses the one in `pinned`
     (`served_by`); another record uses the one of its run, or else that of its device.
     """
-    found: list[Figure] = []
+    all_figures: list[Figure] = []
     for path, kind in _records(folder):
-        found += (
-            _engine(path, calibration, pinned or {}) if kind == "engine" else _figures_of(path, calibration)
-        )
-    if not found:
+        if kind == "engine":
+            all_figures += _engine(path, calibration, pinned or {})
+        else:
+            all_figures += _figures_of(path, calibration)
+    if not all_figures:
         raise InputError(
             one_line(f"--results: {folder} must hold records of measurements, and it holds none")
         )
-    return found
+    return all_figures
 
 
 def _records(folder: Path) -> Iterator[tuple[Path, str]]:
     """The records of a folder and their kinds, without withdrawn ones and those of kernels."""
-    gone = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
-    for path in sorted({*folder.rglob("*.json")} - gone):
+    left_out = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
+    for path in sorted({*folder.rglob("*.json")} - left_out):
         kind = _kind(path)
         if kind in ("measure", "engine"):
             yield path, kind
@@ -101,8 +102,12 @@ def _kind(path: Path) -> str | None:
 
 def engine_calibrations(folder: Path) -> dict[str, Calibration]:
     """Served configuration (`served_by`) -> the calibration that predicts the engine's record."""
-    records = [(path, read_engine_record(path)) for path, kind in _records(folder) if kind == "engine"]
-    return {served_by(record): _calibration_of(path, record) for path, record in records}
+    calibrations = {}
+    for path, kind in _records(folder):
+        if kind == "engine":
+            record = read_engine_record(path)
+            calibrations[served_by(record)] = _calibration_of(path, record)
+    return calibrations
 
 
 def served_by(record: EngineRecord) -> str:
@@ -115,12 +120,18 @@ def _figures_of(path: Path, calibration: str | None) -> list[Figure]:
     used = calibration_of(record, None, calibration)
     part = f"{record.data.machine}/{record.data.plan.name}"
     fitted = record.name in used.fitted_on
+    checked = [cell for cell in compare_record(record, used) if cell.quantity not in NOT_CHECKED]
     return [
         Figure(
-            f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted
+            part=f"{part}/{cell.quantity}",
+            record=record.name,
+            row=cell.point.row_id,
+            measured=cell.measured,
+            predicted=cell.predicted,
+            calibration=used.name,
+            fitted=fitted,
         )
-        for c in compare_record(record, used)
-        if c.quantity not in NOT_CHECKED
+        for cell in checked
     ]
 
 
@@ -142,23 +153,25 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
     def figure(quantity: str, row: str, measured: float, predicted: float) -> Figure:
         return Figure(f"{part}/{quantity}", name, row, float(measured), float(predicted), used.name, fitted)
 
-    found = []
-    for point, timing, predicted in zip(points, rows.timings, seconds, strict=True):
-        quantity = ENGINE_FIGURES.get(timing.kind, "sd_tpot_s" if timing.gamma else "ar_tpot_s")
-        gained = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
-        found.append(figure(quantity, point.key, timing.seconds / gained, predicted / gained))
+    engine_figures = []
+    for point, timing, predicted_s in zip(points, rows.timings, seconds, strict=True):
+        tpot = "sd_tpot_s" if timing.gamma else "ar_tpot_s"
+        quantity = ENGINE_FIGURES.get(timing.kind, tpot)
+        tokens = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
+        engine_figures.append(figure(quantity, point.key, timing.seconds / tokens, predicted_s / tokens))
     for i, j in speedup_pairs(rows.timings):
-        gained = rows.timings[i].tokens_per_iteration
-        measured, predicted = (gained * times[j] / times[i] for times in (rows.measured, seconds))
-        found.append(figure("speedup", points[i].key, measured, predicted))
-    return found
+        tokens = rows.timings[i].tokens_per_iteration
+        measured = tokens * rows.measured[j] / rows.measured[i]
+        predicted = tokens * seconds[j] / seconds[i]
+        engine_figures.append(figure("speedup", points[i].key, measured, predicted))
+    return engine_figures
 
 
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
-    arguments = {
-        key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")
-    }
-    arguments |= {key: beside(path, arguments[key]) for key in ("model", "hardware", "draft")}
+    subject = record.subject.model_dump()
+    arguments = {key: value for key, value in subject.items() if not key.startswith("engine")}
+    for key in ("model", "hardware", "draft"):
+        arguments[key] = beside(path, arguments[key])
     try:
         scenario = resolve(Query(batch=1, context=1, calibration="ideal", **arguments), ANY)
     except InputError as error:
@@ -192,8 +205,9 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
     if "WARNING" in fitted.notes:
         yield fitted.notes.partition("WARNING: ")[2]
     speedups = [c for c in compared if c.quantity == "speedup"]
-    if speedups and (off := error(speedups).mape) > TRUSTED:
-        yield f"its speedups are {off:.0%} off the measured ones on average (above {TRUSTED:.0%})"
+    mean_error = error(speedups).mape if speedups else 0.0
+    if mean_error > TRUSTED:
+        yield f"its speedups are {mean_error:.0%} off the measured ones on average (above {TRUSTED:.0%})"
 
 
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
@@ -201,11 +215,12 @@ def doubted(folder: Path, calibration: str | None = None) -> list[str]:
 
     calibration: for all records; by default each record's own.
     """
-    found = []
-    for record in (read_record(path) for path, kind in _records(folder) if kind == "measure"):
+    lines = []
+    for path, kind in _records(folder):
+        if kind != "measure":
+            continue
+        record = read_record(path)
         used = calibration_of(record, None, calibration)
-        found += [
-            f"{record.name}: {doubt}"
-            for doubt in doubts({"passes": record}, used, compare_record(record, used))
-        ]
-    return found
+        cells = compare_record(record, used)
+        lines += [f"{record.name}: {doubt}" for doubt in doubts({"passes": record}, used, cells)]
+    return lines

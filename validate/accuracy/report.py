@@ -49,38 +49,38 @@ def text(machine: str, results: Path, hardware: str | None = None, calibration: 
 
 def measurements(machine: str, results: Path) -> list[Record]:
     """The whole-pass records of a machine. Raises InputError if there is none."""
-    found = [record for record in records(results, machine) if record.data.kind == "measure"]
-    if not found:
+    measured = [record for record in records(results, machine) if record.data.kind == "measure"]
+    if not measured:
         raise InputError(f"machine: must have a measurement in {results.name}/, given {machine!r}")
-    return found
+    return measured
 
 
 def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
     """Header, and one row per point: predicted / measured / error of each measured figure."""
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
-    for of in grouped(cells, lambda c: c.point.row_id).values():
-        p = of[0].point
-        by_quantity = {c.quantity: _figure(c) for c in of}
-        rows.append(
-            [
-                _pair(p.target, p.draft or "", p.read),
-                f"{p.batch}",
-                f"{p.asked_context}",
-                p.drafted,
-                *(by_quantity.get(name, "–") for name in shown),
-            ]
-        )
-    heads = (LABELS[name] + (", ms" if name.endswith("_s") else "") for name in shown)
-    return ["pair", "B", "S", "γ", *heads], rows
+    for row_cells in grouped(cells, lambda c: c.point.row_id).values():
+        p = row_cells[0].point
+        pair = _pair(p.target, p.draft or "", p.read)
+        text_of = {c.quantity: _figure(c) for c in row_cells}
+        texts = [text_of.get(name, "–") for name in shown]
+        rows.append([pair, f"{p.batch}", f"{p.asked_context}", p.drafted, *texts])
+    return ["pair", "B", "S", "γ", *map(_heading, shown)], rows
+
+
+def _heading(quantity: str) -> str:
+    unit = ", ms" if quantity.endswith("_s") else ""
+    return LABELS[quantity] + unit
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
     """Header, and one row per figure: mean, worst and bias of its relative errors. A figure with a prediction
     of 0 has no row.
     """
-    parts = grouped((c for c in cells if c.predicted > 0), lambda c: c.quantity)
-    return ERROR_HEAD, [_error_row(name, error(parts[name])) for name in figures if name in parts]
+    priced = [c for c in cells if c.predicted > 0]
+    by_quantity = grouped(priced, lambda c: c.quantity)
+    rows = [_error_row(name, error(by_quantity[name])) for name in figures if name in by_quantity]
+    return ERROR_HEAD, rows
 
 
 def _error_row(name: str, e: Errors) -> list[str]:
@@ -94,109 +94,117 @@ def _figure(c: Cell) -> str:
 
 def _section(record: Record, hardware: str | None, calibration: Calibration) -> list[str]:
     cells = compare_record(record, calibration, hardware)
+    speedups = [c for c in cells if c.point.gamma is not None and c.quantity == "speedup"]
+    lines = [f"## {record.data.plan.title}", ""]
+    lines += [_measured_on(record), ""]
+    lines += [_predicted_with(record, hardware, calibration), ""]
+    lines += _subsection("Errors", table(*error_table(cells)))
+    lines += _bounds(cells)
+    lines += [f"{quiet_line(record)}.", ""]
+    lines += _scaled(record, hardware or record.hardware, calibration)
+    lines += _subsection("Every point (predicted / measured / error)", table(*point_table(cells)))
+    lines += _inflections(speedups, calibration)
+    lines += _failures(record)
+    return lines
+
+
+def _measured_on(record: Record) -> str:
+    """The origin of a record: plan, commit, device and protocol."""
     data = record.data
     environment = data.environment
     protocol = data.protocol
-    fitted = ", ".join(calibration.fitted_on) or "nothing"
-    speedups = [c for c in cells if c.point.gamma is not None and c.quantity == "speedup"]
-    return [
-        f"## {data.plan.title}",
-        "",
-        f"Record `{record.path.name}`, plan `{data.plan.name}`, commit {data.commit[:8]}"
-        f"{' (dirty)' if data.dirty else ''}; {environment.device.name}, {environment.threads} threads, "
-        f"torch {environment.libraries.get('torch', '?')}, timer {protocol.timer}, {protocol.samples} "
-        "samples of "
-        f"{protocol.iterations} iterations; weights random, cache filled with random values, "
-        "acceptance scripted.",
-        "",
-        f"Predicted for `{hardware or data.hardware}` with calibration `{calibration.name}` "
-        f"({calibration.kind}; "
-        f"fitted on {fitted}). "
-        + (
-            "**It was fitted on this very set.**"
-            if record.name in calibration.fitted_on
-            else "No time of this set was used to fit it."
-        ),
-        "",
-        *_part("Errors", table(*error_table(cells))),
-        *_bounds(cells),
-        f"{quiet_line(record)}.",
-        "",
-        *_scaled(record, hardware or record.hardware, calibration),
-        *_part("Every point (predicted / measured / error)", table(*point_table(cells))),
-        *_inflections(speedups, calibration),
-        *_failures(record),
-    ]
+    commit = data.commit[:8] + (" (dirty)" if data.dirty else "")
+    torch_version = environment.libraries.get("torch", "?")
+    source = f"Record `{record.path.name}`, plan `{data.plan.name}`, commit {commit}"
+    device = f"{environment.device.name}, {environment.threads} threads, torch {torch_version}"
+    timing = f"timer {protocol.timer}, {protocol.samples} samples of {protocol.iterations} iterations"
+    inputs = "weights random, cache filled with random values, acceptance scripted"
+    return f"{source}; {device}, {timing}; {inputs}."
 
 
-def _part(title: str, lines: Sequence[str], words: str = "") -> list[str]:
-    return [f"### {title}", "", *([words, ""] if words else []), *lines, ""]
+def _predicted_with(record: Record, hardware: str | None, calibration: Calibration) -> str:
+    """The device and calibration of the predictions, and whether the calibration was fitted to the record."""
+    fitted_on = ", ".join(calibration.fitted_on) or "nothing"
+    predicted = (
+        f"Predicted for `{hardware or record.data.hardware}` with calibration `{calibration.name}` "
+        f"({calibration.kind}; fitted on {fitted_on})."
+    )
+    if record.name in calibration.fitted_on:
+        return f"{predicted} **It was fitted on this very set.**"
+    return f"{predicted} No time of this set was used to fit it."
+
+
+def _subsection(title: str, lines: Sequence[str], words: str = "") -> list[str]:
+    introduction = [words, ""] if words else []
+    return [f"### {title}", "", *introduction, *lines, ""]
 
 
 def below_bounds(cells: Sequence[Cell]) -> list[str]:
     """One line for each time below its physical bound, and whether the last-level cache may explain it."""
-    return [
-        f"{c.point.row_id}: {LABELS[c.quantity]} {1e3 * c.measured:.3g} ms is below its bound, "
-        f"{1e3 * c.lower:.3g} ms" + ("" if c.binding else " (its working set fits the last-level cache)")
-        for c in cells
-        if c.lower is not None and c.measured < c.lower
-    ]
+    lines = []
+    for c in cells:
+        if c.lower is None or not c.measured < c.lower:
+            continue
+        measured = f"{LABELS[c.quantity]} {1e3 * c.measured:.3g} ms"
+        line = f"{c.point.row_id}: {measured} is below its bound, {1e3 * c.lower:.3g} ms"
+        if not c.binding:
+            line += " (its working set fits the last-level cache)"
+        lines.append(line)
+    return lines
 
 
 def _bounds(cells: Sequence[Cell]) -> list[str]:
     bounded = [c for c in cells if c.lower is not None]
+    binding = sum(c.binding for c in bounded)
     faults = below_bounds(cells)
-    return [
+    lines = [
         f"{len(faults)} of {len(bounded)} measured times are below their physical lower bound; it holds for "
-        f"the {sum(c.binding for c in bounded)} whose working set exceeds the last-level cache.",
+        f"the {binding} whose working set exceeds the last-level cache.",
         "",
-        *(f"- {fault}" for fault in faults),
-        *([""] if faults else []),
     ]
+    if faults:
+        lines += [f"- {fault}" for fault in faults]
+        lines.append("")
+    return lines
 
 
 def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:
     """Errors of the calibration scaled to whole passes: fitted on one half, judged on the other."""
     measured = tuple(replace(p, hardware=hardware) for p in points(record) if p.overhead_s)
-    if record.name in calibration.fitted_on or len({FOLDS["point"](p) for p in measured}) < MIN_HALVES:
+    baseline_passes = {FOLDS["point"](p) for p in measured}
+    if record.name in calibration.fitted_on or len(baseline_passes) < MIN_HALVES:
         return []
-    found = fit_stack(measured, calibration)
-    factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
+    stack = fit_stack(measured, calibration)
+    factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in stack.factors.items())
     words = (
         "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged "
         f"on the other, both ways. On all points they are: {factors}."
     )
-    return _part(
-        "Scaled to whole passes",
-        table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()]),
-        words,
-    )
+    rows = [_error_row(name, errors) for name, errors in stack.held_out.items()]
+    return _subsection("Scaled to whole passes", table(ERROR_HEAD, rows), words)
 
 
 def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str]:
-    found = inflections(speedups, TOLERANCE)
-    if not found:
+    by_chain = inflections(speedups, TOLERANCE)
+    if not by_chain:
         return []
     rows = []
     chains = grouped(speedups, chain_of)
-    for chain, on_grid in found.items():
+    for chain, on_grid in by_chain.items():
         *pair, gamma = chain
         batches = [c.point.batch for c in chains[chain]]
         low = min(batches)
         high = max(batches)
         scenario = scenario_of(chains[chain][0].point, calibration)
         exact = inflection_context(scenario, gamma, (float(low), float(high)), TOLERANCE)
-        lengths = ("none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact))
-        rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *lengths])
+        contexts = ["none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact)]
+        rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *contexts])
     words = (
         f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the batch "
         "grows: on the measured grid, measured and predicted, and the engine's own, between grid points."
     )
-    return _part(
-        "S_inflection",
-        table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows),
-        words,
-    )
+    header = ["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"]
+    return _subsection("S_inflection", table(header, rows), words)
 
 
 def _pair(target: str, draft: str, kv: str) -> str:
@@ -205,19 +213,20 @@ def _pair(target: str, draft: str, kv: str) -> str:
 
 def _failures(record: Record) -> list[str]:
     lines = [f"- {row.key}: {row.status}: {row.error}" for row in record.failures()]
-    return _part("Rows without a time", lines) if lines else []
+    return _subsection("Rows without a time", lines) if lines else []
 
 
 def _withdrawn(machine: str, results: Path) -> list[str]:
-    gone = {name: reason for name, reason in withdrawn(results).items() if name.startswith(f"{machine}/")}
-    if gone:
-        return ["## Withdrawn", "", *(f"- {name}: {reason}" for name, reason in gone.items()), ""]
-    return []
+    lines = []
+    for name, reason in withdrawn(results).items():
+        if name.startswith(f"{machine}/"):
+            lines.append(f"- {name}: {reason}")
+    return ["## Withdrawn", "", *lines, ""] if lines else []
 
 
 Key = tuple[Any, ...]
-Found = dict[Key, tuple[int | None, int | None]]
-"""(measured, predicted)."""
+Inflections = dict[Key, tuple[int | None, int | None]]
+"""Chain -> inflection context (measured, predicted)."""
 
 
 def chain_of(c: Cell) -> Key:
@@ -225,29 +234,33 @@ def chain_of(c: Cell) -> Key:
     return c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma
 
 
-def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
+def inflections(speedups: Sequence[Cell], tolerance: float) -> Inflections:
     """By `chain_of`, the smallest measured context from which the speedup does not fall with the batch.
 
     Measured and predicted follow the same rule on the same grid. None where the speedup falls at the longest
     context. A relative fall within `tolerance` is ignored. A context with a single batch has no entry.
     """
-    found = {}
-    for key, group in grouped(speedups, chain_of).items():
-        by_batch = sorted(group, key=lambda c: c.point.batch)
+    by_chain = {}
+    for chain, cells in grouped(speedups, chain_of).items():
+        by_batch = sorted(cells, key=lambda c: c.point.batch)
+        measured: dict[int, list[float]] = {}
+        predicted: dict[int, list[float]] = {}
         curves = grouped(by_batch, lambda c: c.point.asked_context or c.point.context)
-        judged = {context: curve for context, curve in curves.items() if len(curve) > 1}
-        if judged:
-            measured = {context: [c.measured for c in curve] for context, curve in judged.items()}
-            predicted = {context: [c.predicted for c in curve] for context, curve in judged.items()}
-            found[key] = inflection_of(measured, tolerance), inflection_of(predicted, tolerance)
-    return found
+        for context, curve in curves.items():
+            if len(curve) > 1:
+                measured[context] = [c.measured for c in curve]
+                predicted[context] = [c.predicted for c in curve]
+        if measured:
+            by_chain[chain] = inflection_of(measured, tolerance), inflection_of(predicted, tolerance)
+    return by_chain
 
 
 def inflection_of(curves: dict[int, list[float]], tolerance: float) -> int | None:
     """The inflection context from speedups by context, each over batches."""
     answer = None
     for context in sorted(curves, reverse=True):
-        if any(after < before * (1 - tolerance) for before, after in pairwise(curves[context])):
+        falls = [after < before * (1 - tolerance) for before, after in pairwise(curves[context])]
+        if any(falls):
             break
         answer = context
     return answer
