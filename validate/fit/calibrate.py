@@ -41,16 +41,20 @@ def report(recipe: Recipe) -> Report:
     """Fit a recipe to all its rows and judge it."""
     points = points_of(recipe)
     whole = whole_fit(recipe)
-    judged = {
-        by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)
-    }
-    return Report(recipe, whole, errors_by_quantity(points, points.predict(whole.calibration)), judged)
+    in_sample = errors_by_quantity(points, points.predict(whole.calibration))
+    judged = {}
+    for by in FOLDS:
+        if has_folds(recipe, by):
+            judged[by] = errors_by_quantity(points, held_out(recipe, by).times)
+    return Report(recipe, whole, in_sample, judged)
 
 
 def as_dict(made: Report) -> dict[str, Any]:
     """A report in JSON types."""
     fitted = made.fit.calibration.fit
     assert fitted is not None
+    pinned = {name: value for name, (value, _) in made.recipe.pinned.items()}
+    by_fold = {by: _as_dicts(errors) for by, errors in made.held_out.items()}
     return {
         "calibration": made.recipe.name,
         "set": made.recipe.set_name,
@@ -60,37 +64,45 @@ def as_dict(made: Report) -> dict[str, Any]:
         "parameters": list(fitted.parameters),
         "correlation": square(fitted.correlation).tolist(),
         "strong_correlations": correlated(fitted),
-        "pinned": {name: value for name, (value, _) in made.recipe.pinned.items()},
+        "pinned": pinned,
         "rows": len(points_of(made.recipe).points),
-        "in_sample": {name: asdict(e) for name, e in made.in_sample.items()},
-        "held_out": {
-            by: {name: asdict(e) for name, e in found.items()} for by, found in made.held_out.items()
-        },
+        "in_sample": _as_dicts(made.in_sample),
+        "held_out": by_fold,
     }
+
+
+def _as_dicts(errors: dict[str, Errors]) -> dict[str, dict[str, Any]]:
+    return {quantity: asdict(e) for quantity, e in errors.items()}
 
 
 def correlated(fitted: StatedFit) -> list[tuple[str, str, float]]:
     """Pairs of strongly correlated constants, which the rows barely separate."""
-    names = fitted.parameters
-    rows = enumerate(fitted.correlation)
-    return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
+    pairs = []
+    for name, row in zip(fitted.parameters, fitted.correlation, strict=True):
+        for other, correlation in zip(fitted.parameters, row[:-1], strict=False):
+            if abs(correlation) > STRONG:
+                pairs.append((name, other, correlation))
+    return pairs
 
 
-def report_lines(found: dict[str, Any]) -> list[str]:
-    """A report in words."""
-    lines = [f"{found['calibration']}: {found['rows']} rows of {found['set']}"]
-    for name, value in found["values"].items():
-        error = found["stderr"].get(name)
-        lines.append(f"  {name:34} {value:<11.4g} {'at its bound' if error is None else f'+- {error:.2g}'}")
-    pairs = [f"{a} and {b} {r:+.2f}" for a, b, r in found["strong_correlations"]]
+def report_lines(fields: dict[str, Any]) -> list[str]:
+    """A report (`as_dict`) in words."""
+    lines = [f"{fields['calibration']}: {fields['rows']} rows of {fields['set']}"]
+    for name, value in fields["values"].items():
+        stderr = fields["stderr"].get(name)
+        uncertainty = "at its bound" if stderr is None else f"+- {stderr:.2g}"
+        lines.append(f"  {name:34} {value:<11.4g} {uncertainty}")
+    pairs = [f"{a} and {b} {r:+.2f}" for a, b, r in fields["strong_correlations"]]
     lines.append(f"  correlated above {STRONG}: {'; '.join(pairs) or 'none'}")
-    judged = {"in sample": found["in_sample"]} | {
-        f"held out by {by}": of for by, of in found["held_out"].items()
-    }
-    for words, errors in judged.items():
-        parts = (f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors.items())
-        lines.append(f"  {words:20} mean (worst) error %: {', '.join(parts)}")
+    lines.append(_error_line("in sample", fields["in_sample"]))
+    for by, errors in fields["held_out"].items():
+        lines.append(_error_line(f"held out by {by}", errors))
     return [*lines, ""]
+
+
+def _error_line(rows: str, errors: dict[str, dict[str, float]]) -> str:
+    percents = [f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors.items()]
+    return f"  {rows:20} mean (worst) error %: {', '.join(percents)}"
 
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
@@ -118,17 +130,16 @@ def observed(made: Report) -> dict[str, Scatter]:
     Rows of one model give no error for another model. Its passes then have the error of the stack's other
     device, by model.
     """
-    tried = [by for by in HELD_OUT if by in made.held_out]
-    folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
-    alone = {} if "model" in tried else _of_other_models(made.recipe)
-    errors_by_quantity = {}
-    for name in made.in_sample:
-        kinds = folds | (alone if name in PASSES else {})
-        source, errors = max(
-            ((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms
-        )
-        errors_by_quantity[name] = errors.scatter(source)
-    return errors_by_quantity
+    judged = [by for by in HELD_OUT if by in made.held_out]
+    folds = {f"rows held out by {by} (the worst of {', '.join(judged)})": made.held_out[by] for by in judged}
+    other_models = {} if "model" in judged else _of_other_models(made.recipe)
+    scatters = {}
+    for quantity in made.in_sample:
+        by_source = folds | other_models if quantity in PASSES else folds
+        log_rms = {source: errors[quantity].log_rms for source, errors in by_source.items()}
+        worst = max(log_rms, key=lambda source: log_rms[source])
+        scatters[quantity] = by_source[worst][quantity].scatter(worst)
+    return scatters
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
@@ -150,19 +161,8 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
     recipe = made.recipe
     fitted = made.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
-    constants = {
-        name: Constant(
-            value=significant(value, 4),
-            stderr=significant(fitted.stderr[name], 2) if name in fitted.stderr else None,
-            source=rows + "; at its bound" * (name in fitted.at_bound),
-        )
-        for name, value in fitted.values.items()
-    }
+    constants = {name: _constant(fitted, name, rows) for name in fitted.values}
     assert fitted.calibration.fit is not None
-    correlation = tuple(
-        (*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation
-    )
-    moved = transfer_error(recipe)
     file_fields = {
         "name": recipe.name,
         "gpu": recipe.gpu,
@@ -171,12 +171,36 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "fitted_on": (recipe.set_name,),
         "date": date,
         "notes": recipe.notes,
-        "fit": StatedFit(parameters=fitted.calibration.fit.parameters, correlation=correlation),
+        "fit": _rounded(fitted.calibration.fit),
         "observed_error": observed(made),
-        "transfer_error": moved
-        and moved[0].scatter(f"speedup on the rows of {moved[1].set_name} on {moved[1].gpu}"),
+        "transfer_error": _transfer_scatter(recipe),
     }
     return fitted.calibration.model_copy(update=constants | file_fields)
+
+
+def _constant(fitted: Fit, name: str, rows: str) -> Constant:
+    stderr = fitted.stderr.get(name)
+    return Constant(
+        value=significant(fitted.values[name], 4),
+        stderr=None if stderr is None else significant(stderr, 2),
+        source=f"{rows}; at its bound" if name in fitted.at_bound else rows,
+    )
+
+
+def _rounded(fitted: StatedFit) -> StatedFit:
+    correlation = []
+    for row in fitted.correlation:
+        off_diagonal = [round(value, 2) + 0.0 for value in row[:-1]]
+        correlation.append((*off_diagonal, 1.0))
+    return StatedFit(parameters=fitted.parameters, correlation=tuple(correlation))
+
+
+def _transfer_scatter(recipe: Recipe) -> Scatter | None:
+    transferred = transfer_error(recipe)
+    if transferred is None:
+        return None
+    errors, other = transferred
+    return errors.scatter(f"speedup on the rows of {other.set_name} on {other.gpu}")
 
 
 def path_of(name: str) -> Path:

@@ -36,9 +36,8 @@ class PassPart:
 
     def predict(self, calibration: Calibration) -> Array:
         """Calibrated seconds of all `times` passes."""
-        return self.times * np.asarray(
-            replace(self.machine, calibration=calibration).predicted_s(self.ops, self.tokens)
-        )
+        machine = replace(self.machine, calibration=calibration)
+        return self.times * np.asarray(machine.predicted_s(self.ops, self.tokens))
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,12 @@ class Group:
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity, for the quantities that the points have."""
-        times = {
-            name: np.sum([part.predict(calibration) for part in parts], axis=0)
-            for name, parts in self.passes.items()
-        }
+        times = {}
+        for name, parts in self.passes.items():
+            times[name] = np.sum([part.predict(calibration) for part in parts], axis=0)
         if "verify_s" in self.passes:
-            times["overhead_s"] = np.asarray(
-                with_calibration(self.scenario, calibration).overhead_s(self.batch, self.context)
-            )
+            scenario = with_calibration(self.scenario, calibration)
+            times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
         return times
 
     def lower_s(self, quantity: str) -> Array:
@@ -70,10 +67,11 @@ class Group:
 
     def bytes_read(self, quantity: str) -> Array:
         """Least bytes of weights and cache that a pass of a quantity reads, over its parts."""
-        of = [
-            sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]
-        ]
-        return np.min([np.broadcast_to(bytes_, self.batch.shape) for bytes_ in of], axis=0)
+        by_part = []
+        for part in self.passes[quantity]:
+            read = sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops)
+            by_part.append(np.broadcast_to(read, self.batch.shape))
+        return np.min(by_part, axis=0)
 
 
 class PointSet:
@@ -116,7 +114,10 @@ class PointSet:
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
     """The question of a measured row. Its acceptance is that of the row, if published."""
-    gained = p.tokens_per_iteration if p.gamma else None
+    tokens_per_iteration = p.tokens_per_iteration if p.gamma else None
+    alpha = None
+    if tokens_per_iteration is None:
+        alpha = ANY_ALPHA if p.alpha is None else p.alpha
     query = Query(
         model=p.target,
         hardware=p.hardware,
@@ -126,8 +127,8 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         tp=p.tp,
         draft=p.draft or "self",
         draft_kv=p.draft_kv or "full",
-        alpha=(ANY_ALPHA if p.alpha is None else p.alpha) if gained is None else None,
-        tokens_per_iteration=gained,
+        alpha=alpha,
+        tokens_per_iteration=tokens_per_iteration,
         weights=p.weights,
         kv_dtype=p.kv_dtype,
         calibration="ideal",  # the device's own may be what is being made
@@ -141,20 +142,21 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
     query = np.array([points[i].query for i in index])
-    passes = {"target_s": [PassPart(scenario.machine, scenario.target_ops(batch, context), batch)]}
+    target_ops = scenario.target_ops(batch, context)
+    passes = {"target_s": [PassPart(scenario.machine, target_ops, batch)]}
     if first.draft is not None:
-        passes["draft_s"] = [
-            PassPart(scenario.draft_machine, scenario.draft_ops(batch, context, n), batch * n, times)
-            for n, times in _draft_passes(first)
-        ]
+        passes["draft_s"] = []
+        for tokens, times in _draft_passes(first):
+            draft_ops = scenario.draft_ops(batch, context, tokens)
+            draft_pass = PassPart(scenario.draft_machine, draft_ops, batch * tokens, times)
+            passes["draft_s"].append(draft_pass)
     if first.gamma is not None or first.widths:
-        passes["verify_s"] = [
-            PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)
-        ]
+        verify_ops = scenario.target_ops(batch, context, query)
+        passes["verify_s"] = [PassPart(scenario.machine, verify_ops, batch * query)]
     return Group(scenario, index, batch, context, passes)
 
 
 def _draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
     """(tokens per sequence, number of times) of the passes in `draft_s`."""
-    run = p.widths[:-1] if p.widths else (1,)
-    return [(float(width), run.count(width) / len(run)) for width in dict.fromkeys(run)]
+    levels = p.widths[:-1] if p.widths else (1,)
+    return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

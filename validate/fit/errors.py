@@ -39,14 +39,15 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
     both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
     if not both.any():
         return None
-    relative = predicted[both] / measured[both] - 1.0
-    logs = np.log(predicted[both] / measured[both])
+    ratio = predicted[both] / measured[both]
+    relative = ratio - 1.0
+    size = np.abs(relative)
     return Errors(
-        int(both.sum()),
-        float(np.abs(relative).mean()),
-        float(relative.mean()),
-        float(relative[np.argmax(np.abs(relative))]),
-        float(np.sqrt(np.mean(logs**2))),
+        rows=int(both.sum()),
+        mape=float(size.mean()),
+        bias=float(relative.mean()),
+        worst=float(relative[np.argmax(size)]),
+        log_rms=float(np.sqrt(np.mean(np.log(ratio) ** 2))),
     )
 
 
@@ -59,6 +60,6 @@ def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, E
     """Errors of every quantity that the points measure; the speedup uses the measured tokens per
     iteration.
     """
-    found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
-    found["speedup"] = errors_of(points.speedup(times), np.array([p.speedup for p in points.points], float))
-    return {name: errors for name, errors in found.items() if errors is not None}
+    by_quantity = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
+    by_quantity["speedup"] = errors_of(points.speedup(times), points.measured("speedup"))
+    return {name: errors for name, errors in by_quantity.items() if errors is not None}

@@ -43,10 +43,11 @@ class Fit:
 @cache
 def points_of(recipe: Recipe) -> PointSet:
     """The published points of a recipe, counted."""
-    points = tuple(
-        p for p in published_points(recipe.set_name) if (p.hardware, p.stack) == (recipe.gpu, recipe.stack)
-    )
-    return PointSet(points, start_of(recipe))
+    points = []
+    for p in published_points(recipe.set_name):
+        if p.hardware == recipe.gpu and p.stack == recipe.stack:
+            points.append(p)
+    return PointSet(tuple(points), start_of(recipe))
 
 
 @cache
@@ -78,22 +79,38 @@ def fit(
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fits the `free` constants to the points of `train`; the others stay as in `start`."""
-    searched = {name: SEARCHED[name] for name in free}
-    parameters = [Parameter(name, s.start, s.low, s.high, unit=s.scale) for name, s in searched.items()]
+    parameters = []
+    for name in free:
+        search = SEARCHED[name]
+        parameters.append(Parameter(name, search.start, search.low, search.high, unit=search.scale))
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     rows = used(points.points, train)
     chosen = {name: rows[name] & ~np.isnan(logs[name]) for name in TIMES}
 
     def residuals(values: Values) -> Array:
         times = points.predict(with_values(start, values))
-        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items()])
+        return weighted_residuals(times, logs, chosen)
 
-    found = estimate(parameters, residuals, begin, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
-    inner = found.holding_bounds()
-    freedom = max(len(found.solution.residuals) - len(inner.parameters), 1)
-    stderr = inner.scaled(np.sqrt(2.0 * found.solution.cost / freedom)).stderr
-    made = with_values(start, found.values)
-    with_errors = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
+    optimum = estimate(parameters, residuals, begin, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
+    inner = optimum.holding_bounds()
+    freedom = max(len(optimum.solution.residuals) - len(inner.parameters), 1)
+    stderr = inner.scaled(np.sqrt(2.0 * optimum.solution.cost / freedom)).stderr
+    calibration = with_values(start, optimum.values)
+    update: dict[str, object] = {}
+    for name, error in stderr.items():
+        update[name] = getattr(calibration, name).model_copy(update={"stderr": error})
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(inner.correlation.tolist()))
-    with_errors["fit"] = StatedFit(parameters=tuple(stderr), correlation=correlation)
-    return Fit(made.model_copy(update=with_errors), found.values, stderr, found.at_bound)
+    update["fit"] = StatedFit(parameters=tuple(stderr), correlation=correlation)
+    return Fit(calibration.model_copy(update=update), optimum.values, stderr, optimum.at_bound)
+
+
+def weighted_residuals(times: dict[str, Array], logs: dict[str, Array], rows: dict[str, Mask]) -> Array:
+    """Log ratios of predicted times to measured ones, weighted by quantity and joined in the order of `rows`.
+
+    logs: of the measured times. rows: the points used for each quantity.
+    """
+    residuals = []
+    for name, mask in rows.items():
+        ratios = np.log(times[name][mask]) - logs[name][mask]
+        residuals.append(WEIGHTS[name] * ratios)
+    return np.concatenate(residuals)

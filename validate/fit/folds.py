@@ -85,4 +85,6 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 def has_folds(recipe: Recipe, by: str) -> bool:
     """Whether a recipe's rows differ in the key of the folds; baseline rows have no draft."""
     points = points_of(recipe).points
-    return bool(folds_of(points, by).any()) and (by != "draft" or any(p.draft for p in points))
+    if by == "draft" and not any(p.draft for p in points):
+        return False
+    return bool(folds_of(points, by).any())

@@ -7,6 +7,7 @@ constants are the non-negative least squares of relative errors.
 """
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -31,13 +32,13 @@ PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", 
 
 
 def with_indexer(
-    found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
+    kernels: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 ) -> Kernels:
     """The same constants with `index`, if the tables have such modules and the median error falls by at least
     a tenth.
     """
     if not tables.versions("sparse_attention", engine, NAME):
-        return found
+        return kernels
     version, table = tables.read_version("sparse_attention", engine, version, NAME)
     model = load_model(MODEL)
     kept = (
@@ -50,36 +51,37 @@ def with_indexer(
     ops = list[list[Op]]()
     for degree in DEGREES:
         rows.append(where(table, table["num_heads"] * degree == model.num_attention_heads))
-        part = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
-        batch, context = (rows[-1][name].astype(float) for name in ("batch_size", "step"))
-        every = forward(part, batch, 1.0, context, parse_kv("full"))
+        sharded = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
+        batch = rows[-1]["batch_size"].astype(float)
+        context = rows[-1]["step"].astype(float)
+        every = forward(sharded, batch, 1.0, context, parse_kv("full"))
         ops.append([op for op in every if op.name in PARTS or op.kind == "attention"])
-    seconds, tokens = (np.concatenate([part[name] for part in rows]) for name in ("seconds", "batch_size"))
+    seconds = np.concatenate([calls["seconds"] for calls in rows])
+    tokens = np.concatenate([calls["batch_size"] for calls in rows])
     if len(seconds) < LEAST_ROWS:
-        return found
+        return kernels
     layers = model.num_hidden_layers
 
     def priced(*index: float) -> Array:
-        constants = {
-            name: Constant(value=value, source=NAME) for name, value in zip(INDEX, index, strict=True)
-        }
-        machine = Machine(gpu, plain.model_copy(update=constants))
-        return np.concatenate([sum(machine.op_predicted_s(op) for op in part) for part in ops]) / layers
+        constants = zip(INDEX, index, strict=True)
+        update = {name: Constant(value=value, source=NAME) for name, value in constants}
+        machine = Machine(gpu, plain.model_copy(update=update))
+        by_degree = [sum(machine.op_predicted_s(op) for op in degree_ops) for degree_ops in ops]
+        return np.concatenate(by_degree) / layers
 
     def error(*index: float) -> float:
         return float(np.median(np.abs(np.log(priced(*index) / seconds))))
 
-    plain = with_engine(calibration_of(found, gpu, engine))
-    moved = [
-        op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"
-    ]
-    ideal = np.concatenate(moved) / layers / gpu.memory_bandwidth_bytes_per_s
-    columns = np.stack([ideal, np.ones(len(seconds)), tokens], 1)
-    slower, layer, token = nonnegative(columns / seconds[:, None], 1.0 - priced(1.0, 0.0, 0.0) / seconds)[
-        0
-    ].tolist()
+    plain = with_engine(calibration_of(kernels, gpu, engine))
+    index_ops = [op for op in chain.from_iterable(ops) if op.cache == "index"]
+    moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
+    ideal_s = moved / layers / gpu.memory_bandwidth_bytes_per_s
+    columns = np.stack([ideal_s, np.ones(len(seconds)), tokens], 1)
+    unexplained = 1.0 - priced(1.0, 0.0, 0.0) / seconds
+    solution, _ = nonnegative(columns / seconds[:, None], unexplained)
+    slower, layer, token = solution.tolist()
     values = 1.0 / (1.0 + slower), layer, token
     fitted = TableFit(values, error(*values), len(seconds), f"{engine} {version}")
     if fitted.median_error < HELPS * error(0.0, 0.0, 0.0):
-        return replace(found, index=fitted)
-    return found
+        return replace(kernels, index=fitted)
+    return kernels

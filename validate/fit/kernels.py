@@ -8,6 +8,7 @@ squares on log times. Tables without CUDA graphs include the launch in t0, so al
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -27,7 +28,8 @@ POPULARITY = 1.2
 """Popularity of experts in the tables' rows "power_law_1.01"; with it their times agree with those of
 balanced routing.
 """
-SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
+SMALL_WEIGHTS = 1e6
+LARGE_WEIGHTS = 16e6
 LARGE_CACHE = 1e6
 HIDDEN_S = 5e-5
 """Time to read a last-level cache above which the cache would hide repeated reads."""
@@ -70,22 +72,22 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
     Raises InputError if the engine has no GEMM table of this version.
     """
     known = tables.versions("gemm", engine, "gemm_perf")
-    version = known[-1] if version is None and known else version
+    if version is None and known:
+        version = known[-1]
     if version not in known:
-        raise InputError(
-            f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given "
-            f"{version}"
-        )
+        allowed = ", ".join(known) or "none"
+        raise InputError(f"--version: must be one of {allowed} for {engine} on {gpu.name}, given {version}")
     gemm = _gemms(tables, gpu, engine, version)
     experts = _experts(tables, gpu, engine, version)
-    for other in (e for e in ("sglang", *ENGINES) if e != engine):
-        for found, family, name, fits in (
-            (gemm, "gemm", "gemm_perf", _gemms),
-            (experts, "moe", "moe_perf", _experts),
-        ):
-            for newest in tables.versions(family, other, name)[-1:]:
-                for form, fitted in fits(tables, gpu, other, newest).items():
-                    found.setdefault(form, fitted)
+    for other in ("sglang", *ENGINES):
+        if other == engine:
+            continue
+        for newest in tables.versions("gemm", other, "gemm_perf")[-1:]:
+            for form, fitted in _gemms(tables, gpu, other, newest).items():
+                gemm.setdefault(form, fitted)
+        for newest in tables.versions("moe", other, "moe_perf")[-1:]:
+            for form, fitted in _experts(tables, gpu, other, newest).items():
+                experts.setdefault(form, fitted)
     return Kernels(
         source=f"{tables.package}, {engine} {version}",
         gemm=gemm,
@@ -105,9 +107,9 @@ def table_fit(
     def residuals(values: Values) -> Array:
         return np.asarray(np.log(predict(np.array([*values.values()])) / seconds))
 
-    found = estimate(parameters, residuals, soft=0.1)
-    median_error = float(np.median(np.abs(found.solution.residuals)))
-    return TableFit(tuple(found.values.values()), median_error, len(seconds), source)
+    optimum = estimate(parameters, residuals, soft=0.1)
+    median_error = float(np.median(np.abs(optimum.solution.residuals)))
+    return TableFit(tuple(optimum.values.values()), median_error, len(seconds), source)
 
 
 def _peak(gpu: GPUSpec, form: str) -> float | None:
@@ -118,35 +120,40 @@ def _peak(gpu: GPUSpec, form: str) -> float | None:
 def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format: time of the smallest GEMM, fitted t0, and the efficiency at each knot."""
     table = tables.read("gemm", engine, version, "gemm_perf")
-    found = {}
+    fits = {}
     for word, name in GEMM_FORMS.items():
-        part = where(table, table["gemm_dtype"] == word)
+        calls = where(table, table["gemm_dtype"] == word)
         peak = _peak(gpu, name)
-        if peak is None or len(part["m"]) < 500:
+        if peak is None or len(calls["m"]) < 500:
             continue
-        part = _fastest(part, ("m", "n", "k"))
+        calls = _fastest(calls, ("m", "n", "k"))
         form = WEIGHT_FORMATS[name]
-        m, n, k, seconds = (part[c].astype(float) for c in ("m", "n", "k", "seconds"))
+        m, n, k, seconds = (calls[c].astype(float) for c in ("m", "n", "k", "seconds"))
         weights = n * k * form.bytes_per_value
         moved = weights + m * (2 * n + (form.input_bytes or 2) * k)
-        roof = np.maximum(moved / gpu.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
-        start = float(np.median(seconds[(weights <= SMALL_WEIGHTS) & (m <= 16)]))
+        moved_s = moved / gpu.memory_bandwidth_bytes_per_s
+        computed_s = 2 * m * n * k / peak
+        roof_s = np.maximum(moved_s, computed_s)
+        shortest = (weights <= SMALL_WEIGHTS) & (m <= 16)
+        start_s = float(np.median(seconds[shortest]))
         knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
         keep = (weights >= LARGE_WEIGHTS) & (m <= KNOTS[-1]) & (n >= 1024) & (k >= 1024)
-        fitted = _gemm_fit(m[keep], roof[keep], seconds[keep], knots, f"{engine} {version}")
-        if start <= GRAPHED_START_S and max(fitted.values[1:]) <= 1.1:
-            shares = (x for pair in zip(knots, fitted.values[1:], strict=True) for x in pair)
-            found[name] = replace(fitted, values=(start, fitted.values[0], *shares))
-    return found
+        fitted = _gemm_fit(m[keep], roof_s[keep], seconds[keep], knots, f"{engine} {version}")
+        fixed_s, *efficiencies = fitted.values
+        if start_s <= GRAPHED_START_S and max(efficiencies) <= 1.1:
+            curve = zip(knots, efficiencies, strict=True)
+            fits[name] = replace(fitted, values=(start_s, fixed_s, *chain.from_iterable(curve)))
+    return fits
 
 
-def _gemm_fit(m: Array, roof: Array, seconds: Array, knots: list[float], source: str) -> TableFit:
+def _gemm_fit(m: Array, roof_s: Array, seconds: Array, knots: list[float], source: str) -> TableFit:
     """The fitted t0, and the efficiency at each knot."""
-    at = np.log(m)
-    places = np.log(knots)
+    log_m = np.log(m)
+    log_knots = np.log(knots)
 
     def predict(x: Array) -> Array:
-        return x[0] + roof / np.exp(np.interp(at, places, np.log(x[1:])))
+        log_efficiency = np.interp(log_m, log_knots, np.log(x[1:]))
+        return x[0] + roof_s / np.exp(log_efficiency)
 
     return table_fit(predict, seconds, [GEMM_FIRST[0], *GEMM_FIRST[1:] * len(knots)], source)
 
@@ -156,7 +163,7 @@ def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[st
     if not tables.versions("moe", engine, "moe_perf"):
         return {}
     version, table = tables.read_version("moe", engine, version, "moe_perf")
-    found = {}
+    fits = {}
     gated = np.char.find(table["kernel_source"].astype(str), "nongated") < 0
     usual = (
         (table["distribution"] == "power_law_1.01")
@@ -165,76 +172,87 @@ def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[st
     )
     table = where(table, usual & gated)
     for word, name in EXPERT_FORMS.items():
-        part = where(table, table["moe_dtype"] == word)
+        calls = where(table, table["moe_dtype"] == word)
         peak = _peak(gpu, name)
-        if peak is None or len(part["topk"]) < 60:
+        if peak is None or len(calls["topk"]) < 60:
             continue
-        fitted = _expert_fit(_main_source(part), gpu, name, peak, f"{engine} {version}")
+        fitted = _expert_fit(_main_source(calls), gpu, name, peak, f"{engine} {version}")
         if fitted.median_error <= WORST_MEDIAN and fitted.values[1] >= LEAST_SHARE:
-            found[name] = fitted
-    return found
+            fits[name] = fitted
+    return fits
 
 
-def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) -> TableFit:
-    tokens, experts, topk, degree = (
-        part[c].astype(float) for c in ("num_tokens", "num_experts", "topk", "moe_ep_size")
-    )
-    matrices = 3 * part["hidden_size"] * part["inter_size"] / part["moe_tp_size"]
+def _expert_fit(calls: Table, gpu: GPUSpec, name: str, peak: float, source: str) -> TableFit:
+    columns = ("num_tokens", "num_experts", "topk", "moe_ep_size")
+    tokens, experts, topk, degree = (calls[c].astype(float) for c in columns)
+    matrices = 3 * calls["hidden_size"] * calls["inter_size"] / calls["moe_tp_size"]
     form = WEIGHT_FORMATS[name] if name != "int4" else weight_format("int4-g32-sym").base
-    share = np.array([touched(*call, POPULARITY) for call in zip(experts, topk, tokens, strict=True)])
-    loaded = share / degree * matrices * form.bytes_per_value / gpu.memory_bandwidth_bytes_per_s
-    computed = tokens * topk / degree * 2 * matrices / peak
-    return table_fit(lambda x: x[0] + loaded / x[1] + computed / x[2], part["seconds"], EXPERT_FIRST, source)
+    routed = zip(experts, topk, tokens, strict=True)
+    loaded = np.array([touched(*call, POPULARITY) for call in routed])
+    loaded_s = loaded / degree * matrices * form.bytes_per_value / gpu.memory_bandwidth_bytes_per_s
+    computed_s = tokens * topk / degree * 2 * matrices / peak
+
+    def predict(x: Array) -> Array:
+        return x[0] + loaded_s / x[1] + computed_s / x[2]
+
+    return table_fit(predict, calls["seconds"], EXPERT_FIRST, source)
 
 
-def _most_frequent(part: Table) -> Table:
+def _most_frequent(calls: Table) -> Table:
     """The rows of the most frequent kernel."""
-    names, counts = np.unique(part["kernel_source"], return_counts=True)
-    return where(part, part["kernel_source"] == names[np.argmax(counts)])
+    names, counts = np.unique(calls["kernel_source"], return_counts=True)
+    return where(calls, calls["kernel_source"] == names[np.argmax(counts)])
 
 
-def _main_source(part: Table) -> Table:
+def _main_source(calls: Table) -> Table:
     """The rows of the most frequent kernel. If another kernel ran the same call faster, its time replaces the
     row's.
     """
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
-    calls = np.unique(np.stack([part[c] for c in keys]), axis=1, return_inverse=True)[1].ravel()
-    best = np.full(len(calls), np.inf)
-    np.minimum.at(best, calls, part["seconds"])
-    return _most_frequent(part | {"seconds": best[calls]})
+    stacked = np.stack([calls[c] for c in keys])
+    numbers = np.unique(stacked, axis=1, return_inverse=True)[1].ravel()
+    best_s = np.full(len(numbers), np.inf)
+    np.minimum.at(best_s, numbers, calls["seconds"])
+    return _most_frequent(calls | {"seconds": best_s[numbers]})
 
 
-def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
+def _fastest(calls: Table, keys: tuple[str, ...]) -> Table:
     """One row for each call: that of its fastest kernel."""
-    order = np.lexsort((part["seconds"], *(part[c] for c in reversed(keys))))
-    stacked = np.stack([part[c][order] for c in keys])
-    first = np.append(True, np.any(stacked[:, 1:] != stacked[:, :-1], axis=0))
-    return {name: values[order][first] for name, values in part.items()}
+    by_key = [calls[c] for c in reversed(keys)]
+    order = np.lexsort((calls["seconds"], *by_key))
+    stacked = np.stack([calls[c][order] for c in keys])
+    differs = np.any(stacked[:, 1:] != stacked[:, :-1], axis=0)
+    first = np.append(True, differs)
+    return {name: values[order][first] for name, values in calls.items()}
 
 
 def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """By format of the cache: t0, share of the bandwidth."""
     version, table = tables.read_version("attention", engine, version, "generation_attention_perf")
-    found = {}
+    fits = {}
     window = table.get("window_size", np.zeros(len(table["step"])))
-    table = where(table, np.isin(table["head_dim"], (64, 128)) & (window == 0) & (table["batch_size"] <= 256))
-    for word, size in KV_BYTES.items():
-        part = where(table, table["kv_cache_dtype"] == word)
-        if len(part["step"]) < 100:
+    usual_heads = np.isin(table["head_dim"], (64, 128))
+    table = where(table, usual_heads & (window == 0) & (table["batch_size"] <= 256))
+    for word, value_bytes in KV_BYTES.items():
+        calls = where(table, table["kv_cache_dtype"] == word)
+        if len(calls["step"]) < 100:
             continue
-        part = _most_frequent(part)
-        batch, heads, width = (part[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
-        kv_heads = np.where(part["num_key_value_heads"] == 0, heads, part["num_key_value_heads"])
-        cache = batch * kv_heads * (part["isl"] + part["step"]) * 2 * width * size
-        moved = (cache + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
+        calls = _most_frequent(calls)
+        batch, heads, width = (calls[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
+        kv_heads = np.where(calls["num_key_value_heads"] == 0, heads, calls["num_key_value_heads"])
+        context = calls["isl"] + calls["step"]
+        cache_bytes = batch * kv_heads * context * 2 * width * value_bytes
+        moved_s = (cache_bytes + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
         grouped = heads / kv_heads <= 16
-        keep = (cache > _uncached(gpu)) & grouped
-        fitted = _line(moved[keep], part["seconds"][keep], f"{engine} {version}")
+        keep = (cache_bytes > _uncached(gpu)) & grouped
+        fitted = _line(moved_s[keep], calls["seconds"][keep], f"{engine} {version}")
         if _uncached(gpu) > LARGE_CACHE:  # so long calls do not determine the start
-            shortest = float(np.median(part["seconds"][(cache <= LARGE_CACHE) & grouped]))
-            fitted = replace(fitted, values=(max(shortest, fitted.values[0]), fitted.values[1]))
-        found[word] = fitted
-    return found
+            short = (cache_bytes <= LARGE_CACHE) & grouped
+            shortest_s = float(np.median(calls["seconds"][short]))
+            start_s, share = fitted.values
+            fitted = replace(fitted, values=(max(shortest_s, start_s), share))
+        fits[word] = fitted
+    return fits
 
 
 def _line(moved_s: Array, seconds: Array, source: str) -> TableFit:
@@ -251,31 +269,31 @@ def _uncached(gpu: GPUSpec) -> float:
 
 def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """MLA decoding by format of the cache: t0, share of the bandwidth, share of the 16-bit peak."""
-    names = (
-        name for name in (engine, "sglang", "trtllm") if tables.versions("mla", name, "generation_mla_perf")
-    )
-    if (name := next(names, None)) is None:
+    engines = (engine, "sglang", "trtllm")
+    with_table = [name for name in engines if tables.versions("mla", name, "generation_mla_perf")]
+    if not with_table:
         return {}
+    name = with_table[0]
     version, table = tables.read_version("mla", name, version, "generation_mla_perf")
     table = where(table, table["batch_size"] <= 256)
-    found = {}
-    for word, size in KV_BYTES.items():
-        part = where(table, table["kv_cache_dtype"] == word)
-        if not len(part["step"]):
+    fits = {}
+    for word, value_bytes in KV_BYTES.items():
+        calls = where(table, table["kv_cache_dtype"] == word)
+        if not len(calls["step"]):
             continue
-        part = _fastest(part, ("num_heads", "batch_size", "isl", "step"))
-        batch = part["batch_size"].astype(float)
-        heads = part["num_heads"].astype(float)
-        tokens = batch * (part["isl"] + part["step"])
-        cache = tokens * 576 * size
+        calls = _fastest(calls, ("num_heads", "batch_size", "isl", "step"))
+        batch = calls["batch_size"].astype(float)
+        heads = calls["num_heads"].astype(float)
+        tokens = batch * (calls["isl"] + calls["step"])
+        cache_bytes = tokens * 576 * value_bytes
         pairs = tokens * heads
-        moved = (cache + 2 * batch * heads * (576 + 512)) / gpu.memory_bandwidth_bytes_per_s
-        computed = 2 * pairs * (576 + 512) / gpu.peak_flops("bf16")
-        keep = cache > LARGE_CACHE
-        fitted = _roof_fit(moved[keep], computed[keep], part["seconds"][keep], f"{name} {version}")
+        moved_s = (cache_bytes + 2 * batch * heads * (576 + 512)) / gpu.memory_bandwidth_bytes_per_s
+        computed_s = 2 * pairs * (576 + 512) / gpu.peak_flops("bf16")
+        keep = cache_bytes > LARGE_CACHE
+        fitted = _roof_fit(moved_s[keep], computed_s[keep], calls["seconds"][keep], f"{name} {version}")
         if fitted.median_error <= WORST_MEDIAN and fitted.values[1] >= LEAST_SHARE:
-            found[word] = fitted
-    return found
+            fits[word] = fitted
+    return fits
 
 
 def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) -> TableFit:
@@ -290,22 +308,36 @@ def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
 
     Over PCIe the versions were measured on servers that differ up to tenfold; the fastest has peer access.
     """
-    best: dict[int, dict[float, float]] = {}
-    for engine, name in (*((e, "custom_allreduce_perf") for e in ENGINES), ("nccl", "nccl_perf")):
+    fastest: dict[int, dict[float, float]] = {}
+    sources = [(engine, "custom_allreduce_perf") for engine in ENGINES]
+    for engine, name in (*sources, ("nccl", "nccl_perf")):
         for version in tables.versions("comm", engine, name):
-            table = tables.read("comm", engine, version, name)
-            keep = np.char.find(np.char.replace(table["op_name"].astype(str), "_", ""), "allreduce") >= 0
-            if "kernel_source" in table:
-                keep &= np.char.find(table["kernel_source"].astype(str), "eager") < 0
-            for devices, values, seconds in zip(
-                *(table[c][keep].tolist() for c in ("num_gpus", "message_size", "seconds")), strict=True
-            ):
-                sizes = best.setdefault(int(devices), {})
-                sizes[2.0 * values] = min(seconds, sizes.get(2.0 * values, seconds))
-    knots = {}
-    for devices, sizes in sorted(best.items()):
-        at = np.log(sorted(sizes))
-        times = np.maximum.accumulate(np.log([sizes[s] for s in sorted(sizes)]))
-        inside = [m for m in MESSAGES if min(sizes) <= m <= max(sizes)]
-        knots[devices] = [(float(m), float(np.exp(np.interp(np.log(m), at, times)))) for m in inside]
+            calls = _allreduce_calls(tables.read("comm", engine, version, name))
+            columns = (calls[c].tolist() for c in ("num_gpus", "message_size", "seconds"))
+            for devices, values, seconds in zip(*columns, strict=True):
+                size = 2.0 * values
+                by_size = fastest.setdefault(int(devices), {})
+                by_size[size] = min(seconds, by_size.get(size, seconds))
+    return {devices: _message_knots(by_size) for devices, by_size in sorted(fastest.items())}
+
+
+def _allreduce_calls(table: Table) -> Table:
+    """The all-reduces of a table of communication that were not run eagerly."""
+    operations = np.char.replace(table["op_name"].astype(str), "_", "")
+    keep = np.char.find(operations, "allreduce") >= 0
+    if "kernel_source" in table:
+        keep &= np.char.find(table["kernel_source"].astype(str), "eager") < 0
+    return where(table, keep)
+
+
+def _message_knots(by_size: dict[float, float]) -> list[tuple[float, float]]:
+    """(message bytes, seconds) at each of `MESSAGES` within the measured sizes. Times never fall."""
+    sizes = sorted(by_size)
+    log_sizes = np.log(sizes)
+    log_times = np.maximum.accumulate(np.log([by_size[size] for size in sizes]))
+    knots = []
+    for message in MESSAGES:
+        if sizes[0] <= message <= sizes[-1]:
+            log_time = np.interp(np.log(message), log_sizes, log_times)
+            knots.append((float(message), float(np.exp(log_time))))
     return knots

@@ -35,11 +35,10 @@ class Recipe(Frozen):
 
 
 def _read(path: Path) -> dict[str, Recipe]:
-    recipes = files.read_mapping(path)
-    return {
-        name: files.parse(Recipe, {"name": name, **recipe}, f"{path}: {name}")
-        for name, recipe in recipes.items()
-    }
+    recipes = {}
+    for name, recipe in files.read_mapping(path).items():
+        recipes[name] = files.parse(Recipe, {"name": name, **recipe}, f"{path}: {name}")
+    return recipes
 
 
 RECIPES = _read(Path(__file__).with_suffix(".yaml"))

@@ -16,7 +16,7 @@ from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
-from perfmodel.validate.fit.fitting import SOFT, WEIGHTS
+from perfmodel.validate.fit.fitting import SOFT, weighted_residuals
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.solving import Parameter, Values, estimate
 
@@ -44,13 +44,12 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
     values: dict[str, float] = {}
     for kind, factor in factors.items():
         for name, declared in CONSTANTS.items():
-            if (
-                declared.work in KINDS[kind]
-                and declared.unit in ("s", "fraction")
-                and name not in kernels.absent
-            ):
-                value = getattr(kernels, name).value
-                values[name] = value * factor if declared.unit == "s" else min(value / factor, 1.0)
+            if declared.work not in KINDS[kind] or name in kernels.absent:
+                continue
+            if declared.unit == "s":
+                values[name] = getattr(kernels, name).value * factor
+            elif declared.unit == "fraction":
+                values[name] = min(getattr(kernels, name).value / factor, 1.0)
     return with_values(kernels, values)
 
 
@@ -65,7 +64,7 @@ def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str
 
     def residuals(factors: Values) -> Array:
         times = points.predict(scaled(kernels, dict(factors)))
-        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items()])
+        return weighted_residuals(times, logs, rows)
 
     parameters = [Parameter(kind, 1.0, LOW, HIGH, log=True) for kind in KINDS]
     return estimate(parameters, residuals, soft=SOFT).values
@@ -86,12 +85,11 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
         raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
     odd = (folds % 2).astype(bool)
-    by_even, by_odd = (
-        points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd)
-    )
-    other = {name: np.where(odd, by_even[name], by_odd[name]) for name in TIMES}
+    from_even = points.predict(scaled(kernels, fit_factors(points, kernels, ~odd)))
+    from_odd = points.predict(scaled(kernels, fit_factors(points, kernels, odd)))
+    held_out = {name: np.where(odd, from_even[name], from_odd[name]) for name in TIMES}
     factors = fit_factors(points, kernels, np.ones(len(measured), dtype=bool))
-    return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, other))
+    return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, held_out))
 
 
 def with_stack(
@@ -102,16 +100,14 @@ def with_stack(
     Its observed error is that of each half with the factors of the other half. Raises InputError as
     `fit_stack`.
     """
-    made = fit_stack(measured, kernels, where)
-    seen = measured[0].set_name
-    words = ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
-    return made.calibration.model_copy(
-        update={
-            "name": name,
-            "fitted_on": (*kernels.fitted_on, seen),
-            "notes": f"{kernels.notes} Scaled to whole passes of {seen}: {words}.",
-            "observed_error": {
-                figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()
-            },
-        }
-    )
+    stack = fit_stack(measured, kernels, where)
+    set_name = measured[0].set_name
+    factors = ", ".join(f"{kind} {factor:.3g}" for kind, factor in stack.factors.items())
+    source = f"{set_name}, fitted on the other half"
+    file_fields = {
+        "name": name,
+        "fitted_on": (*kernels.fitted_on, set_name),
+        "notes": f"{kernels.notes} Scaled to whole passes of {set_name}: {factors}.",
+        "observed_error": {figure: errors.scatter(source) for figure, errors in stack.held_out.items()},
+    }
+    return stack.calibration.model_copy(update=file_fields)

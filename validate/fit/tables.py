@@ -85,9 +85,12 @@ class Tables:
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
         """Versions of an engine that have this table, the newest last."""
-        parts = [PurePosixPath(n).parts for n in self.files]
-        found = [p[2] for p in parts if (p[0], p[1], p[3]) == (family, engine, f"{name}.parquet")]
-        return sorted(found, key=_release)
+        versions = []
+        for place in self.files:
+            table_family, table_engine, version, file = PurePosixPath(place).parts[:4]
+            if (table_family, table_engine, file) == (family, engine, f"{name}.parquet"):
+                versions.append(version)
+        return sorted(versions, key=_release)
 
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
         """A table of this version, or else of the newest, and its version."""
@@ -151,11 +154,8 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
     from pyarrow import types
 
     schema = pq.read_schema(io.BytesIO(data))
-    words = [
-        f.name
-        for f in schema
-        if f.name in TEXT and (types.is_string(f.type) or types.is_large_string(f.type))
-    ]
+    texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+    words = [name for name in texts if name in TEXT]
     numbers = [f.name for f in schema if types.is_integer(f.type) or types.is_floating(f.type)]
     wanted = [*words, *(name for name in numbers if name not in TEXT)]
     file = pq.ParquetFile(io.BytesIO(data), read_dictionary=words)
@@ -172,8 +172,10 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
             values = column.to_numpy(zero_copy_only=False)
             if ((values >= 0) & (values <= MOST)).all():
                 yield name, values
-        elif max(map(len, spelt := column.dictionary.to_pylist()), default=0) <= MAX_WORD:
-            yield name, np.asarray(spelt, dtype=str)[column.indices.to_numpy()]
+            continue
+        spellings = column.dictionary.to_pylist()
+        if max(map(len, spellings), default=0) <= MAX_WORD:
+            yield name, np.asarray(spellings, dtype=str)[column.indices.to_numpy()]
 
 
 def _release(version: str) -> list[float]:
