@@ -21,6 +21,8 @@ PICTURES = {
     "ratios": "plot ratios --model llama-3.1-8b --hardware h100 --draft eagle --gamma 3 --context 1k..64k",
     "breakdown": "plot breakdown --model qwen3.5-35b-a3b --hardware h200 --batch 1,32 --context 16k "
     "--draft mtp --gamma 2 --alpha 0.8",
+    "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "
+    "--rate self@streamingllm:512=0.8 --rate eagle=0.75/0.65/0.5 --rate ngram=0.3x3 --any-draft",
     "best": "plot surface --model llama-3.1-8b --hardware h100 --draft-kv snapkv:2k --alpha 0.85 "
     "--batch 1..64",
     "eagle3": "plot surface --model llama-3.3-70b --hardware h100 --tp 4 --draft eagle3 --alpha 0.73 "

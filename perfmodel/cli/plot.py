@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from perfmodel import plots
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.declaration import Argument, argument, flag, question
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -195,6 +196,21 @@ def breakdown(question: Points, output: Output) -> None:
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
     _save(plots.breakdown(scenario, points, length), output, axes.doubts(scenario))
+
+
+@app.command(
+    example=f"{LLAMA} --context 32k --rate self@streamingllm:512=0.8 --rate eagle=0.7/0.6/0.5 "
+    "--any-draft --output pareto.svg"
+)
+@takes(AdviseQuery)
+def pareto(question: AdviseQuery, output: Output) -> None:
+    """Throughput per device against time per token over batch and layout: the Pareto fronts with and without
+    a draft, as `perfmodel advise` finds them.
+    """
+    from perfmodel.answers.advice.advise import advise
+
+    answer = advise(question)
+    _save(plots.pareto(answer), output, answer.warnings)
 
 
 @app.command(

@@ -4,6 +4,7 @@ Every function takes a question (`Query`), answers or plain numbers and returns 
 with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
+from perfmodel.plots.pareto import pareto
 from perfmodel.plots.passes import breakdown, ratios, roofline
 from perfmodel.plots.residuals import residuals
 from perfmodel.plots.surfaces import surface
@@ -15,6 +16,7 @@ __all__ = [
     "surface",
     "ratios",
     "breakdown",
+    "pareto",
     "residuals",
     "traffic",
     "save",

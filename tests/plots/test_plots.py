@@ -15,7 +15,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from perfmodel import plots
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.question import Query, resolve
+from perfmodel.errors import InputError
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
 from tests.scripts import ROOT, of_docs
@@ -29,7 +32,26 @@ LONG = replace(
     calibration="ideal",
 )
 SCENARIO = resolve(ASK)
+CHOICE = AdviseQuery(
+    "llama-3.1-8b",
+    "a100",
+    32768,
+    batch=(1, 8, 64),
+    tp=(1, 8),
+    rate={"self@streamingllm:512": "0.8"},
+    any_draft=True,
+    max_tpot_ms=20,
+)
 POINTS = [(64, 2048), (64, 8192), (64, 32768)]
+UNDER_LOAD = AdviseQuery(
+    "llama-3.1-8b",
+    "a100",
+    request_rate=1,
+    input_len="1k",
+    output_len=100,
+    draft=("eagle",),
+    rate={"eagle": "0.7"},
+)
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
     "surface": lambda: plots.surface(
@@ -42,6 +64,7 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
     "breakdown": lambda: plots.breakdown(SCENARIO, POINTS, 2),
     "breakdown-one": lambda: plots.breakdown(SCENARIO, POINTS[:1], 2),
     "breakdown-both": lambda: plots.breakdown(SCENARIO, [(1, 2048), (256, 131072), (16, 8192)], 3),
+    "pareto": lambda: plots.pareto(advise(CHOICE)),
     "residuals": lambda: plots.residuals(compare(["magicdec", "speculation_other"]), note="a note"),
 }
 
@@ -184,6 +207,32 @@ def test_what_does_not_fit_is_hatched_and_named() -> None:
     for batch, context in ((1.2, 1100.0), (250.0, 130000.0)):
         fits = bool(capacity.memory_of(SCENARIO, batch, context, 2.0, 0.92).fits)
         assert patch.contains_point((context, batch)) is not fits
+
+
+def test_the_fronts_are_those_of_advise() -> None:
+    answer = advise(CHOICE)
+    figure = plots.pareto(answer)
+    baseline, speculating, chosen, bound = figure.axes[0].lines
+    for line, front in ((baseline, answer.pareto.baseline), (speculating, answer.pareto.speculating)):
+        assert len(front) > 1
+        np.testing.assert_allclose(line.get_xdata(), [1e3 * point.tpot_s for point in front])
+        np.testing.assert_allclose(line.get_ydata(), [p.throughput_tokens_per_s_per_device for p in front])
+    assert answer.chosen is not None
+    np.testing.assert_allclose(chosen.get_xdata(), [1e3 * answer.chosen.tpot_s])
+    assert list(bound.get_xdata()) == [20, 20]
+
+
+@pytest.mark.parametrize(
+    "change", [{"rate": {"self@streamingllm:512": "0.7"}}, {"kv_dtype": "fp8"}, {"batch": (1, 8)}], ids=str
+)
+def test_the_caption_of_fronts_says_what_was_asked(change: dict[str, Any]) -> None:
+    asked = plots.pareto(advise(CHOICE)).get_supxlabel()
+    assert plots.pareto(advise(replace(CHOICE, **change))).get_supxlabel() != asked
+
+
+def test_an_answer_without_fronts_draws_none() -> None:
+    with pytest.raises(InputError, match="without a load"):
+        plots.pareto(advise(UNDER_LOAD))
 
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
