@@ -78,11 +78,12 @@ class Answer:
             for name, value in items(self).items()
             if isinstance(value, tuple) and value and is_dataclass(value[0])
         ]
-        rows = "".join(
+        rows = [
             f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
             for name, text in _facts(self).items()
-        )
-        return f"<p><b>{_escaped(self.headline())}</b></p><table>{rows}</table>{''.join(tables)}"
+        ]
+        headline = f"<p><b>{_escaped(self.headline())}</b></p>"
+        return "".join([headline, "<table>", *rows, "</table>", *tables])
 
 
 @dataclass(frozen=True, repr=False)

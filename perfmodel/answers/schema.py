@@ -33,14 +33,14 @@ def schema(verb: Verb[..., Any]) -> dict[str, Any]:
 def given_schema(question: type[Question]) -> dict[str, Any]:
     """The JSON Schema of the values that a question's arguments accept, as in Python and in text."""
     hints = get_type_hints(question)
-    taken = {
-        name: {
-            "description": argument.help + (f" Default: {argument.default}." if argument.default else ""),
-            **msgspec.json.schema(_accepted_type(hints[name])),
-            **({"enum": [*argument.choices]} if argument.choices else {}),
-        }
-        for name, argument in arguments(question).items()
-    }
+    taken = {}
+    for name, argument in arguments(question).items():
+        text = argument.help
+        if argument.default:
+            text += f" Default: {argument.default}."
+        taken[name] = {"description": text, **msgspec.json.schema(_accepted_type(hints[name]))}
+        if argument.choices:
+            taken[name]["enum"] = [*argument.choices]
     needed = [f.name for f in fields(question) if f.name in taken and f.default is MISSING]
     return {"type": "object", "properties": taken, "required": needed, "additionalProperties": False}
 

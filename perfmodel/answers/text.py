@@ -75,9 +75,9 @@ def draft_in_words(draft: str, draft_kv: str) -> str:
 
 def kv_cache_text(cache: KVCache) -> str:
     """The caches in the words of a server's log, and what a draft takes from them."""
-    each = (
-        f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)" if cache.groups > 1 else ""
-    )
+    each = ""
+    if cache.groups > 1:
+        each = f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)"
     sequences = f"{cache.max_concurrency:.2f}x sequences of {cache.max_model_len:,}"
     text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
     if cache.kv_tokens == cache.baseline_kv_tokens:

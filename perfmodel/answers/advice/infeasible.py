@@ -59,10 +59,11 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
     room = min(rooms, key=lambda r: float(r.weight_bytes) + float(r.kv_bytes))
     weights = float(room.weight_bytes)
     cache = float(room.kv_bytes)
+    total = weights + cache
+    available = float(room.available_bytes)
     return (
         f"a device would hold {weights / 1e9:.1f} GB of weights and {cache / 1e9:.1f} GB of KV cache for one "
-        f"sequence, together {(weights + cache) / 1e9:.1f} GB, but has room for "
-        f"{float(room.available_bytes) / 1e9:.1f} GB"
+        f"sequence, together {total / 1e9:.1f} GB, but has room for {available / 1e9:.1f} GB"
     )
 
 

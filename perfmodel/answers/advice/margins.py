@@ -86,16 +86,21 @@ def _gain_interval(
     least_s = np.asarray(s.target_pass_s(priced.batches, context)) / chosen.gained
     usual_s = priced.tpot_s[:, column]
     gains = []
-    for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):
+    fits = priced.fits[:, [column]]
+    slower_s = usual_s * factor
+    faster_s = np.maximum(usual_s / factor, np.minimum(least_s, usual_s))
+    for tpot_s in (slower_s, faster_s):
+        within = tpot_s[:, None] <= (query.max_tpot_s or np.inf)
         changed = replace(
             priced,
-            tpot_s=np.where(priced.fits[:, [column]], tpot_s[:, None], np.inf),
-            allowed=(priced.fits[:, [column]] & (tpot_s[:, None] <= (query.max_tpot_s or np.inf))),
+            tpot_s=np.where(fits, tpot_s[:, None], np.inf),
+            allowed=fits & within,
         )
         point = best(changed, query)
-        gains.append(
-            point.times(baseline, query) if point is not None else chosen.times(baseline, query) / factor
-        )
+        if point is None:
+            gains.append(chosen.times(baseline, query) / factor)
+        else:
+            gains.append(point.times(baseline, query))
     return gains[0], gains[1]
 
 

@@ -1,6 +1,6 @@
 """One configuration of an answer of `advise`: its layout, draft, batch and rates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,6 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
     layout = point.layout
     runs = point.candidate.runs
     context = float(query.context)
-    drafts = point.gamma > 0
     baseline = float(s.target_pass_s(float(point.batch), context))
     throughput = point.batch / point.tpot_s
     total = layout.replicas * throughput
@@ -71,7 +70,8 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
     if query.dollars is not None:
         cost = query.dollars * layout.gpus / 3600.0 * 1e6 / total
     energy = Passes(s, float(point.batch), context, np.array([point.gamma])).energy(s)
-    return Pick(
+    objective = point.value if query.objective == "throughput" else -point.value
+    pick = Pick(
         hardware=query.hardware,
         layout=layout.label(),
         gpus=layout.gpus,
@@ -79,9 +79,9 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
         tp=layout.server_gpus,
         dp=layout.dp,
         ep=layout.ep,
-        draft=s.draft.name if drafts else None,
-        draft_kv=s.draft.kv.label() if drafts else None,
-        draft_tp=s.draft.tensor_parallel if drafts else None,
+        draft=None,
+        draft_kv=None,
+        draft_tp=None,
         gamma=point.gamma,
         batch=point.batch,
         tpot_s=point.tpot_s,
@@ -91,10 +91,20 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
         cost_per_million_tokens=cost,
         speedup=baseline / point.tpot_s,
         tokens_per_iteration=point.gained,
-        acceptance_source=s.acceptance.source if drafts else None,
-        runs_in=runs.text if drafts and runs is not None else None,
-        objective=point.value if query.objective == "throughput" else -point.value,
+        acceptance_source=None,
+        runs_in=None,
+        objective=objective,
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
         kv_cache=kv_cache_of(s, point.gamma, query.memory_fraction),
+    )
+    if not point.gamma:
+        return pick
+    return replace(
+        pick,
+        draft=s.draft.name,
+        draft_kv=s.draft.kv.label(),
+        draft_tp=s.draft.tensor_parallel,
+        acceptance_source=s.acceptance.source,
+        runs_in=None if runs is None else runs.text,
     )

@@ -46,12 +46,12 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     """
     if not would_pay:
         return "; no draft pays at any acceptance"
-    needs = [
-        f"{b.smallest_alpha:.2f} "
-        f"({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
-        f", gamma {b.gamma}, batch {b.batch})"
-        for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]
-    ]
+    needs = []
+    for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]:
+        draft = b.draft
+        if b.draft_kv != "full":
+            draft += " through " + b.draft_kv.partition(",")[0]
+        needs.append(f"{b.smallest_alpha:.2f} ({draft}, gamma {b.gamma}, batch {b.batch})")
     return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
 
 

@@ -178,6 +178,11 @@ def schedule(question: ScheduleQuery) -> Schedule:
     runs = runs_in(engine, scenario.draft, question.engine)
     served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
+    answered = []
+    for table in tables:
+        lines = _lines(scenario, table, served, draft_path) if why is None else no_line(why)
+        answered.append(_answered(scenario, table, instead, lines))
+    doubts = (*_left_out(contexts, seats, question.max_batch), *_warnings(scenario, query, tables))
     return Schedule(
         model=scenario.target.name,
         hardware=scenario.machine.gpu.label,
@@ -185,30 +190,33 @@ def schedule(question: ScheduleQuery) -> Schedule:
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source,
-        tables=tuple(
-            ScheduleTable(
-                **{f.name: getattr(table, f.name) for f in fields(table)}
-                | {"ranges": tuple(_with_interval(r, scenario, table.context_high) for r in table.ranges)},
-                export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
-                instead=instead,
-                sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
-                by_confidence=by_confidence(
-                    scenario, _doublings(table).astype(float), float(table.context_high)
-                )
-                if scenario.acceptance.bins
-                else None,
-                gain=table.speedup / table.constant_speedup,
-            )
-            for table in tables
-        ),
+        tables=tuple(answered),
         num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
         runs_in=None if runs is None else runs.text,
         does_not_fit=why,
         calibration=Calibrated.of(scenario),
-        warnings=(
-            *_left_out(contexts, seats, question.max_batch),
-            *_warnings(scenario, query, tables),
-        ),
+        warnings=doubts,
+    )
+
+
+def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines: Export) -> ScheduleTable:
+    """The table with the intervals of its ranges, and what each engine reads."""
+    ranges = tuple(_with_interval(r, scenario, table.context_high) for r in table.ranges)
+    values = {f.name: getattr(table, f.name) for f in fields(table)} | {"ranges": ranges}
+    costs = None
+    if scenario.draft.kind == "dspark":
+        costs = _costs(scenario, table)
+    confidence = None
+    if scenario.acceptance.bins:
+        batches = _doublings(table).astype(float)
+        confidence = by_confidence(scenario, batches, float(table.context_high))
+    return ScheduleTable(
+        **values,
+        export=lines,
+        instead=instead,
+        sglang_costs=costs,
+        by_confidence=confidence,
+        gain=table.speedup / table.constant_speedup,
     )
 
 

@@ -39,23 +39,33 @@ def under_load(question: AdviseQuery) -> Advice:
     layouts: dict[str, Served] = {}
     for s in ([chosen] if chosen else []) + others:
         layouts.setdefault(s.candidate.layout.label(), s)
+    if chosen is None:
+        reason = why_insufficient(question, served, found)
+        line = None
+        warnings: tuple[str, ...] = ()
+    else:
+        reason = load_reason(question, chosen, baseline, rival)
+        line = serve(question, chosen.point, chosen.seats)
+        warnings = chosen.warnings
+    calibration = None
+    if found.baselines:
+        calibration = Calibrated.of(found.baselines[0].scenario)
+    switch = None if rival is None else on_off(rival.point, question)
     return Advice(
         query=question,
         verdict=_verdict(question, chosen, drafted),
-        reason=why_insufficient(question, served, found)
-        if chosen is None
-        else load_reason(question, chosen, baseline, rival),
+        reason=reason,
         objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
         runner_up=_pick(others[0], question) if others else None,
         baseline=_pick(baseline, question),
         layouts=tuple(_picked(s, question) for s in layouts.values()),
-        on_off=None if rival is None else on_off(rival.point, question),
-        serve=None if chosen is None else serve(question, chosen.point, chosen.seats),
+        on_off=switch,
+        serve=line,
         candidates=len(served),
         skipped=tuple(found.skips),
-        calibration=Calibrated.of(found.baselines[0].scenario) if found.baselines else None,
-        warnings=() if chosen is None else chosen.warnings,
+        calibration=calibration,
+        warnings=warnings,
     )
 
 
@@ -108,6 +118,9 @@ def _picked(served: Served, question: AdviseQuery) -> Pick:
     per_gpu = total / layout.gpus
     cost = None if question.dollars is None else question.dollars / 3600.0 * 1e6 / per_gpu
     worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
+    load_share = None
+    if row.saturation_rate:
+        load_share = row.requests_per_s / row.saturation_rate
     return replace(
         pick_of(served.point, question),
         throughput_tokens_per_s=row.output_tokens_per_s,
@@ -118,5 +131,5 @@ def _picked(served: Served, question: AdviseQuery) -> Pick:
         objective=worth[question.objective],
         ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
         slo_share=row.slo_share,
-        load_share=row.requests_per_s / row.saturation_rate if row.saturation_rate else None,
+        load_share=load_share,
     )

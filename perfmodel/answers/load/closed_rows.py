@@ -50,7 +50,9 @@ def _rows(
     shares = falling_slo_share(question, loop, steps, loads) if question.limits_s else None
     hit_rate = None if steps.cached is None else steps.cached.found(served.share)
     doubted = doubts(question, loop, steps, served, loads)
-    tpot_s, ttft_s, e2e_s = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
+    tpot_s = _percentiles(served.tpot)
+    ttft_s = _percentiles(served.ttft)
+    e2e_s = _percentiles(served.e2e)
     gained = served.gained(steps)
     rows = []
     for i, value in enumerate(loads.tolist()):
@@ -58,6 +60,7 @@ def _rows(
         requests_per_s = float(served.requests_per_s[i])
         running = float(served.running[i])
         replicas = replicas_of(question, loop, steps, served, value)
+        found = None if hit_rate is None else float(hit_rate[i])
         slo_share = None
         if shares is not None:
             slo_share = 0.0 if saturated else float(shares[i])
@@ -65,6 +68,7 @@ def _rows(
         if interval is not None:
             low_s, high_s = interval
             tpot_interval_s = float(low_s[i]), float(high_s[i])
+        output_tokens_per_s = requests_per_s * loop.lengths.output_mean
         rows.append(
             TrafficRow(
                 **loop.named(value),
@@ -73,12 +77,12 @@ def _rows(
                 tpot_s=tpot_s[i],
                 ttft_s=None if saturated else ttft_s[i],
                 e2e_s=None if saturated else e2e_s[i],
-                output_tokens_per_s=requests_per_s * loop.lengths.output_mean,
+                output_tokens_per_s=output_tokens_per_s,
                 requests_per_s=requests_per_s,
                 saturation_rate=served.saturation_rate,
                 slo_share=slo_share,
                 kv_share=min(running * steps.kv_share, 1.0),
-                prefix_hit_rate=None if hit_rate is None else float(hit_rate[i]),
+                prefix_hit_rate=found,
                 replicas=replicas,
                 tpot_interval=tpot_interval_s,
                 tokens_per_iteration=float(gained[i]),

@@ -140,14 +140,16 @@ def _row(
     limits_s = {name: ms / 1e3 for name, ms in slo_ms.items() if ms is not None} or question.limits_s
     within = [times_s[name][mine] <= limit for name, limit in limits_s.items()]
     good = np.all(within or [np.ones(mine.sum())], axis=0)
+    timed = mine & (met.output_tokens > 1)  # one token has no time per token
+    decoded = float(met.output_tokens[mine].sum())
     return ClassRow(
         **where,
         gamma=choice.gamma,
         name=name,
         requests=int(mine.sum()),
         ttft_s=Percentiles.of(met.ttft_s[mine]),
-        tpot_s=Percentiles.of(met.tpot_s[mine & (met.output_tokens > 1)]),
+        tpot_s=Percentiles.of(met.tpot_s[timed]),
         slo_share=float(good.mean()),
         goodput=float(good.sum()) / met.duration_s,
-        output_tokens_per_s=float(met.output_tokens[mine].sum()) / met.duration_s,
+        output_tokens_per_s=decoded / met.duration_s,
     )

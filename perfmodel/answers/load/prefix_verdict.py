@@ -2,6 +2,7 @@
 help.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -129,13 +130,14 @@ def _verdict(
     order = [*passes, *(gamma for gamma in others.lengths if gamma not in passes)]
     changes = [(in_words(gamma), others.row(tried[gamma], at)) for gamma in order if gamma != best.gamma]
     kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
-    if own.law.dropped and (option := prefix_blocks(replica.scenario).keeps):
+    option = prefix_blocks(replica.scenario).keeps
+    if own.law.dropped and option:
         changes.append((option, others.row(kept, at)))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0])
     net_s, pays = _net(baseline, best)
     closed = others.row(replica.passes[0], at)
-    ranked = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(closed, row)) for name, row in changes]
+    compared = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(closed, row)) for name, row in changes]
     return PrefixVerdict(
         request_rate=best.request_rate,
         concurrency=best.concurrency,
@@ -148,8 +150,14 @@ def _verdict(
         recomputed_s=again,
         net_s=net_s,
         pays=pays,
-        changes=tuple(sorted(ranked, key=lambda c: (not c.pays, -np.inf if c.net_s is None else -c.net_s))),
+        changes=tuple(sorted(compared, key=_order)),
     )
+
+
+def _order(change: PrefixChange) -> tuple[bool, float]:
+    """Changes that pay come first, then those without a net time, then the largest."""
+    net_s = math.inf if change.net_s is None else change.net_s
+    return not change.pays, -net_s
 
 
 def _rank(row: TrafficRow) -> tuple[bool, float]:

@@ -1,7 +1,7 @@
 """The rows of a replay: drawn requests, or those of a trace, on the same server as in the closed form."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -159,37 +159,47 @@ class Run:
         question = self.question
         steps = choice.steps
         most = capacity(steps, self.lengths, question.limits)[0]
-        rate = self.where["request_rate"]
-        notes = [note for note in closed.warnings if not closed.saturated]
-        if met.preemptions:
-            notes.append(f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}")
-        if question.trace is not None:
-            whole = trace_of(question.trace).at_s.size
-            if whole > LONGEST:
-                notes.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
-        if rate is not None and closed.concurrency is None and rate >= most:
-            notes.append(
-                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
-                "they come"
-            )
+        interval = None if log_off is None else self._interval(steps, log_off, met)
+        gained = float(np.interp(met.running, steps.batches, steps.gains))
+        timed = met.output_tokens > 1  # one token has no time per token
+        slo_share = _share(question, met) if question.limits_s else None
+        notes = tuple(self._notes(met, closed, most))
         row = replace(
             closed,
             running_mean=float(met.running),
-            tpot_s=Percentiles.of(met.tpot_s[met.output_tokens > 1]),
+            tpot_s=Percentiles.of(met.tpot_s[timed]),
             ttft_s=Percentiles.of(met.ttft_s),
             e2e_s=Percentiles.of(met.e2e_s),
             output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
             requests_per_s=met.ttft_s.size / met.duration_s,
             saturation_rate=most,
-            slo_share=_share(question, met) if question.limits_s else None,
+            slo_share=slo_share,
             prefix_hit_rate=met.hit_rate,
             kv_share=min(met.running * steps.kv_share, 1.0),
-            tpot_interval=None if log_off is None else self._interval(steps, log_off, met),
-            tokens_per_iteration=float(np.interp(met.running, steps.batches, steps.gains)),
+            tpot_interval=interval,
+            tokens_per_iteration=gained,
             made_by=MadeBy.REPLAY,
-            warnings=tuple(notes),
+            warnings=notes,
         )
         return with_intervals(row, log_off, self.scenario)
+
+    def _notes(self, met: ReplayedRequests, closed: TrafficRow, most: float) -> Iterator[str]:
+        """Warnings of a row. most: requests/s that can be served."""
+        if not closed.saturated:
+            yield from closed.warnings
+        if met.preemptions:
+            plural = "s" if met.preemptions > 1 else ""
+            yield f"{met.preemptions} preemption{plural}"
+        if self.question.trace is not None:
+            whole = trace_of(self.question.trace).at_s.size
+            if whole > LONGEST:
+                yield f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed"
+        rate = self.where["request_rate"]
+        if rate is not None and closed.concurrency is None and rate >= most:
+            yield (
+                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
+                "they come"
+            )
 
     def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
         """Ends of the 90 % interval of the mean TPOT: the first `OF_INTERVAL` requests, with passes that are

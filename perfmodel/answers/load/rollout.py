@@ -87,19 +87,22 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
         requests = sharing(requests, question.reuse, question.seed)
     (cap,) = question.max_concurrency or ()
     rows = list[RolloutRow]()
-    given = question.lengths, question.limits, requests, None, question.spread, question.seed, cap
+    load = question.lengths, question.limits, requests, None, question.spread, question.seed, cap
     for server in servers:
-        met = [(c, replay(c.steps, *given)) for c in server.choices if c.steps.seats]
-        for choice, of in met:
-            base = met[0][1]
+        served = [choice for choice in server.choices if choice.steps.seats]
+        replays = [replay(choice.steps, *load) for choice in served]
+        for choice, of in zip(served, replays, strict=True):
+            base = replays[0]
+            most_done_s = float(np.quantile(of.e2e_s, MOST_DONE))
+            output_tokens = float(of.output_tokens.sum())
             rows.append(
                 RolloutRow(
                     age=server.age,
                     alpha=server.alpha,
                     gamma=choice.gamma,
                     makespan_s=of.duration_s,
-                    tail_s=of.duration_s - float(np.quantile(of.e2e_s, MOST_DONE)),
-                    output_tokens_per_s=float(of.output_tokens.sum()) / of.duration_s,
+                    tail_s=of.duration_s - most_done_s,
+                    output_tokens_per_s=output_tokens / of.duration_s,
                     speedup=base.duration_s / of.duration_s,
                     stream_speedup=base.mean_tpot_s / of.mean_tpot_s,
                     preemptions=of.preemptions,

@@ -117,11 +117,14 @@ def traffic(question: TrafficQuery) -> Traffic:
     if known and question.reuse is not None:
         prefix = prefix_verdicts(question, replica, choices, by_load)
     longest_draft = max(replica.passes)
+    warnings = _warnings(question, replace(query, draft=draft), scenario, longest_draft)
+    limits = [draft_limits(replica, choice) for choice in choices[1:]]
+    cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)
     return Traffic(
         rows=rows,
         verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
-        drafts=tuple(draft_limits(replica, choice) for choice in choices[1:]),
+        drafts=tuple(limits),
         prefix=prefix,
         replay=replayed,
         classes=tuple(classes) if question.mix is not None else None,
@@ -135,8 +138,8 @@ def traffic(question: TrafficQuery) -> Traffic:
         acceptance_std=question.spread,
         acceptance_std_source=spread_source,
         calibration=Calibrated.of(scenario),
-        kv_cache=kv_cache_of(scenario, longest_draft, question.memory_fraction),
-        warnings=_warnings(question, replace(query, draft=draft), scenario, longest_draft),
+        kv_cache=cache,
+        warnings=warnings,
     )
 
 

@@ -55,11 +55,10 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
         limits = {str(name).strip(): float(milliseconds) for name, milliseconds in pairs}
     except (TypeError, ValueError):
         limits = {}
-    if (
-        not limits.keys() <= {"ttft", "tpot", "e2e"}
-        or len(limits) < len(pairs)
-        or not all(0 < limit < math.inf for limit in limits.values())
-    ):
+    known = limits.keys() <= {"ttft", "tpot", "e2e"}
+    different = len(limits) == len(pairs)
+    positive = all(0 < limit < math.inf for limit in limits.values())
+    if not (known and different and positive):
         raise refuse(
             flag, None, "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30", given
         )
@@ -75,11 +74,9 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
         found = sorted((float(age), float(alpha)) for age, alpha in pairs)
     except (TypeError, ValueError):
         found = []
-    if (
-        not found
-        or len({age for age, _ in found}) < len(found)
-        or not all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found)
-    ):
+    different = len({age for age, _ in found}) == len(found)
+    allowed = all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found)
+    if not (found and different and allowed):
         raise refuse(
             flag,
             None,
@@ -416,13 +413,17 @@ class TrafficQuery(CommonOptions):
         In sessions with think times, only the first turns arrive in bursts.
         """
         bursts = (1.0 / self.burstiness - 1.0) / (self.turns if self.think_time else 1)
+        loads = self.request_rate if self.opens else self.max_concurrency
+        cap = None
+        if self.opens and self.max_concurrency:
+            cap = int(self.max_concurrency[0])
         return Loop(
             self.opens,
-            np.asarray(self.request_rate if self.opens else self.max_concurrency, float).ravel(),
+            np.asarray(loads, float).ravel(),
             self.lengths,
             1.0 / (1.0 + bursts),
             self.reusing.think_of_all_s,
-            int(self.max_concurrency[0]) if self.opens and self.max_concurrency else None,
+            cap,
         )
 
     @property

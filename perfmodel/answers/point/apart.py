@@ -85,12 +85,15 @@ def drafter_apart(
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
     verify_s = p.verify_s + p.overhead_s
-    held, apart = (memory_of(s, batches, context, gammas, fraction) for s in (near, far))
-    fits = (held.weight_bytes + held.kv_bytes <= held.available_bytes) & (
-        apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
-    )
+    held = memory_of(near, batches, context, gammas, fraction)
+    apart = memory_of(far, batches, context, gammas, fraction)
+    target_fits = held.weight_bytes + held.kv_bytes <= held.available_bytes
+    draft_fits = apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
+    fits = target_fits & draft_fits
     one_after_other = draft_s + verify_s
-    sped = None if hit is None else hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
+    sped = None
+    if hit is not None:
+        sped = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
     def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> Layout | None:
         rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
@@ -101,11 +104,12 @@ def drafter_apart(
         return Layout(copies * one, (at + 1) / one, at + 1, gamma)
 
     drafting = gammas > 0
+    serves = rates > 0
     return Apart(
         far.machine.gpu.name,
         more,
-        layout((rates > 0) & ~drafting, p.iteration_s, replicas),
-        layout((rates > 0) & drafting, p.iteration_s, replicas),
+        layout(serves & ~drafting, p.iteration_s, replicas),
+        layout(serves & drafting, p.iteration_s, replicas),
         layout(fits & drafting, one_after_other),
         None if sped is None else layout(fits & drafting, sped),
     )

@@ -169,9 +169,11 @@ def compare(question: CompareQuery) -> Comparison:
             question.hit,
             question.outcomes,
         )
+    draft = scenario.draft
+    figures = {f.name: getattr(found, f.name) for f in fields(found)}
     return Comparison(
-        query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
-        **{f.name: getattr(found, f.name) for f in fields(found)},
+        query=replace(query, draft=draft.name, draft_kv=draft.kv.label()),
+        **figures,
         apart=elsewhere,
         warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
     )
@@ -187,7 +189,10 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
     verify = _pass(scenario, 1.0, context, float(m), gained)
     one = Speculating(**asdict(verify), draft_s=float(p.gamma * p.draft_s + p.overhead_s))
     many = _pass(scenario, float(m), context, 1.0, float(m))
-    moved, batched = (each.weight_bytes + each.kv_bytes for each in (one, many))
+    moved = one.weight_bytes + one.kv_bytes
+    batched = many.weight_bytes + many.kv_bytes
+    one_token_s = (one.predicted_s + one.draft_s) / one.tokens
+    many_token_s = many.predicted_s / many.tokens
     cache = crossover_cache_bytes(one.weight_bytes, m, gained, many.weight_bytes)
     return BothWays(
         speculating=one,
@@ -195,9 +200,7 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
         kv_ratio=many.kv_bytes / one.kv_bytes,
         bytes_per_pass_ratio=batched / moved,
         bytes_per_token_ratio=moved / one.tokens / (batched / many.tokens),
-        seconds_per_token_ratio=(one.predicted_s + one.draft_s)
-        / one.tokens
-        / (many.predicted_s / many.tokens),
+        seconds_per_token_ratio=one_token_s / many_token_s,
         crossover_context=None if cache is None else scenario.target_shard.context_of(cache),
     )
 

@@ -90,22 +90,25 @@ def ops(query: OpsQuery) -> Ops:
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":
         tokens = float(scenario.draft.query(max(gamma, 1.0)))
+        model = scenario.draft.model
         machine = scenario.draft_machine
         listed = scenario.draft_ops(batch, context, tokens)
     else:
+        model = scenario.target
         machine = scenario.machine
         listed = scenario.target_ops(batch, context, tokens)
+    verified = max(gamma, int(query.stage == "draft"))
     return Ops(
         stage=query.stage,
         query_tokens=tokens,
-        model=scenario.draft.model.name if query.stage == "draft" else scenario.target.name,
+        model=model.name,
         hardware=machine.gpu.label,
         tp=machine.tensor_parallel,
         batch=query.batch,
         context=query.context,
         ops=tuple(_rows(machine, listed, batch * tokens)),
         total=machine.time(listed, batch * tokens).at(),
-        warnings=doubts(query, scenario, batch, context, max(gamma, int(query.stage == "draft"))),
+        warnings=doubts(query, scenario, batch, context, verified),
     )
 
 
@@ -141,7 +144,8 @@ def _outside(name: str, taken_s: float, limit: str) -> OpRow:
 
 def _row(machine: Machine, op: Op) -> OpRow:
     c = op.cost
-    moved = float(op.cost.bytes)
+    moved = float(c.bytes)
+    intensity = float(c.flops) / moved if moved else None
     return OpRow(
         name=op.name,
         kind=op.kind,
@@ -151,7 +155,7 @@ def _row(machine: Machine, op: Op) -> OpRow:
         kv_bytes=float(c.kv_bytes),
         activation_bytes=float(c.activation_bytes),
         message_bytes=float(op.message_bytes),
-        flops_per_byte=float(c.flops) / moved if moved else None,
+        flops_per_byte=intensity,
         lower_s=float(machine.op_lower_s(op)),
         predicted_s=float(machine.op_predicted_s(op)),
         limiter=machine.op_limiter(op),

@@ -15,10 +15,9 @@ def measured_speedups(scenario: Scenario) -> list[tuple[int, int, int, float]]:
     spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
     pair = (scenario.target.name, scenario.draft.name)
     same = (machine.calibration.stack, machine.gpu.name, machine.tensor_parallel, *pair, spelt)
-    return [
-        (p.batch, p.context, p.gamma, p.speedup)
-        for p in published_points("magicdec")
-        if p.speedup is not None
-        and p.gamma is not None
-        and (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv) == same
-    ]
+    runs = []
+    for p in published_points("magicdec"):
+        setting = (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv)
+        if setting == same and p.speedup is not None and p.gamma is not None:
+            runs.append((p.batch, p.context, p.gamma, p.speedup))
+    return runs

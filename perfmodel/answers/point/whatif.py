@@ -257,9 +257,8 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     context = float(query.context)
     gamma, alpha = _least_break_even(resolve(drafted_query, UNUSED), query)
     # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
-    scenario = resolve(
-        drafted_query, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
-    )
+    assumed = Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
+    scenario = resolve(drafted_query, assumed)
     prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
     a = _assemble(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
@@ -274,10 +273,14 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     typical = None if alpha is None else _typical(query, scenario)
     if typical is not None:
         why = f"{typical.sentence}; {pays}"
+    answered = word
+    if not a.memory.fits:
+        answered = a.verdict
+        why = f"{does_not_fit(a.memory, gamma, word)}; {why}"
     return replace(
         a,
-        verdict=word if a.memory.fits else a.verdict,
-        reason=why if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {why}",
+        verdict=answered,
+        reason=why,
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
         typical=typical,
@@ -359,19 +362,33 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     ar_tpot = iteration = None
     if step_off is not None:
         ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
-        iteration = interval_of(
-            float(p.iteration_s), iteration_log_error(scenario, float(step_off), ratio or 0.0)
-        )
+        iteration_off = iteration_log_error(scenario, float(step_off), ratio or 0.0)
+        iteration = interval_of(float(p.iteration_s), iteration_off)
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
+    repaid_tokens = math.ceil(setup / saved) if saved > 0 else None
     room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()
     why = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
         otherwise = verdict(scenario, context, float(p.speedup), interval, gamma)
         why = f"{does_not_fit(room, gamma, otherwise)}; {why}"
-    engine = engine_of(scenario.machine.calibration)
     word = verdict(scenario, context, float(p.speedup), interval, gamma, room.fits)
+    if gamma:
+        lengths = context_lengths(scenario, batch, gamma, query.batch_range)
+        runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
+    else:
+        lengths = ContextLengths(memory_bound_context(scenario, batch), None, None)
+        runs = None
+    switches: tuple[Remedy, ...] = ()
     asks_for_draft = query.gamma != 0 and scenario.acceptance.source != NO_ACCEPTANCE
+    if asks_for_draft and word in MAY_NOT_PAY:
+        named = replace(query, draft=query.draft or scenario.draft.name)
+        switches = remedies(named, scenario, float(p.speedup_at_gamma_optimal))
+    doubts = (*warnings(query, scenario, batch, context, gamma, room), *of_power(scenario, batch))
+    figures = {name: np.asarray(getattr(p, name)).item() for name in FIGURES}
+    ratios = CostRatios(float(p.draft_to_target), float(p.verify_to_target))
+    best = best_batch(scenario, context, query.max_gamma, query.memory_fraction)
+    cache = kv_cache_of(scenario, gamma, query.memory_fraction)
     return WhatIf(
         query=_resolved(query, scenario, gamma),
         verdict=word,
@@ -379,38 +396,25 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         target_step=target_step,
         draft_step=draft_step,
         verify_step=verify_step,
-        cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
+        cost_ratios=ratios,
         acceptance=_accepted(scenario, p, gamma),
-        **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
+        **figures,
         speedup_interval=interval,
         interval_coverage=None if interval is None else COVERAGE,
         ar_tpot_interval=ar_tpot,
         iteration_interval=iteration,
         break_even_alpha=_break_even(p, gamma),
-        inflection=context_lengths(scenario, batch, gamma, query.batch_range)
-        if gamma
-        else ContextLengths(memory_bound_context(scenario, batch), None, None),
+        inflection=lengths,
         draft_setup_s=setup,
-        break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
+        break_even_new_tokens=repaid_tokens,
         memory=room,
-        kv_cache=kv_cache_of(scenario, gamma, query.memory_fraction),
+        kv_cache=cache,
         calibration=Calibrated.of(scenario),
-        runs_in=None
-        if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None
-        else runs.text,
-        best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
+        runs_in=None if runs is None else runs.text,
+        best=best,
         **passes.energy(scenario),
-        remedies=remedies(
-            replace(query, draft=query.draft or scenario.draft.name),
-            scenario,
-            float(p.speedup_at_gamma_optimal),
-        )
-        if asks_for_draft and word in MAY_NOT_PAY
-        else (),
-        warnings=(
-            *warnings(query, scenario, batch, context, gamma, room),
-            *of_power(scenario, batch),
-        ),
+        remedies=switches,
+        warnings=doubts,
     )
 
 
@@ -428,24 +432,29 @@ def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
 
 def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     draft = scenario.draft
+    machine = scenario.machine
+    precision = scenario.precision
+    head = scenario.target.head
+    engine = query.engine
+    if DRIFT not in (engine or ""):
+        engine = engine_of(machine.calibration)
+    reread = float(machine.reread(gamma + 1.0, head, precision.narrow_kv))
     return replace(
         query,
         model=scenario.target.name,
-        hardware=scenario.machine.gpu.label,
+        hardware=machine.gpu.label,
         gamma=gamma,
         draft=draft.name,
         draft_tp=draft.tensor_parallel,
         draft_kv=draft.kv.label(),
-        weights=scenario.precision.weights.name,
+        weights=precision.weights.name,
         draft_weights=draft.precision.weights.name,
-        kv_dtype=scenario.precision.kv.name,
+        kv_dtype=precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
-        kv_reread=float(
-            scenario.machine.reread(gamma + 1.0, scenario.target.head, scenario.precision.narrow_kv)
-        ),
-        attention_backend=scenario.machine.backend(scenario.target.head, scenario.precision.narrow_kv),
-        engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
-        calibration=scenario.machine.calibration.name,
+        kv_reread=reread,
+        attention_backend=machine.backend(head, precision.narrow_kv),
+        engine=engine,
+        calibration=machine.calibration.name,
         memory_fraction=fraction_of(scenario, gamma, query.memory_fraction),
         max_model_len=scenario.account.length(scenario.target_shard),
     )

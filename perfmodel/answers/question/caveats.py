@@ -70,20 +70,26 @@ def common_doubts(
     """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     drafts = gamma or getattr(question, "gamma", 0) is None
-    return (
-        *(assumed(question, scenario) if drafts and isinstance(question, Options) else ()),
-        *(of_weights(question, scenario) if scenario.machine.calibration.stack == LLAMACPP else ()),
-        *(by_name(question.model) if question.weights is None else ()),
-        *beyond(question.model, scenario, context, gamma),
-        *room.shortage(batch),
-        *of_batch(scenario, batch, context),
-        *(of_acceptance(scenario, context, gamma) if gamma else ()),
-        *(of_draft(scenario, context) if drafts else ()),
-        *(map(defect_warning, known_defects(scenario, context)) if gamma else ()),
-        *without_effect(question, scenario),
-        *of_constants(question.calibration, scenario.machine.calibration),
-        *of_device(scenario),
-    )
+    sentences: list[str] = []
+    if drafts and isinstance(question, Options):
+        sentences += assumed(question, scenario)
+    if scenario.machine.calibration.stack == LLAMACPP:
+        sentences += of_weights(question, scenario)
+    if question.weights is None:
+        sentences += by_name(question.model)
+    sentences += beyond(question.model, scenario, context, gamma)
+    sentences += room.shortage(batch)
+    sentences += of_batch(scenario, batch, context)
+    if gamma:
+        sentences += of_acceptance(scenario, context, gamma)
+    if drafts:
+        sentences += of_draft(scenario, context)
+    if gamma:
+        sentences += map(defect_warning, known_defects(scenario, context))
+    sentences += without_effect(question, scenario)
+    sentences += of_constants(question.calibration, scenario.machine.calibration)
+    sentences += of_device(scenario)
+    return tuple(sentences)
 
 
 def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
@@ -97,20 +103,21 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The given options that change nothing here."""
-    q = question
+    vain = "has no effect:"
     target = scenario.target.name
     part = scenario.target_shard
     draft = scenario.draft
     c = scenario.machine.calibration
-    for flag, vain, why in (
-        ("context-std", q.context_std and not c.multiprocessor_bandwidth.value, f"{c.name} has no such cost"),
-        ("topk-reuse", q.topk_reuse and not any(a.topk for a in part.attentions), f"{target} is not sparse"),
-        ("state-rollback", q.state_rollback != "keep" and not part.states, f"{target} is not recurrent"),
-        ("draft-weights", q.draft_weights and not draft.passes(1.0), f"{draft.name} has no weights"),
-        ("draft-kv-dtype", q.draft_kv_dtype and not draft.reads_cache, f"{draft.name} reads no cache"),
-    ):
-        if vain:
-            yield f"--{flag} has no effect: {why}"
+    if question.context_std and not c.multiprocessor_bandwidth.value:
+        yield f"--context-std {vain} {c.name} has no such cost"
+    if question.topk_reuse and not any(a.topk for a in part.attentions):
+        yield f"--topk-reuse {vain} {target} is not sparse"
+    if question.state_rollback != "keep" and not part.states:
+        yield f"--state-rollback {vain} {target} is not recurrent"
+    if question.draft_weights and not draft.passes(1.0):
+        yield f"--draft-weights {vain} {draft.name} has no weights"
+    if question.draft_kv_dtype and not draft.reads_cache:
+        yield f"--draft-kv-dtype {vain} {draft.name} reads no cache"
 
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
@@ -253,22 +260,28 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
     """The known defects of the engine's version that affect this draft on this device at a context."""
     c = scenario.machine.calibration
     target = scenario.target
-    if (engine := serving_engines().get(engine_of(c) or "")) is None:
+    engine = serving_engines().get(engine_of(c) or "")
+    if engine is None:
         return ()
     word = draft_word(scenario.draft)
     architecture = scenario.machine.gpu.architecture
     backend = scenario.machine.backend(target.head, scenario.precision.narrow_kv)
-    return tuple(
-        d
-        for d in engine.defects
-        if (not d.drafts or word in d.drafts)
-        and (not d.architectures or architecture.startswith(d.architectures))
-        and d.backend in (None, backend)
-        and (target.linear_attention is not None or not d.recurrent)
-        and (target.moe is not None or not d.experts)
-        and context >= d.context_from
-        and d.of_version(c.version)
-    )
+
+    def affects(d: Defect) -> bool:
+        """Whether every condition of the defect holds here."""
+        if d.drafts and word not in d.drafts:
+            return False
+        if d.architectures and not architecture.startswith(d.architectures):
+            return False
+        if d.backend not in (None, backend):
+            return False
+        if d.recurrent and target.linear_attention is None:
+            return False
+        if d.experts and target.moe is None:
+            return False
+        return context >= d.context_from and d.of_version(c.version)
+
+    return tuple(d for d in engine.defects if affects(d))
 
 
 def slowing(scenario: Scenario, context: float) -> Defect | None:

@@ -200,10 +200,11 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:
         query = with_draft(query, found)
+    draft_precision = Precision(precision.weights, draft_kv_type)
     draft = make_draft(
         "self" if query.draft is None else query.draft,
         target,
-        Precision(precision.weights, draft_kv_type),
+        draft_precision,
         tp,
         parse_kv(draft_kv(query)),
         tensor_parallel=query.draft_tp,
@@ -212,8 +213,10 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     )
     check_head(query.draft, target)
     check_vocabulary(engine_of(found.calibration), draft, target)
-    if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
-        draft = replace(draft, tensor_parallel=allowed)
+    if query.draft_tp is None:
+        allowed = largest_degree(draft.model, tp)
+        if allowed != tp:
+            draft = replace(draft, tensor_parallel=allowed)
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
@@ -225,20 +228,10 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         gpu.check_peaks(weights.computes, query.hardware, flag)
     if query.power_limit is not None:
         check_power_limit(gpu, query.power_limit)
+    server = _server(query, gpu, found.calibration)
     return Scenario(
         target=target,
-        machine=Machine(
-            gpu,
-            found.calibration,
-            tp,
-            query.kv_reread,
-            attention_backend=query.attention_backend,
-            host_experts=_host_experts(query, target) if query.cpu_moe else 0.0,
-            host_layers=0.0
-            if query.gpu_layers is None  # the output counts as one layer, as in llama.cpp
-            else max(0.0, 1.0 - query.gpu_layers / (target.num_hidden_layers + 1)),
-            host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
-        ),
+        machine=_machine(query, found),
         precision=precision,
         draft=draft,
         acceptance=UNUSED,
@@ -249,7 +242,25 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         expert_parallel=ep,
         data_parallel=dp,
         power_limit_w=query.power_limit,
-        account=account_of(engine_of(found.calibration), _server(query, gpu, found.calibration)),
+        account=account_of(engine_of(found.calibration), server),
+    )
+
+
+def _machine(query: Query, found: Named) -> Machine:
+    """The devices, and the layers and experts that llama.cpp leaves to their host."""
+    host_layers = 0.0
+    if query.gpu_layers is not None:
+        layers = found.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
+        host_layers = max(0.0, 1.0 - query.gpu_layers / layers)
+    return Machine(
+        found.gpu,
+        found.calibration,
+        query.tp,
+        query.kv_reread,
+        attention_backend=query.attention_backend,
+        host_experts=_host_experts(query, found.target) if query.cpu_moe else 0.0,
+        host_layers=host_layers,
+        host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
     )
 
 

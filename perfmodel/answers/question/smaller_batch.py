@@ -24,8 +24,10 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
         return
     tokens_per_s = batches / np.ravel(scenario.target_pass_s(batches, context, 1.0))
     best = int(np.argmax(tokens_per_s))
-    if tokens_per_s[best] > tokens_per_s[-1] * (1.0 + LEAST_GAIN):
+    most = tokens_per_s[best]
+    asked = tokens_per_s[-1]
+    if most > asked * (1.0 + LEAST_GAIN):
         yield (
             f"a batch of {batches[best]:g} serves more without a draft than {batch:g} "
-            f"({tokens_per_s[best]:,.0f} against {tokens_per_s[-1]:,.0f} tokens/s)"
+            f"({most:,.0f} against {asked:,.0f} tokens/s)"
         )
