@@ -46,8 +46,8 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
-    about = "under a load" if q.has_load else f"context {q.context:g}"
-    say(f"{q.model} on {where}, {about}, for {a.objective.name}", "bold")
+    load = "under a load" if q.has_load else f"context {q.context:g}"
+    say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
     say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
@@ -71,11 +71,10 @@ def _print(a: Advice, verbose: bool) -> None:
         if a.chosen.runs_in is not None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
-            beyond = (
-                f"gamma {p.gamma}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
-            )
+            gain = ratio_text(a.gain(p) or p.speedup)
+            point = f"{_draft(p)}, gamma {p.gamma}, batch {p.batch}, {gain} the best baseline"
             say(
-                f"Better, but this engine does not support it: {_draft(p)}, {beyond}: {p.runs_in}; "
+                f"Better, but this engine does not support it: {point}: {p.runs_in}; "
                 "--any-draft chooses among all."
             )
         say(_searched(a), "dim")
@@ -134,23 +133,16 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
 def _table(a: Advice, verbose: bool) -> None:
     """The choice and its alternatives, a row each."""
     rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
-    kinds = (Column("hardware", left=True),) if a.by_hardware else ()
-    price = (Column("$/Mtok", spare=1),) if any(p.cost_per_million_tokens for _, p in rows) else ()
-    loaded = a.query.has_load
-    columns = (
-        "",
-        *kinds,
-        Column("layout", left=True),
-        "GPUs",
-        DRAFT,
-        "gamma",
-        "running" if loaded else "batch",
-        *(("TTFT",) if loaded else ()),
-        "TPOT",
-        "tokens/s/GPU",
-        *price,
-        *(("SLO", Column("busy", spare=1)) if loaded else ("over baseline",)),
-    )
+    priced = any(p.cost_per_million_tokens for _, p in rows)
+    kinds = [Column("hardware", left=True)] if a.by_hardware else []
+    prices = [Column("$/Mtok", spare=1)] if priced else []
+    point: list[Column | str] = [Column("layout", left=True), "GPUs", DRAFT, "gamma"]
+    pace = ["TPOT", "tokens/s/GPU"]
+    columns: list[Column | str] = ["", *kinds, *point]
+    if a.query.has_load:
+        columns += ["running", "TTFT", *pace, *prices, "SLO", Column("busy", spare=1)]
+    else:
+        columns += ["batch", *pace, *prices, "over baseline"]
     table(columns, [(name, *_row(a, p)) for name, p in rows])
 
 
@@ -178,24 +170,27 @@ def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
 
 def _scope(p: Pick) -> str:
     """The batch and the rate of one server, and those of all. Under a load the batch is a mean."""
-    at = "On average at" if p.ttft_s is not None else "At"
+    batch = f"On average at batch {p.batch}" if p.ttft_s is not None else f"At batch {p.batch}"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
     total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
-    groups = f" ({-(-p.batch // p.dp)} per attention group)" if p.dp > 1 else ""
+    groups = ""
+    if p.dp > 1:
+        per_group = -(-p.batch // p.dp)
+        groups = f" ({per_group} per attention group)"
     if p.replicas == 1:
-        return f"{at} batch {p.batch} of the server{groups}: {total} on {all_gpus}."
-    return (
-        f"{at} batch {p.batch} of each server{groups}: {p.throughput_tokens_per_s:,.0f} tokens/s per server; "
-        f"{total} and {p.replicas * p.batch} sequences on {all_gpus}."
-    )
+        return f"{batch} of the server{groups}: {total} on {all_gpus}."
+    one = f"{p.throughput_tokens_per_s:,.0f} tokens/s per server"
+    total += f" and {p.replicas * p.batch} sequences"
+    return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
 
 
-def _on_off(found: OnOff) -> str:
+def _on_off(switch: OnOff) -> str:
     """The batches of one server at which a draft is on, in words."""
-    start = "" if found.on_from == 1 else f"from {found.on_from} "
-    if found.off_from is None:
-        return f"Draft ({found.draft}) on {start}up to {found.looked_to} running sequences of a server."
-    return f"Draft ({found.draft}) on {start}below {found.off_from} running sequences of a server, off above."
+    draft = f"Draft ({switch.draft}) on"
+    start = "" if switch.on_from == 1 else f"from {switch.on_from} "
+    if switch.off_from is None:
+        return f"{draft} {start}up to {switch.looked_to} running sequences of a server."
+    return f"{draft} {start}below {switch.off_from} running sequences of a server, off above."
 
 
 def _simpler(a: Advice) -> str | None:
@@ -235,11 +230,10 @@ def _batches(q: AdviseQuery) -> str:
 
 def _front(a: Advice) -> None:
     fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
-    points = [
-        (name, *_pace(p), str(p.batch), str(p.gamma), p.layout, _draft(p))
-        for name, f in fronts.items()
-        for p in _spread(f)
-    ]
+    points = []
+    for name, front in fronts.items():
+        for p in _spread(front):
+            points.append((name, *_pace(p), str(p.batch), str(p.gamma), p.layout, _draft(p)))
     if points:
         columns = ("front", "TPOT", "tokens/s/GPU", "batch", "gamma", Column("layout", left=True), DRAFT)
         table(columns, points)
@@ -249,12 +243,16 @@ def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
     """At most `SHOWN` points of a front, including both ends."""
     if len(front) <= SHOWN:
         return front
-    return [front[round(i * (len(front) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
+    last = len(front) - 1
+    return [front[round(i * last / (SHOWN - 1))] for i in range(SHOWN)]
 
 
 def _draft(p: Pick | FrontPoint) -> str:
-    kv = "" if p.draft_kv in (None, "full") else f" {p.draft_kv.partition(',')[0]}"
-    return f"{p.draft or '-'}{kv}"
+    name = p.draft or "-"
+    if p.draft_kv in (None, "full"):
+        return name
+    method = p.draft_kv.partition(",")[0]
+    return f"{name} {method}"
 
 
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
@@ -266,18 +264,9 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
         ttft = ["-" if p.ttft_s is None else seconds(p.ttft_s)]
         last = [_share(p.slo_share), _share(p.load_share)]
     kind = [p.hardware] if a.by_hardware else []
-    return (
-        *kind,
-        p.layout,
-        str(p.gpus),
-        _draft(p) if p.gamma else "none",
-        str(p.gamma),
-        str(p.batch),
-        *ttft,
-        *_pace(p),
-        *price,
-        *last,
-    )
+    draft = _draft(p) if p.gamma else "none"
+    point = (p.layout, str(p.gpus), draft, str(p.gamma), str(p.batch))
+    return (*kind, *point, *ttft, *_pace(p), *price, *last)
 
 
 def _share(value: float | None) -> str:

@@ -2,10 +2,22 @@
 
 from collections.abc import Sequence
 
-from perfmodel.answers.point.compare import Comparison, compare
+from perfmodel.answers.point.apart import Apart
+from perfmodel.answers.point.compare import Comparison, Pass, compare
 from perfmodel.answers.text import seconds, size, tokens
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
+
+COLUMNS = (
+    "requests",
+    "weights",
+    "KV",
+    Column("activations", spare=1),
+    "time",
+    "drafting",
+    "tokens",
+    "time per token",
+)
 
 
 def _print(answers: Sequence[Comparison]) -> None:
@@ -13,35 +25,9 @@ def _print(answers: Sequence[Comparison]) -> None:
         q = a.query
         m = int(a.query.gamma or 0) + 1
         say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens per pass", "bold")
-        rows = [
-            (
-                label,
-                size(p.weight_bytes),
-                size(p.kv_bytes),
-                size(p.activation_bytes),
-                seconds(p.predicted_s),
-                seconds(draft_s) if draft_s else "-",
-                f"{p.tokens:.2f}",
-                seconds((p.predicted_s + draft_s) / p.tokens),
-            )
-            for label, p, draft_s in (
-                (f"1 x {m} tokens", a.speculating, a.speculating.draft_s),
-                (f"{m} x 1 token", a.batching, 0.0),
-            )
-        ]
-        table(
-            (
-                "requests",
-                "weights",
-                "KV",
-                Column("activations", spare=1),
-                "time",
-                "drafting",
-                "tokens",
-                "time per token",
-            ),
-            rows,
-        )
+        speculating = _cells(f"1 x {m} tokens", a.speculating, a.speculating.draft_s)
+        batching = _cells(f"{m} x 1 token", a.batching, 0.0)
+        table(COLUMNS, [speculating, batching])
         say(
             f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "
             f"the bytes of a pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times "
@@ -52,22 +38,36 @@ def _print(answers: Sequence[Comparison]) -> None:
         else:
             fewer = f"from context {tokens(a.crossover_context)}, without those of the draft"
             say(f"Speculation moves fewer bytes per token {fewer}.")
-        if (found := a.apart) is not None:
-            ways = [
-                (label, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
-                for label, each in (
-                    ("replicas, no draft", found.replicas),
-                    ("replicas with the draft", found.together),
-                    ("separate drafter, in turn", found.before),
-                    ("separate drafter, overlapped", found.while_verifying),
-                )
-                if each is not None
-            ]
-            say(f"With {found.draft_devices} x {found.draft_hardware} in addition:", "bold")
-            table(("layout", "tokens/s", "TPOT", "batch", "gamma"), ways)
-            if found.while_verifying is None:
-                say("Drafting during verification needs --hit and room for one sequence.")
+        if a.apart is not None:
+            _separate_drafter(a.apart)
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
+
+
+def _cells(label: str, p: Pass, draft_s: float) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    moved = (size(p.weight_bytes), size(p.kv_bytes), size(p.activation_bytes))
+    drafting = seconds(draft_s) if draft_s else "-"
+    per_token_s = (p.predicted_s + draft_s) / p.tokens
+    return (label, *moved, seconds(p.predicted_s), drafting, f"{p.tokens:.2f}", seconds(per_token_s))
+
+
+def _separate_drafter(a: Apart) -> None:
+    """A drafter on devices of its own against replicas on the same devices."""
+    layouts = {
+        "replicas, no draft": a.replicas,
+        "replicas with the draft": a.together,
+        "separate drafter, in turn": a.before,
+        "separate drafter, overlapped": a.while_verifying,
+    }
+    rows = []
+    for label, way in layouts.items():
+        if way is not None:
+            point = (str(way.batch), str(way.gamma))
+            rows.append((label, f"{way.tokens_per_s:,.0f}", seconds(way.tpot_s), *point))
+    say(f"With {a.draft_devices} x {a.draft_hardware} in addition:", "bold")
+    table(("layout", "tokens/s", "TPOT", "batch", "gamma"), rows)
+    if a.while_verifying is None:
+        say("Drafting during verification needs --hit and room for one sequence.")
 
 
 app = verb(compare, _print, "context", "gamma", example=f"{LLAMA} --context 32k --gamma 3 --alpha 0.8")

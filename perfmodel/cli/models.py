@@ -37,14 +37,18 @@ def _faults(m: ModelSpec) -> list[str]:
     """Published parameter counts that differ from the count of the shape."""
     if (p := m.published) is None:
         return []
-    return [
-        f"published.{name}: {printed:g} billion published, {counted / 1e9:.3f} computed"
-        for name, counted in (
-            ("total_b", m.total_params),
-            ("nonembedding_b", m.total_params - m.embedding_params * (1 if m.tie_word_embeddings else 2)),
-        )
-        if (printed := getattr(p, name)) and abs(counted / 1e9 / printed - 1) > TOLERANCE
-    ]
+    tables = 1 if m.tie_word_embeddings else 2
+    counts = {
+        "total_b": m.total_params,
+        "nonembedding_b": m.total_params - m.embedding_params * tables,
+    }
+    faults = []
+    for name, counted in counts.items():
+        printed = getattr(p, name)
+        if printed and abs(counted / 1e9 / printed - 1) > TOLERANCE:
+            computed = f"{counted / 1e9:.3f} computed"
+            faults.append(f"published.{name}: {printed:g} billion published, {computed}")
+    return faults
 
 
 CATALOGUE = Catalogue(

@@ -1,6 +1,6 @@
 """``perfmodel ops``: the operations of one pass."""
 
-from perfmodel.answers.point.ops import Ops, ops
+from perfmodel.answers.point.ops import OpRow, Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn
@@ -20,32 +20,29 @@ COLUMNS = (
 
 
 def _print(a: Ops) -> None:
-    title = (
-        f"{a.stage} pass of {a.model} on {devices(a.hardware, a.tp)}: batch {a.batch}, context {a.context}"
-    )
+    where = devices(a.hardware, a.tp)
+    title = f"{a.stage} pass of {a.model} on {where}: batch {a.batch}, context {a.context}"
     say(f"{title}, {a.query_tokens:.0f} new token(s) per sequence; counts of one device", "bold")
-    rows = []
-    for row in a.ops:
-        moved = [
-            size(moved) if moved else "-" for moved in (row.weight_bytes, row.kv_bytes, row.activation_bytes)
-        ]
-        if row.message_bytes:
-            moved[2] = f"{size(row.message_bytes)} each"
-        rows.append(
-            (
-                row.name,
-                f"{row.kernels:.0f}",
-                count(row.flops),
-                *moved,
-                f"{row.flops_per_byte:.1f}" if row.flops else "-",
-                seconds(row.lower_s),
-                seconds(row.predicted_s),
-                limiter(row.limiter),
-            )
-        )
+    rows = [_cells(row) for row in a.ops]
     total = (seconds(a.total.lower_s), seconds(a.total.predicted_s), limiter(a.total.limiter))
     table(COLUMNS, [*rows, ("whole pass", *[""] * 6, *total)], bold_last=True)
     warn(a.warnings)
+
+
+def _cells(row: OpRow) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    other = _bytes(row.activation_bytes)
+    if row.message_bytes:
+        other = f"{size(row.message_bytes)} each"
+    intensity = f"{row.flops_per_byte:.1f}" if row.flops else "-"
+    work = (f"{row.kernels:.0f}", count(row.flops))
+    moved = (_bytes(row.weight_bytes), _bytes(row.kv_bytes), other)
+    times = (seconds(row.lower_s), seconds(row.predicted_s))
+    return (row.name, *work, *moved, intensity, *times, limiter(row.limiter))
+
+
+def _bytes(moved_bytes: float) -> str:
+    return size(moved_bytes) if moved_bytes else "-"
 
 
 app = verb(ops, _print, example=f"{LLAMA} --batch 16 --context 32k --gamma 3 --pass verify")

@@ -58,25 +58,26 @@ def print_json(data: Any) -> None:
 
 def width() -> int:
     """Columns of the output."""
-    return max(shutil.get_terminal_size((TERMINAL if sys.stdout.isatty() else PIPED, 0)).columns, NARROWEST)
+    usual = TERMINAL if sys.stdout.isatty() else PIPED
+    return max(shutil.get_terminal_size((usual, 0)).columns, NARROWEST)
 
 
 def _styled(text: str, style: str) -> str:
     """Adds colours where a terminal shows them and no setting forbids them."""
-    plain = not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR")
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR"):
+        return text
     codes = ";".join(STYLES[word] for word in style.split())
-    if plain or not codes or not text:
+    if not codes or not text:
         return text
     return f"\x1b[{codes}m{text}\x1b[0m"
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
     """The lines of a text. Only words longer than a line are broken."""
-    return [
-        part
-        for line in text.splitlines() or [""]
-        for part in textwrap.wrap(line, columns, break_on_hyphens=False) or [""]
-    ]
+    wrapped = []
+    for line in text.splitlines() or [""]:
+        wrapped += textwrap.wrap(line, columns, break_on_hyphens=False) or [""]
+    return wrapped
 
 
 def say(text: str, style: str = "") -> None:
@@ -113,7 +114,9 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
     for place, notes in noted:
         for note in dict.fromkeys(notes):
             places.setdefault(note, []).append(place)
-    warn(note if len(at) == len(noted) else f"{'; '.join(at)}: {note}" for note, at in places.items())
+    for note, where in places.items():
+        everywhere = len(where) == len(noted)
+        warn([note if everywhere else f"{'; '.join(where)}: {note}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +137,36 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
 
     A column without any cell is left out.
     """
-    all_of = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
-    filled = [place for place in range(len(all_of)) if any(row[place] for row in rows) or not rows]
+    named = [c if isinstance(c, Column) else Column(c) for c in columns]
+    if not isinstance(columns[0], Column):
+        named[0] = Column(columns[0], left=True)
+    filled = [place for place in range(len(named)) if not rows or any(row[place] for row in rows)]
     places = [*filled]
     whole = width()
     while True:
-        sizes = [_sizes(all_of[place], [row[place] for row in rows]) for place in places]
+        sizes = [_sizes(named[place], [row[place] for row in rows]) for place in places]
         least, fair, cells, headings = map(list, zip(*sizes, strict=True))
         needs = {GAP: sum(fair)} | dict.fromkeys(TIGHT, sum(least))
-        gaps = [gap for gap, need in needs.items() if need + gap * (len(places) - 1) + EDGES <= whole]
-        spare = [place for place in places if all_of[place].spare]
+        between = len(places) - 1
+        gaps = [gap for gap, need in needs.items() if need + gap * between + EDGES <= whole]
+        spare = [place for place in places if named[place].spare]
         if gaps or not spare:
             break
-        places.remove(max(spare, key=lambda place: all_of[place].spare))
-    gap = [*gaps, TIGHT[-1]][0]
-    shown = [all_of[place] for place in places]
-    room = whole - gap * (len(places) - 1) - EDGES
+        places.remove(max(spare, key=lambda place: named[place].spare))
+    gap = gaps[0] if gaps else TIGHT[-1]
+    shown = [named[place] for place in places]
+    room = whole - gap * between - EDGES
     widths = _widths(least, (fair, cells), headings, room)
     _narrow(widths, shown, room)
     click.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
-    click.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
+    ruled = sum(widths) + gap * between
+    click.echo(f" {'─' * ruled}")
     for number, row in enumerate(rows):
         style = "bold" if bold_last and number == len(rows) - 1 else ""
         _print_row([row[place] for place in places], shown, widths, gap, style)
     click.echo()
-    if left_out := [all_of[place].name for place in filled if place not in places]:
+    if left_out := [named[place].name for place in filled if place not in places]:
         say(f"not shown in {whole} columns: {', '.join(left_out)}", "dim")
 
 
@@ -174,13 +181,16 @@ def _print_row(
     """One row. Its cells are broken into lines that align at the top, or with `low` at the bottom."""
     broken = [_wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
     high = max(map(len, broken))
-    filled = [[""] * (high - len(b)) + b if low else b + [""] * (high - len(b)) for b in broken]
-    for line in zip(*filled, strict=True):
-        parts = [
-            text.ljust(size) if column.left or not number else text.rjust(size)
-            for number, (text, column, size) in enumerate(zip(line, columns, widths, strict=True))
-        ]
-        click.echo(_styled(f" {(' ' * gap).join(parts)}".rstrip(), style))
+    for lines in broken:
+        blank = [""] * (high - len(lines))
+        lines[:] = blank + lines if low else lines + blank
+    left = [column.left for column in columns]
+    left[0] = True
+    for line in zip(*broken, strict=True):
+        aligned = []
+        for text, is_left, size in zip(line, left, widths, strict=True):
+            aligned.append(text.ljust(size) if is_left else text.rjust(size))
+        click.echo(_styled(f" {(' ' * gap).join(aligned)}".rstrip(), style))
 
 
 def facts(pairs: dict[str, str]) -> None:
@@ -248,9 +258,9 @@ def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
     """The answers to questions one by one, with progress where there are several."""
     if len(questions) == 1:
         return [answer(questions[0])]
-    found = []
+    answers = []
     with progress(len(questions), "answers") as bar:
         for question in questions:
-            found.append(answer(question))
+            answers.append(answer(question))
             bar.update(1)
-    return found
+    return answers

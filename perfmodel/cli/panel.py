@@ -52,7 +52,10 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
     # a requested baseline is neither good nor bad
-    say(headline, "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}")
+    style = "bold"
+    if a.sentence != BASELINE:
+        style = f"bold {COLOURS.get(a.verdict, 'yellow')}"
+    say(headline, style)
     older = _older_version(a, query)
     facts(older | _facts(a, why, verbose))
     if verbose:
@@ -60,7 +63,8 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
         facts(_more(a))
     if a.sensitivity is not None:
         _moves(a.sensitivity)
-    warn(note for note in a.warnings if note not in a.memory.shortage(float(a.query.batch)))
+    told_by_memory = a.memory.shortage(float(a.query.batch))
+    warn(note for note in a.warnings if note not in told_by_memory)
     if a.calibration.stack == LLAMACPP and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
@@ -83,24 +87,7 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
 def several(answers: Sequence[WhatIf]) -> None:
     """Several answers, one per line."""
     say(_subject(answers[0].query), "bold")
-    rows = [
-        (
-            f"{a.query.batch}",
-            f"{a.query.context}",
-            f"{a.query.gamma}",
-            CELLS[a.verdict],
-            ratio_text(a.speedup),
-            seconds(a.ar_tpot_s),
-            seconds(a.tpot_s),
-            UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}",
-            UNKNOWN
-            if a.gamma_optimal is None
-            else f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})",
-            fit(a.memory.fits, a.memory.max_batch),
-        )
-        for a in answers
-    ]
-    table(COLUMNS, rows)
+    table(COLUMNS, [_cells(a) for a in answers])
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
         if a.sensitivity is not None:
@@ -109,13 +96,32 @@ def several(answers: Sequence[WhatIf]) -> None:
     warn_where([(_at_point(a.query), a.warnings) for a in answers])
 
 
+def _cells(a: WhatIf) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    q = a.query
+    throughput = UNKNOWN
+    if a.throughput_tokens_per_s is not None:
+        throughput = f"{a.throughput_tokens_per_s:.0f}"
+    best_gamma = UNKNOWN
+    if a.gamma_optimal is not None:
+        best_gamma = f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
+    point = (f"{q.batch}", f"{q.context}", f"{q.gamma}")
+    verdict = (CELLS[a.verdict], ratio_text(a.speedup))
+    pace = (seconds(a.ar_tpot_s), seconds(a.tpot_s), throughput)
+    return (*point, *verdict, *pace, best_gamma, fit(a.memory.fits, a.memory.max_batch))
+
+
 def _sources(answers: Sequence[WhatIf]) -> str:
     """The sources of the acceptances, with the contexts of each where they differ."""
-    contexts: dict[str, dict[str, None]] = {}
+    contexts_by_source: dict[str, dict[str, None]] = {}
     for a in answers:
-        contexts.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
-    each = [f"at context {', '.join(at)}: {source}" for source, at in contexts.items()]
-    return "; ".join(contexts if len(contexts) == 1 else each)
+        contexts_by_source.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
+    if len(contexts_by_source) == 1:
+        return next(iter(contexts_by_source))
+    parts = []
+    for source, contexts in contexts_by_source.items():
+        parts.append(f"at context {', '.join(contexts)}: {source}")
+    return "; ".join(parts)
 
 
 def _gain(a: WhatIf) -> str:
@@ -138,43 +144,30 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
         return f"{SENTENCES[a.verdict]}; {would}", why
     if a.speedup is None:
         return f"{SENTENCES[a.verdict]}: {a.reason}", ""
-    return f"{SENTENCES[a.verdict]}: {_gain(a)}" if a.query.gamma else a.sentence, a.reason
+    if not a.query.gamma:
+        return a.sentence, a.reason
+    return f"{SENTENCES[a.verdict]}: {_gain(a)}", a.reason
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     m = a.memory
     query = a.query
-    rows = {"if it did": _gain(a)} if not m.fits and query.gamma and a.speedup is not None else {}
-    rows |= {"why": why} if why else {}
-    rows["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
-    if query.gamma:
-        rows["time"] = (
-            f"{seconds(a.iteration_s)} per iteration{_range(a.iteration_interval)}; baseline {rows['time']}"
-        )
-        if a.tpot_s is not None:
-            pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
-            rows["time"] = f"{pace}, {rows['time']}"
+    rows = {}
+    if not m.fits and query.gamma and a.speedup is not None:
+        rows["if it did"] = _gain(a)
+    if why:
+        rows["why"] = why
+    rows["time"] = _time(a)
     if a.power_w is not None:
-        energy = (
-            "" if a.joules_per_token is None or not query.gamma else f"{a.joules_per_token:.2f} J per token; "
-        )
-        rows["energy"] = (
-            f"{energy}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
-        )
-    used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
+        rows["energy"] = _energy(a)
+    used_bytes = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
     together = max(query.layer_split, query.hardware.count("+") + 1)
     where = f"on {together} devices together" if together > 1 else "per device"
-    rows["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
+    rows["memory"] = f"{size(used_bytes)} of {size(m.available_bytes)} {where}: {state}"
     rows["KV cache"] = kv_cache_text(a.kv_cache)
     if a.known and a.speedup is not None:
-        rows["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
-        if (b := a.best) is not None:
-            most = (
-                f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} "
-                f"({ratio_text(b.speedup)})"
-            )
-            rows["best"] += f"; highest throughput: {most}"
+        rows["best"] = _best(a)
     if a.remedies:
         rows["remedy"] = "; ".join(remedy.text for remedy in a.remedies)
     if query.gamma:
@@ -183,18 +176,49 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
 
 
+def _time(a: WhatIf) -> str:
+    """Time per token and throughput with the draft, and those of the baseline."""
+    baseline = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
+    if not a.query.gamma:
+        return baseline
+    iteration = f"{seconds(a.iteration_s)} per iteration{_range(a.iteration_interval)}"
+    text = f"{iteration}; baseline {baseline}"
+    if a.tpot_s is None:
+        return text
+    pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
+    return f"{pace}, {text}"
+
+
+def _energy(a: WhatIf) -> str:
+    """Energy per token and power."""
+    baseline = f"baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
+    if a.joules_per_token is None or not a.query.gamma:
+        return baseline
+    return f"{a.joules_per_token:.2f} J per token; {baseline}"
+
+
+def _best(a: WhatIf) -> str:
+    """The best draft length at this batch, and the batch and draft length of highest throughput."""
+    text = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
+    b = a.best
+    if b is None:
+        return text
+    point = f"batch {b.batch}, gamma {b.gamma} ({ratio_text(b.speedup)})"
+    return f"{text}; highest throughput: {b.throughput_tokens_per_s:,.0f} tokens/s at {point}"
+
+
 def _acceptance(a: WhatIf) -> str:
     """The acceptance used and the break-even acceptance at this gamma; if unknown, which flag supplies it."""
-    found = a.acceptance
+    acceptance = a.acceptance
     if a.speedup is None:
         measure = "" if a.typical is None else f", made by: {a.typical.measure}"
         return (
-            f"{found.source}; give a measured one: --draft {a.query.draft} --rate RATE, or --acceptance "
-            f"FILE{measure}"
+            f"{acceptance.source}; give a measured one: --draft {a.query.draft} --rate RATE, "
+            f"or --acceptance FILE{measure}"
         )
-    known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
-    text = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
-    if found.alpha is None:
+    alpha = f"{acceptance.alpha:.2f}, " if acceptance.alpha is not None else ""
+    text = f"{alpha}{acceptance.tokens_per_iteration:.2f} tokens per iteration ({acceptance.source})"
+    if acceptance.alpha is None:
         return text
     if a.break_even_alpha is None:
         return f"{text}; no acceptance breaks even at gamma {a.query.gamma}"
@@ -206,10 +230,10 @@ def _passes(a: WhatIf) -> None:
     steps = {"baseline step": a.target_step}
     if a.query.gamma:
         steps |= {"draft step": a.draft_step, "verification": a.verify_step}
-    rows = [
-        (name, seconds(s.lower_s), seconds(s.predicted_s), seconds(s.serial_s), limiter(s.limiter))
-        for name, s in steps.items()
-    ]
+    rows = []
+    for name, step in steps.items():
+        times = (seconds(step.lower_s), seconds(step.predicted_s), seconds(step.serial_s))
+        rows.append((name, *times, limiter(step.limiter)))
     table(("one pass", "lower bound", "predicted", "no overlap", "limited by"), rows)
 
 
@@ -251,26 +275,18 @@ def _more(a: WhatIf) -> dict[str, str]:
 
 def _moves(rows: Iterable[Move]) -> None:
     """The inputs that change the speedup, the strongest first."""
-    cells = [
-        (
-            r.input,
-            r.low,
-            r.high,
-            ratio_text(r.speedup_low),
-            ratio_text(r.speedup_high),
-            "yes" if r.flips else "no",
-        )
-        for r in rows
-    ]
+    cells = []
+    for move in rows:
+        speedups = (ratio_text(move.speedup_low), ratio_text(move.speedup_high))
+        crosses = "yes" if move.flips else "no"
+        cells.append((move.input, move.low, move.high, *speedups, crosses))
     table(("only this input changes", "from", "to", "speedup", "to", "crosses 1"), cells)
 
 
 def _subject(q: Query) -> str:
     """Model, devices and draft."""
-    return (
-        f"{q.model} on {devices(q.hardware, float(q.tp))}; "
-        f"{draft_in_words(str(q.draft), q.draft_kv or 'full')}"
-    )
+    draft = draft_in_words(str(q.draft), q.draft_kv or "full")
+    return f"{q.model} on {devices(q.hardware, float(q.tp))}; {draft}"
 
 
 def _at_point(q: Query) -> str:
@@ -289,12 +305,19 @@ def _engine(a: WhatIf) -> str:
     """The serving engine and version (or other stack) behind the numbers, and the engine that runs the
     draft.
     """
-    word, _, version = a.calibration.stack.partition(" ")
-    name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
+    engine = a.query.engine
+    backend = a.query.attention_backend
     if a.calibration.rests_on:
+        word, _, version = a.calibration.stack.partition(" ")
         name = f"{ENGINES[word]} {version}".strip()
-        name += "" if DRIFT in (a.query.engine or "") else ", the newest fitted"
-        name += f" ({a.query.attention_backend})" if a.query.attention_backend else ""
+        if DRIFT not in (engine or ""):
+            name += ", the newest fitted"
+        if backend:
+            name += f" ({backend})"
+    elif engine:
+        name = ENGINES[engine]
+    else:
+        name = a.calibration.stack
     if a.runs_in is None:
         return name
     return f"{name}; the draft runs in: {a.runs_in}"

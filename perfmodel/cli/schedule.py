@@ -17,17 +17,12 @@ GAIN = 1.0005
 def _print(a: Schedule) -> None:
     tables = a.tables if a.does_not_fit is None else ()
     say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
-    rows = [
-        (
-            f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}",
-            f"{r.low}-{r.high}",
-            str(r.tokens) if r.tokens else "off",
-            ratio_text(r.speedup),
-            _interval(r),
-        )
-        for t in tables
-        for r in t.ranges
-    ]
+    rows = []
+    for t in tables:
+        contexts = f"{t.context_low}-{t.context_high}"
+        if t.context_low == t.context_high:
+            contexts = f"{t.context_high}"
+        rows += [(contexts, *_cells(r)) for r in t.ranges]
     if a.does_not_fit is None:
         table(("contexts", "batch sizes", "draft tokens", "speedup", "90 % interval"), rows)
     else:
@@ -68,11 +63,25 @@ def _print(a: Schedule) -> None:
     warn(a.warnings)
 
 
+def _cells(r: Range) -> tuple[str, ...]:
+    """The cells of a range after its contexts."""
+    draft_tokens = str(r.tokens) if r.tokens else "off"
+    return (f"{r.low}-{r.high}", draft_tokens, ratio_text(r.speedup), _interval(r))
+
+
+def _cells(r: Range) -> tuple[str, ...]:
+    """The cells of a range after its contexts."""
+    draft_tokens = str(r.tokens) if r.tokens else "off"
+    return (f"{r.low}-{r.high}", draft_tokens, ratio_text(r.speedup), _interval(r))
+
+
 def _interval(r: Range) -> str:
     """The interval of a range; where drafting is off, with the draft length that it belongs to."""
     if r.interval is None:
         return NONE
-    return f"{'' if r.tokens else f'draft {r.draft}: '}{r.interval[0]:.2f} to {r.interval[1]:.2f}"
+    low, high = r.interval
+    interval = f"{low:.2f} to {high:.2f}"
+    return interval if r.tokens else f"draft {r.draft}: {interval}"
 
 
 app = verb(schedule, _print, example=f"{LLAMA} --context 8k --draft ngram --rate 0.4x3")

@@ -84,13 +84,16 @@ def _print(a: Traffic) -> None:
     differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}{differs}", "dim")
     warn(a.warnings)
-    warn(
-        f"{in_words(row.gamma)}: {note}"
-        for row in a.rows
-        if a.rollout is None
-        for note in row.warnings
-        if not note.startswith("saturated")
-    )
+    if a.rollout is None:
+        warn(_row_warnings(a.rows))
+
+
+def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:
+    """The warnings of single rows; saturation has a line of its own."""
+    for row in rows:
+        for note in row.warnings:
+            if not note.startswith("saturated"):
+                yield f"{in_words(row.gamma)}: {note}"
 
 
 def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:
@@ -121,31 +124,18 @@ def _rollout(rows: tuple[RolloutRow, ...]) -> str:
 
 
 def _rollout_cells(row: RolloutRow) -> tuple[str, ...]:
-    return (
-        "" if row.age is None else f"{row.age:g}",
-        "" if row.alpha is None else f"{row.alpha:g}",
-        str(row.gamma),
-        seconds(row.makespan_s),
-        seconds(row.tail_s),
-        f"{row.output_tokens_per_s:,.0f}",
-        f"{row.speedup:.2f}x",
-        f"{row.stream_speedup:.2f}x",
-    )
+    age = "" if row.age is None else f"{row.age:g}"
+    alpha = "" if row.alpha is None else f"{row.alpha:g}"
+    times = (seconds(row.makespan_s), seconds(row.tail_s))
+    speedups = (f"{row.speedup:.2f}x", f"{row.stream_speedup:.2f}x")
+    return (age, alpha, str(row.gamma), *times, f"{row.output_tokens_per_s:,.0f}", *speedups)
 
 
 def _class_cells(row: ClassRow) -> tuple[str, ...]:
-    return (
-        _load(row),
-        str(row.gamma),
-        row.name,
-        _time(row.ttft_s, "mean"),
-        _time(row.ttft_s, "p99"),
-        _time(row.tpot_s, "mean"),
-        _time(row.tpot_s, "p99"),
-        f"{row.slo_share:.0%}",
-        f"{row.goodput:.3g}",
-        f"{row.output_tokens_per_s:,.0f}",
-    )
+    ttft = (_time(row.ttft_s, "mean"), _time(row.ttft_s, "p99"))
+    tpot = (_time(row.tpot_s, "mean"), _time(row.tpot_s, "p99"))
+    served = (f"{row.slo_share:.0%}", f"{row.goodput:.3g}", f"{row.output_tokens_per_s:,.0f}")
+    return (_load(row), str(row.gamma), row.name, *ttft, *tpot, *served)
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:
@@ -172,16 +162,23 @@ def _replicas(row: TrafficRow) -> str:
 def _intervals(row: TrafficRow, throughput: tuple[float, float]) -> str:
     """The 90 % intervals of a row. There may be none of the TTFT."""
     times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
-    parts = ["{} {} to {}".format(name, *map(seconds, ends)) for name, ends in times.items() if ends]
+    parts = []
+    for name, interval in times.items():
+        if interval:
+            low, high = map(seconds, interval)
+            parts.append(f"{name} {low} to {high}")
     served = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in throughput))
-    return f"90 % intervals at {_load(row)} with {in_words(row.gamma)}: {', '.join(parts)}, {served} tokens/s"
+    parts.append(f"{served} tokens/s")
+    return f"90 % intervals at {_load(row)} with {in_words(row.gamma)}: {', '.join(parts)}"
 
 
 def _load(row: TrafficRow | ClassRow) -> str:
-    rate = "" if row.request_rate is None else f"{row.request_rate:.4g}/s"
-    return (
-        " ".join(filter(None, (rate, "" if row.concurrency is None else clients(row.concurrency)))) or "burst"
-    )
+    parts = []
+    if row.request_rate is not None:
+        parts.append(f"{row.request_rate:.4g}/s")
+    if row.concurrency is not None:
+        parts.append(clients(row.concurrency))
+    return " ".join(parts) or "burst"
 
 
 def _time(times: Percentiles | None, name: str) -> str:
@@ -199,30 +196,32 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
         unit = "clients" if closed else "requests/s"
         text += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
     if gains := limits.over_best_fixed:
-        ends = dict.fromkeys(f"{gain:.2f}x" for gain in (min(gains), max(gains)))
+        smallest = f"{min(gains):.2f}x"
+        largest = f"{max(gains):.2f}x"
+        ends = dict.fromkeys([smallest, largest])
         text += f", {' to '.join(ends)} the speed of the best single length at each load"
     for low, high, tokens in limits.table or ():
-        text += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
+        text += f"; {low}-{high}: {tokens or 'off'}"
     return text
 
 
 def _prefix(v: PrefixVerdict) -> str:
     """Hit rates, gains and losses, and the best change."""
     load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
-    text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, {v.hit_rate:.0%} "
-    text += f"with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
+    text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, "
+    text += f"{v.hit_rate:.0%} with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
     text += ", the last one of a hit computed again)" if v.dropped_tokens else ")"
     if v.net_s is None:
         text += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
     else:
-        text += f"; per request, decoding takes {_signed(v.decode_gain_s, 'less', 'more')} and prefill "
-        text += (
-            f"{_signed(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
-        )
-        text += f"{_signed(v.net_s, 'faster', 'slower')} than the baseline"
+        text += f"; per request, decoding takes {_signed(v.decode_gain_s, 'less', 'more')}"
+        text += f" and prefill {_signed(-v.recomputed_s, 'less', 'more')}"
+        text += f": the draft {'pays' if v.pays else 'does not pay'}"
+        text += f", {_signed(v.net_s, 'faster', 'slower')} than the baseline"
     for change in v.changes[:2]:
         text += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
-        text += "" if change.net_s is None else f", {_signed(change.net_s, 'faster', 'slower')}"
+        if change.net_s is not None:
+            text += f", {_signed(change.net_s, 'faster', 'slower')}"
     return text
 
 

@@ -23,24 +23,17 @@ COLUMNS = (
 
 
 def _print(answers: Sequence[TreeAnswer]) -> None:
-    rows = [
-        (
-            f"{a.batch:g}",
-            f"{a.context:g}",
-            str(a.size),
-            str(a.levels),
-            "-".join(map(str, a.widths)),
-            f"{a.tokens_per_iteration:.2f}",
-            ratio_text(a.speedup),
-            seconds(a.tpot_s),
-            str(a.first_order_rule.size),
-            ratio_text(a.first_order_rule.speedup),
-            fit(a.fits, a.max_batch),
-        )
-        for a in answers
-    ]
-    table(COLUMNS, rows)
+    table(COLUMNS, [_cells(a) for a in answers])
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
+
+
+def _cells(a: TreeAnswer) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    load = (f"{a.batch:g}", f"{a.context:g}")
+    shape = (str(a.size), str(a.levels), "-".join(map(str, a.widths)))
+    gain = (f"{a.tokens_per_iteration:.2f}", ratio_text(a.speedup), seconds(a.tpot_s))
+    rule = (str(a.first_order_rule.size), ratio_text(a.first_order_rule.speedup))
+    return (*load, *shape, *gain, *rule, fit(a.fits, a.max_batch))
 
 
 app = verb(tree, _print, "batch", "context", example=f"{LLAMA} --batch 1 --context 32k --rates 0.7,0.1,0.05")
