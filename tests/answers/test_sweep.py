@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,43 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
             assert (row["verdict"], row["alpha"]) == (a.verdict, 0.8)
             interval = pytest.approx(a.speedup_interval or (math.nan, math.nan), nan_ok=True)
             assert (row["speedup_low"], row["speedup_high"]) == interval
+
+
+class Dataset:
+    """A stand-in for xarray's: the variables and the coordinates that it was made of."""
+
+    def __init__(self, variables: dict[str, Any], coordinates: dict[str, list[Any]]) -> None:
+        self.variables = variables
+        self.coordinates = coordinates
+
+    def at(self, figure: str, **place: Any) -> Any:
+        axes, values = self.variables[figure]
+        return values[tuple(self.coordinates[axis].index(place[axis]) for axis in axes)]
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"draft_kv": "streamingllm:512", "alpha": None, "context": "4k,8k", "gamma": "2,auto"}]
+)
+def test_a_dataset_has_each_row_at_its_place(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where every context is a case of its own, because its acceptance is looked up."""
+    monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(Dataset=Dataset))
+    grid = replace(QUESTION, model="llama-3.1-8b", **changes)
+    data: Any = pm.sweep(grid).to_xarray()
+    assert data.coordinates["alpha"] == [0.8 if grid.alpha else "published"]
+    assert data.coordinates["gamma"][-1] == "auto"
+    for place in itertools.product(*map(data.coordinates.get, sweep.AXES)):
+        point = dict(zip(sweep.AXES, place, strict=True))
+        asked = point | {"alpha": None if point["alpha"] == "published" else point["alpha"]}
+        row = pm.sweep(replace(QUESTION, **asked)).as_dict()["rows"][0]
+        for name in ("speedup", "tpot_s", "max_batch", "gamma_optimal"):
+            assert data.at(name, **point) == row[name]
+
+
+def test_a_dataset_needs_xarray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    refused("to_xarray: needs xarray, which is not installed", pm.sweep(QUESTION).to_xarray)
 
 
 def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:

@@ -31,6 +31,7 @@ from perfmodel.speculation import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+    from xarray import Dataset
 
 MAX_ROWS = 10_000_000
 """Largest number of rows of a sweep that is held in memory."""
@@ -243,6 +244,37 @@ class Sweep(Answer):
             columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _verdicts(block)
             frames.append(library("pandas").DataFrame(labels | columns, index=range(block.rows)))
         return library("pandas").concat(frames, ignore_index=True)
+
+    def to_xarray(self) -> "Dataset":
+        """The figures as an xarray Dataset over `AXES`, including axes with one value.
+
+        A draft length that the sweep chooses is ``auto`` on its axis, an acceptance that is looked up
+        ``published``, and any other value that was not given an empty text. Raises InputError if xarray is
+        not installed.
+        """
+        dataset = library("xarray", "to_xarray", "xarray").Dataset
+        axes = {name: self.grid.axis(name) for name in AXES}
+        sizes = {name: len(values) for name, values in axes.items()}
+        figures = {
+            name: (AXES, self._over_axes(name, sizes))
+            for name in COLUMNS
+            if name not in ("batch", "context_tokens", "gamma")
+        }
+        unset = {"alpha": "published", "gamma": "auto"}
+        labels = {
+            name: [unset.get(name, "") if value is None else value for value in values]
+            for name, values in axes.items()
+        }
+        return dataset(figures, labels)
+
+    def _over_axes(self, figure: str, sizes: dict[str, int]) -> Array:
+        """One column with an axis for each of `AXES`."""
+        column: Array = np.concatenate([block.typed()[figure] for block in self.blocks])
+        if not self.grid.looks_up:
+            return column.reshape([*sizes.values()])
+        # each context is a case of its own, so that its rows come before those of the next batch
+        swapped = [*(sizes[name] for name in HEADS), sizes["context"], sizes["batch"], sizes["gamma"]]
+        return column.reshape(swapped).swapaxes(AXES.index("batch"), AXES.index("context"))
 
     def best(self, figure: str = "speedup") -> dict[str, Any]:
         """The row with the best figure (one of `COLUMNS`) among those that fit in memory: the largest value,
