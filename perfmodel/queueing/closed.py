@@ -204,7 +204,8 @@ def _share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
     the time.
     """
     left = np.maximum(clients[:, None] + 1.0 - steps.batches, TINY) / steps.batches
-    ratio = left * (np.maximum(share, TINY) / np.maximum(1.0 - share, TINY))[:, None]
+    odds = np.maximum(share, TINY) / np.maximum(1.0 - share, TINY)
+    ratio = left * odds[:, None]
     logs = np.cumsum(np.log(ratio), 1)
     return shares_of(np.concatenate([np.zeros_like(logs[:, :1]), logs], 1))
 

@@ -30,7 +30,8 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
         gains = np.ones(drawn.shape, np.int16)
         for j in range(gamma):
             gains += drawn < survival[part, j, None]
-        needed[part] = 1 + (np.cumsum(gains, 1, dtype=np.int32) < tokens[:, None]).sum(1)
+        decoded_so_far = np.cumsum(gains, 1, dtype=np.int32)
+        needed[part] = 1 + (decoded_so_far < tokens[:, None]).sum(1)
     return needed
 
 

@@ -88,11 +88,13 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
     pass_s = np.where(batch > 0, decode + ends * prompt, 0.0)
-    wait = Moments(missed_s(steps, decode, prompt, ends), np.where(batch > 0, ends * prompt**2, 0.0))
+    variance = np.where(batch > 0, ends * prompt**2, 0.0)
+    wait = Moments(missed_s(steps, decode, prompt, ends), variance)
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
     others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
-    others = np.minimum(others, idle[:, None] * (prompt + decode / per_pass))
+    most = idle[:, None] * (prompt + decode / per_pass)
+    others = np.minimum(others, most)
     prompts = Moments(others, others * prompt, others * prompt**2)  # a Poisson number of them
     return Meeting(wait, prompts, pass_s)
 
@@ -109,7 +111,8 @@ def first_token(
     own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
     mean = own_passes_of(steps, lengths, per_pass, batch) * own + prompt
-    own_passes = Moments(mean, (steps.prompt_cv(lengths) * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
+    deviation = steps.prompt_cv(lengths) * prompt
+    own_passes = Moments(mean, deviation**2, least=steps.own_s + 0.5 * prompt)
     return mixed(seen, m.wait + ahead + m.others + own_passes)
 
 
@@ -121,7 +124,8 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
     """
     pass_s = decode + ends * prompt
     met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, TINY))
-    return np.where(decode > 0, np.where(steps.own_s < decode, pass_s - steps.own_s, met), 0.0)
+    missed = np.where(steps.own_s < decode, pass_s - steps.own_s, met)
+    return np.where(decode > 0, missed, 0.0)
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:

@@ -48,9 +48,11 @@ class Moments:
     def _shape(self) -> tuple[Array, Array]:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
         cube = deviation**3  # of very small times 0
-        skew = np.divide(self.third, cube, out=np.zeros_like(cube + self.third), where=cube > 0)
+        zeros = np.zeros_like(cube + self.third)
+        skew = np.divide(self.third, cube, out=zeros, where=cube > 0)
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
-        return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
+        skew = np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew)
+        return deviation, skew / 6.0
 
     def quantiles(self, *shares: float) -> Array:
         """The quantiles at some of 0.5, 0.9 and 0.99, on a first axis."""

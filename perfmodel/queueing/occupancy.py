@@ -136,8 +136,11 @@ def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
     wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
     fewer = np.ceil(wanted)
     more = wanted - np.floor(wanted)
-    low, high = (1.0 - load[:, :1] / count for count in (fewer, fewer + 1.0))
-    share = _stationary(load, low)[0] * (1.0 - more) + _stationary(load, high)[0] * more
+    low = 1.0 - load[:, :1] / fewer
+    high = 1.0 - load[:, :1] / (fewer + 1.0)
+    low_share = _stationary(load, low)[0]
+    high_share = _stationary(load, high)[0]
+    share = low_share * (1.0 - more) + high_share * more
     return share, low * (1.0 - more) + high * more
 
 
@@ -153,7 +156,8 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     steps = load[:, 1:] / load[:, :-1]
     slower = np.concatenate([np.zeros_like(index), steps], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
-    to_the_end = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1]
+    backwards = (ratio > 1)[:, ::-1]
+    to_the_end = np.logical_and.accumulate(backwards, 1)[:, ::-1]
     rises = to_the_end & (load[:, -1:] >= 1)
     change = np.where(rises, 0.0, np.log(ratio))
     log_weight = np.concatenate([np.zeros_like(index), np.cumsum(change, 1)], 1)

@@ -72,9 +72,8 @@ def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
     engine.
     """
     engines = serving_engines()
-    return engines.get(
-        engine_of(scenario.machine.calibration) or DEFAULT_ENGINE, engines[DEFAULT_ENGINE]
-    ).prefix
+    engine = engine_of(scenario.machine.calibration) or DEFAULT_ENGINE
+    return engines.get(engine, engines[DEFAULT_ENGINE]).prefix
 
 
 def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:

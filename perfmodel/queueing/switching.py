@@ -84,11 +84,13 @@ def values(leave: Array, rate: float) -> tuple[Array, Array]:
     with n - 1 requests.
     """
     n = np.arange(1.0, leave.size + 1)
-    share = shares_of(np.concatenate([[0.0], np.cumsum(np.log(rate / leave))]))[1:]
+    logs = np.cumsum(np.log(rate / leave))
+    share = shares_of(np.concatenate([[0.0], logs]))[1:]
     mean = float(share @ n)
     worth = np.empty(leave.size)
     later = 0.0
     for i in range(leave.size - 1, -1, -1):
-        later = min(max((n[i] - mean + rate * later) / leave[i], 0.0), ENDLESS)
+        later = (n[i] - mean + rate * later) / leave[i]
+        later = min(max(later, 0.0), ENDLESS)
         worth[i] = later
     return np.maximum(share, SELDOM * share.max()), worth

@@ -26,10 +26,9 @@ def reason_of(
         return f"no acceptance is known for {query.model}{_likely(likely)}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
-    return (
-        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch "
-        f"{rival.batch}) reaches {rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
-    )
+    share = rival.times(chosen, query)
+    best = f"{draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch {rival.batch}"
+    return f"the best draft ({best}) reaches {share:.3f} of the baseline: {why}; {stops}"
 
 
 def _likely(likely: tuple[LikelyGain, ...]) -> str:

@@ -184,12 +184,12 @@ def reason(p: Prediction, limiter: str) -> str:
         "overhead outside the passes": float(p.overhead_s),
     }
     added = sum(terms.values())
-    gained = (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
+    tokens = float(p.tokens_per_iteration)
+    gained = (tokens - 1.0) * float(p.target_s)
     worst = max(terms, key=lambda name: terms[name])
     relation = "more" if gained > added else "no more"
     return (
-        f"an iteration saves {seconds(gained)} of baseline decoding "
-        f"({float(p.tokens_per_iteration):.2f} tokens; "
+        f"an iteration saves {seconds(gained)} of baseline decoding ({tokens:.2f} tokens; "
         f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds "
         f"({worst}: {seconds(terms[worst])})"
     )

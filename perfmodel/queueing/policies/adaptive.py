@@ -35,8 +35,12 @@ class Adaptive(LengthPolicy):
         accepted = {k: times.tokens_per_iteration - 1.0 for k, times in replica.passes.items()}
         settled = {first: settles(steps, DOWN[first], accepted) for first, steps in CANDIDATES.items()}
         seats = min(replica.passes[k].seats for k in settled.values())
-        table = [settled[max(first for first in settled if first <= n)] for n in range(1, seats + 1)]
-        return [replica.switching(self, table, replica.sustained(set(table)) if table else 0.0)]
+        table = []
+        for n in range(1, seats + 1):
+            first = max(first for first in settled if first <= n)
+            table.append(settled[first])
+        sustained = replica.sustained(set(table)) if table else 0.0
+        return [replica.switching(self, table, sustained)]
 
 
 def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float]) -> int:
@@ -46,7 +50,8 @@ def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float
     tokens; a candidate without one is not used.
     """
     steps = [k for k in candidates if k in accepted]
-    first = at = steps.index(FIRST) if FIRST in steps else len(steps) // 2
+    first = steps.index(FIRST) if FIRST in steps else len(steps) // 2
+    at = first
     while at and accepted[steps[at]] <= abs(steps[at - 1] - HALF) + down:
         at -= 1
     while first <= at < len(steps) - 1 and accepted[steps[at]] > steps[at] - HALF:

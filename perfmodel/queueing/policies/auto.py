@@ -42,7 +42,8 @@ class Auto(LengthPolicy):
                 batch = np.minimum(loads, float(max(t.seats, 1)))
                 seconds = t.iterations(lengths) * t.decode_at(batch) + (batch - 1.0) * t.prompt_at(batch)
                 tpot.append(seconds / batch if t.seats else np.full(loads.shape, np.inf))
-        best = np.array(list(replica.passes))[np.argmin(np.stack(tpot), 0)]
+        fastest = np.argmin(np.stack(tpot), 0)
+        best = np.array(list(replica.passes))[fastest]
         return [
             Choice(self, gamma, replica.passes[gamma], np.flatnonzero(best == gamma))
             for gamma in np.unique(best).tolist()
