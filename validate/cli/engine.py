@@ -321,9 +321,12 @@ def _print_plan(q: EngineQuestion, query: Query) -> None:
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", draft)
     question = ["--model", query.model, "--hardware", query.hardware, "--draft", draft]
-    question += ["--tp", str(query.tp)] if query.tp != EngineQuestion.tp else []
-    for flag, value in (("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", q.results)):
-        question += [flag, str(value)] if value is not None else []
+    if query.tp != EngineQuestion.tp:
+        question += ["--tp", str(query.tp)]
+    optional = {"--weights": q.weights, "--kv-dtype": q.kv_dtype, "--results": q.results}
+    for flag, value in optional.items():
+        if value is not None:
+            question += [flag, str(value)]
     head = q.draft_path or _found(query.model, draft, methods.get(word))
     request = BenchRequest(
         model=served_id(query.model, head) or query.model,

@@ -241,28 +241,28 @@ def failed(record: Record | None) -> int:
 
 
 def _show_plan(plan: Plan, calibration: str | None) -> None:
-    found = estimate(plan, calibration)
-    rows = [
-        [
-            e.point.name,
-            f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
-            f"{e.target_s * 1e3:.2f} ms",
-            f"{e.iteration_s * 1e3:.2f} ms",
-            f"{e.speedup:.2f}",
-            f"{e.seconds:.1f} s",
-        ]
-        for e in found
-    ]
+    estimates = estimate(plan, calibration)
+    rows = []
+    for e in estimates:
+        memory = f"{e.needed_bytes / 1e9:.2f} GB"
+        if not e.fits:
+            memory += " (does not fit)"
+        step = f"{e.target_s * 1e3:.2f} ms"
+        iteration = f"{e.iteration_s * 1e3:.2f} ms"
+        rows.append([e.point.name, memory, step, iteration, f"{e.speedup:.2f}", f"{e.seconds:.1f} s"])
     click.echo(
         f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}"
     )
     table(["point", "memory", "baseline step", "iteration", "speedup", "time"], rows)
-    fit = [e for e in found if e.fits]
-    points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
+    fit = [e for e in estimates if e.fits]
+    points = f"{len(fit)} points"
+    if len(fit) < len(estimates):
+        points += f" of {len(estimates)}, those that fit"
+    rows_to_run = len(fit) * len(plan.protocol.modes)
+    minutes = sum(e.seconds for e in fit) / 60
+    most_bytes = max((e.needed_bytes for e in fit), default=0)
     click.echo(
-        f"{points}, {len(fit) * len(plan.protocol.modes)} rows, about "
-        f"{sum(e.seconds for e in fit) / 60:.1f} min, at most "
-        f"{max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device"
+        f"{points}, {rows_to_run} rows, about {minutes:.1f} min, at most {most_bytes / 1e9:.1f} GB a device"
     )
 
 

@@ -102,7 +102,8 @@ def calibrate(
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
     """Every row once, even if several files hold it."""
-    return list({t.model_copy(update={"where": ""}): t for t in reversed(timings)}.values())[::-1]
+    last_first = {t.model_copy(update={"where": ""}): t for t in reversed(timings)}
+    return [*last_first.values()][::-1]
 
 
 def _shipped(
@@ -111,16 +112,18 @@ def _shipped(
     served = f"{subject.engine} {subject.engine_version}"
     device = load_gpu(subject.hardware).name
     source = f"fitted to {len(rows.timings)} timed steps of {served}"
-    constants = {
-        n: Constant(
-            value=significant(getattr(fitted.calibration, n).value, DIGITS),
-            stderr=min(significant(e, ERROR_DIGITS), CONSTANTS[n].widest),
+    constants = {}
+    for name, error in zip(fitted.free, fitted.stderr, strict=True):
+        value = getattr(fitted.calibration, name).value
+        constants[name] = Constant(
+            value=significant(value, DIGITS),
+            stderr=min(significant(error, ERROR_DIGITS), CONSTANTS[name].widest),
             source=source,
         )
-        for n, e in zip(fitted.free, fitted.stderr, strict=True)
-    }
     rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
+    not_determined = ", ".join(fitted.pinned) or "none"
+    stated_fit = StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None
     file_fields = {
         "name": f"{device}.{fitted.calibration.stack}",
         "gpu": device,
@@ -129,9 +132,8 @@ def _shipped(
         "measured": range_of(rows),
         "date": datetime.datetime.now(datetime.UTC).date(),
         "notes": f"{served} serving {Path(subject.model).stem} on {subject.tp} x {device}; all else "
-        f"from {base}. "
-        f"Not determined by these rows: {', '.join(fitted.pinned) or 'none'}.",
-        "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
+        f"from {base}. Not determined by these rows: {not_determined}.",
+        "fit": stated_fit,
         "observed_error": _errors(fitted, rows),
         "transfer_error": None,
         "errors": {},
@@ -198,7 +200,12 @@ def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     """Indices of every speculative row and of a baseline row at its batch and context."""
     rows = [*enumerate(timings)]
-    return [*{i: j for i, row in rows for j, plain in reversed(rows) if _is_baseline_of(row, plain)}.items()]
+    pairs = []
+    for i, row in rows:
+        baselines = [j for j, plain in rows if _is_baseline_of(row, plain)]
+        if baselines:
+            pairs.append((i, baselines[0]))
+    return pairs
 
 
 def _is_baseline_of(row: Timing, plain: Timing) -> bool:
@@ -235,20 +242,23 @@ def lines(made: EngineCalibration) -> list[str]:
         table.append(
             f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill"
         )
-    avoid = f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
+    if made.aside:
+        table.append(
+            f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
+        )
     values = ", ".join(f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
-    weak = "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
-    table += [
-        *[avoid] * bool(made.aside),
-        "fitted: " + (values or "nothing: the rows do not say more than the base"),
-        *[weak] * all(t.gamma for t in timings),
-        *["not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned)]
-        * bool(made.fitted.pinned),
-    ]
-    beside = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
-    table.append(
-        f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else "")
-    )
+    table.append("fitted: " + (values or "nothing: the rows do not say more than the base"))
+    if all(t.gamma for t in timings):
+        table.append(
+            "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
+        )
+    if made.fitted.pinned:
+        table.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
+    base = f"base: {made.base}"
+    others = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
+    if others:
+        base += f", closest to rows held out (others: {', '.join(others)})"
+    table.append(base)
     if made.previous is not None and before is not None:
         table.append(
             f"error of {made.previous.name}, which answered so far (rms): {_errors_in_words(made, before)}"

@@ -171,14 +171,14 @@ class HeldOutReplay:
         """Half-widths of `covered` for questions with wider verifications than the other rows of an
         engine.
         """
-        keys = [RATIO_FOLDS[by].key(row) for row in self.rows]
+        keys = np.array([RATIO_FOLDS[by].key(row) for row in self.rows])
         each = Z * self.unseen_width().deviation
         tokens = np.array([row.tokens for row in self.rows])
         engines = np.array([row.engine for row in self.rows])
-        widest = [
-            max(tokens[(engines == engine) & (np.array(keys) != key)], default=np.inf)
-            for engine, key in zip(engines, keys, strict=True)
-        ]
+        widest = []
+        for engine, key in zip(engines, keys, strict=True):
+            other_folds = (engines == engine) & (keys != key)
+            widest.append(max(tokens[other_folds], default=np.inf))
         return np.hypot(width, beyond(tokens, np.array(widest)) * each)
 
 
@@ -273,10 +273,11 @@ def texts_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: dateti
     errors = replayed(constants)
     steps = rows_of("seen").rows
     rows = errors.rows
-    fitted = {
-        engine: _fitted([r for r in steps if r.engine == engine], [r for r in rows if r.engine == engine])
-        for engine in ENGINES
-    }
+    fitted = {}
+    for engine in ENGINES:
+        engine_steps = [r for r in steps if r.engine == engine]
+        engine_rows = [r for r in rows if r.engine == engine]
+        fitted[engine] = _fitted(engine_steps, engine_rows)
     shared = {
         "acceptance": acceptance(),
         "unseen_draft": errors.unseen_draft(),
@@ -291,11 +292,14 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
     """Facts about the engine of these steps and iterations. Versions are sorted by number, the newest
     last.
     """
-    texts = {*map(version_of, steps), *(row.version for row in rows)}
+    stacks = {*map(version_of, steps), *(row.version for row in rows)}
+    versions = {VERSION.search(stack)[0] for stack in stacks if release(stack)}  # type: ignore[index]
+    of_steps = [(r.hardware, load_model(r.model).name) for r in steps]
+    of_rows = [(r.query.hardware, load_model(r.query.model).name) for r in rows]
     return {
-        "versions": sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
-        "measured": _by_device((r.hardware, load_model(r.model).name) for r in steps),
-        "speculating": _by_device((r.query.hardware, load_model(r.query.model).name) for r in rows),
+        "versions": sorted(versions, key=release),
+        "measured": _by_device(of_steps),
+        "speculating": _by_device(of_rows),
         "drafts": sorted({r.kind for r in rows}),
         "longest_tokens": max((r.context for r in rows), default=0.0),
         "widest_tokens": max((r.tokens for r in rows), default=0.0),
@@ -308,7 +312,5 @@ def recorded() -> dict[str, Any]:
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    return {
-        gpu: [model for _, model in of]
-        for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()
-    }
+    by_device = grouped(dict.fromkeys(pairs), lambda pair: pair[0])
+    return {gpu: [model for _, model in of] for gpu, of in by_device.items()}

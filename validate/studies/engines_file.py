@@ -1,7 +1,7 @@
 """The text of ``hardware/fitted/engines.yaml``: fitted constants by place, with errors and sources."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,41 +52,50 @@ def render(
         **{name: _mapping(scatter) for name, scatter in shared.items()},
         "constants": {},
         "architectures": {},
-        "engines": {
-            word: {
-                "constants": {},
-                "architectures": {},
-                "drifts": {},
-                **fitted[word],
-                "errors": {
-                    relation: {quantity: _mapping(scatter) for quantity, scatter in of.items()}
-                    for relation, of in errors[word].items()
-                },
-            }
-            for word in ENGINES
-        },
+        "engines": {},
     }
-    for estimate, parameters, source in (
-        (decoding, DECODING, f"fitted to {rows[0]} steps of engine_decode.csv"),
-        (iteration, SPECULATING, f"fitted to {rows[1]} ratios of iterations"),
-    ):
-        for parameter, deviation in zip(
-            parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True
-        ):
-            _insert(data, parameter, estimate.values[parameter.place], deviation, source)
+    for word in ENGINES:
+        data["engines"][word] = {
+            "constants": {},
+            "architectures": {},
+            "drifts": {},
+            **fitted[word],
+            "errors": _errors(errors[word]),
+        }
+    _insert_all(data, DECODING, decoding, f"fitted to {rows[0]} steps of engine_decode.csv")
+    _insert_all(data, SPECULATING, iteration, f"fitted to {rows[1]} ratios of iterations")
     for parameter in (*PUBLIC, *DEFAULT_FLAGS):
         _insert(data, parameter, parameter.expected, parameter.spread, parameter.source)
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
-    shape = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+    variances = np.diag(covariance)
+    shape = np.sqrt(np.outer(variances, variances))
+    correlation = []
+    for i, row in enumerate(covariance / shape):
+        below_diagonal = [round(float(v), 3) for v in row[:i]]
+        correlation.append([*below_diagonal, 1])
     data["fit"] = {
         "parameters": [SPECULATING[i].place for i in constant],
-        "correlation": [
-            [*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(covariance / shape)
-        ],
+        "correlation": correlation,
     }
     Engines.model_validate(data)
     return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
+
+
+def _errors(errors: Mapping[Relation, Mapping[Quantity, Scatter]]) -> dict[str, Any]:
+    """The errors of an engine, by relation and quantity."""
+    return {
+        relation: {quantity: _mapping(scatter) for quantity, scatter in of.items()}
+        for relation, of in errors.items()
+    }
+
+
+def _insert_all(
+    data: dict[str, Any], parameters: Sequence[Parameter], estimate: Estimate, source: str
+) -> None:
+    deviations = np.sqrt(np.diag(estimate.covariance)).tolist()
+    for parameter, deviation in zip(parameters, deviations, strict=True):
+        _insert(data, parameter, estimate.values[parameter.place], deviation, source)
 
 
 def _insert(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:

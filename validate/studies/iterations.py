@@ -131,9 +131,8 @@ class Iterations(FittedRows[Iteration]):
         self.parameters = parameters
         self._decoding = decoding
         self.logs = np.log([row.ratio for row in self.rows])
-        self.groups = [
-            self._group(i) for i in grouped(range(len(self.rows)), lambda i: self.rows[i].alike).values()
-        ]
+        alike = grouped(range(len(self.rows)), lambda i: self.rows[i].alike)
+        self.groups = [self._group(index) for index in alike.values()]
 
     def _group(self, index: list[int]) -> IterationGroup:
         rows = [self.rows[i] for i in index]
@@ -142,9 +141,9 @@ class Iterations(FittedRows[Iteration]):
         # the shards of a scenario depend only on the decoding, so they are made once
         nothing = {p.place: p.expected for p in self.parameters}
         scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
-        batch, context, step_batch = (
-            np.array([getattr(r, n) for r in rows]) for n in ("batch", "context", "step_batch")
-        )
+        batch = np.array([row.batch for row in rows])
+        context = np.array([row.context for row in rows])
+        step_batch = np.array([row.step_batch for row in rows])
         return IterationGroup(constants, scenario, np.array(index), batch, context, step_batch, r)
 
     def predict(self, values: Values) -> Array:
@@ -196,23 +195,24 @@ def _served(row: ServedRow, group: str, ratio: float, spread: Spread) -> Iterati
 
 def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iteration:
     context = row.context_tokens or NAMED_CONTEXT
+    server = f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel}"
+    query = query_of(
+        row,
+        row.target,
+        context,
+        row.batch,
+        row.steps,
+        draft=row.draft,
+        alpha=0.7,
+        dp=row.data_parallel,
+    )
     return Iteration(
         name=row.id,
         study=row.source_id,
-        group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma "
-        f"{row.steps}",
+        group=f"{server} {row.draft} gamma {row.steps}",
         engine=row.engine,
         version=version_of(row),
-        query=query_of(
-            row,
-            row.target,
-            context,
-            row.batch,
-            row.steps,
-            draft=row.draft,
-            alpha=0.7,
-            dp=row.data_parallel,
-        ),
+        query=query,
         batch=batch_of(row),
         step_batch=row.step_running or batch_of(row),
         context=context,

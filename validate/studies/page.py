@@ -143,10 +143,11 @@ def _decide(found: Record) -> Rows:
     yield ["speedup lost with the predicted best γ (eight A100)", lost]
     for name, words in (("engines", "serving engines"), (LLAMACPP, "llama.cpp")):
         of = found["sources"]["best_length"][name]
+        lost = f"{_percent(of['lost'])} %, worst {_percent(of['worst'], 0)} %"
+        near = f"in {of['near']} of {of['sweeps']} sweeps (as shipped {of['near_shipped']})"
         yield [
             f"throughput lost with the predicted best γ ({words})",
-            f"{_percent(of['lost'])} %, worst {_percent(of['worst'], 0)} %; at most {_percent(NEAR, 0)} % in "
-            f"{of['near']} of {of['sweeps']} sweeps (as shipped {of['near_shipped']})",
+            f"{lost}; at most {_percent(NEAR, 0)} % {near}",
         ]
 
 
@@ -181,25 +182,27 @@ def _summary(found: Record) -> Rows:
     side = replay["side_of_one"]
     gamma = found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
+    bias = _percent(overall["bias"], sign="+")
+    worst = _percent(overall["worst"], sign="+")
+    closest = _percent(bounds["closest"])
+    speedup_error = _percent(gamma["speedup_mape"])
+    speedup_worst = _percent(gamma["speedup_worst"], sign="+")
+    regret = _percent(gamma["regret_mean"])
+    regret_worst = _percent(gamma["regret_worst"])
     constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
     return {
         "quantity": "result",
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
         "mean error, each fold left out of the fit": f"**{_percent(overall['mape'], 2)} %**",
-        "bias; worst": f"{_percent(overall['bias'], sign='+')} %; "
-        f"{_percent(overall['worst'], sign='+')} % "
-        f"({overall['worst_row']})",
+        "bias; worst": f"{bias} %; {worst} % ({overall['worst_row']})",
         "verdict (speedup above or below 1.0)": f"correct in {_right_of_all(side)} rows",
         "incorrect rows, measured (predicted)": wrong,
         "times compared with their lower bound (above the last-level cache)": str(bounds["checked"]),
-        "times below the bound; closest": f"{len(bounds['violations'])}; bound at "
-        f"{_percent(bounds['closest'])} % of the time",
+        "times below the bound; closest": f"{len(bounds['violations'])}; bound at {closest} % of the time",
         "best γ, predicted (measured)": choices,
-        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, worst "
-        f"{_percent(gamma['speedup_worst'], sign='+')} %",
-        "speedup lost with the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
-        f"{_percent(gamma['regret_worst'])} %",
+        "speedup at the measured best γ": f"{speedup_error} % off, worst {speedup_worst} %",
+        "speedup lost with the predicted γ": f"**{regret} %**, worst {regret_worst} %",
         "speedup lost with a constant γ": constant,
     }.items()
 

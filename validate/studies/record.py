@@ -85,7 +85,8 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     fitted = [c for c in cells if c.fitted]
     right, of = correct_verdicts(fitted)
     sides = [c for c in fitted if c.quantity == "speedup"]
-    wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if correct_verdicts([c])[0] == 0}
+    incorrect = [c for c in sides if correct_verdicts([c])[0] == 0]
+    wrong = {c.point.row_id: [c.measured, c.predicted] for c in incorrect}
     return {
         "overall": _summary([c for c in fitted if c.quantity in OVERALL]),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},
@@ -213,6 +214,7 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         at = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
         constant.append(float(best.speedup_at_gamma_optimal) / at - 1.0)
         choices[p.row_id] = [p.gamma, int(best.gamma_optimal)]
+    constant_means = np.mean(constant, axis=0).tolist()
     return {
         "rows": len(choices),
         "speedup_mape": float(np.mean(np.abs(off))),
@@ -220,9 +222,7 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
         "regret_mean": float(np.mean(regrets)),
         "regret_worst": max(regrets),
-        "constant_regret_mean": dict(
-            zip(map(str, CONSTANT_GAMMAS), np.mean(constant, axis=0).tolist(), strict=True)
-        ),
+        "constant_regret_mean": dict(zip(map(str, CONSTANT_GAMMAS), constant_means, strict=True)),
         "choices": choices,
     }
 
@@ -233,8 +233,7 @@ def _gamma_calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
         return shipped
     out = held_out(RECIPES[shipped.name])
     place = (p.target, p.batch, p.context)
-    folds = zip(out.points.points, out.fold, strict=True)
-    return next(
-        (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == place),
-        shipped,
-    )
+    for point, fold in zip(out.points.points, out.fold, strict=True):
+        if (point.target, point.batch, point.context) == place:
+            return out.fits[fold].calibration
+    return shipped

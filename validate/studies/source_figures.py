@@ -66,7 +66,8 @@ class Judged:
         prediction, which moves both ends.
         """
         assert self.interval
-        return self.interval[0] * math.exp(by) <= 1.0 <= self.interval[1] * math.exp(by)
+        low, high = self.interval
+        return low * math.exp(by) <= 1.0 <= high * math.exp(by)
 
 
 def judged(figure: str) -> list[Judged]:
@@ -140,14 +141,16 @@ def figures() -> dict[str, Any]:
         for figure in ("step", "ratio", "speedup")
     }
     speedups = of_figure("speedup")
+    of_engines = [a for a in speedups if a.run.engine != LLAMACPP]
+    of_llamacpp = [a for a in speedups if a.run.engine == LLAMACPP]
     return found | {
         "side": _side(speedups),
         "refused": asked()[1],
         "coverage": recorded_sources()["coverage"],
         "choices": choices.recorded(),
         "best_length": {
-            "engines": _best_length([a for a in speedups if a.run.engine != LLAMACPP]),
-            LLAMACPP: _best_length([a for a in speedups if a.run.engine == LLAMACPP]),
+            "engines": _best_length(of_engines),
+            LLAMACPP: _best_length(of_llamacpp),
         },
     }
 
@@ -238,8 +241,10 @@ def _part(rows: list[Judged]) -> dict[str, Any]:
     }
     stated = [r for r in rows if r.interval]
     if stated:
-        found["inside"] = sum(r.inside(r.off - r.shipped) for r in stated) / len(stated)
-        found["inside_shipped"] = sum(r.inside() for r in stated) / len(stated)
+        inside = sum(r.inside(r.off - r.shipped) for r in stated)
+        inside_shipped = sum(r.inside() for r in stated)
+        found["inside"] = inside / len(stated)
+        found["inside_shipped"] = inside_shipped / len(stated)
         found["width"] = float(np.median([r.half_width for r in stated]))
     return found
 

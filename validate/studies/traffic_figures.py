@@ -57,22 +57,23 @@ def figures() -> dict[str, Any]:
     servers = {(c.run.engine, c.run.study) for c in compared["study"]}
     late = {of: ttft_error(compared["study"], *of).log_rms for of in servers}
     for by, everything in compared.items():
-        found[by] = {
-            part: {name: _part(some, everything, late) for name, some in grouped(everything, of).items()}
-            for part, of in PARTS.items()
-        } | {
-            "all": _part(everything, everything, late),
-            "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
-        }
+        errors: dict[str, Any] = {}
+        for part, of in PARTS.items():
+            groups = grouped(everything, of)
+            errors[part] = {name: _part(some, everything, late) for name, some in groups.items()}
+        errors["all"] = _part(everything, everything, late)
+        errors["tpot"] = {c.run.id: c.ratios["tpot_mean_ms"] for c in everything}
+        found[by] = errors
     return found
 
 
 def _part(some: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
     right, total = _sides(some, everything)
+    tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in some]
     return {
         "rows": len(some),
         "sources": len({source_of(str(c.run.source)) for c in some}),
-        "bias": math.expm1(np.mean([math.log(c.ratios["tpot_mean_ms"]) for c in some])),
+        "bias": math.expm1(np.mean(tpot_logs)),
         "growth": _growth(some),
         "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
         "inside": _inside(some, late),
@@ -89,11 +90,10 @@ def _inside(some: Sequence[Compared], late: Late) -> dict[str, float | None]:
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
         least = late if name == "ttft_mean_ms" else {}
         widths = [max(c.log_error, least.get((c.run.engine, c.run.study), 0.0)) for c in some]
-        inside = [
-            abs(math.log(c.ratios[name])) <= Z * width
-            for c, width in zip(some, widths, strict=True)
-            if name in c.ratios
-        ]
+        inside = []
+        for c, width in zip(some, widths, strict=True):
+            if name in c.ratios:
+                inside.append(abs(math.log(c.ratios[name])) <= Z * width)
         found[name] = float(np.mean(inside)) if inside else None
     return found
 

@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -87,8 +88,10 @@ SCALES = {
 }
 COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
 KEPT = " The other engines' constants and the common ones are those of an earlier fit."
-ROUNDS, FAR = 10, 3.0
-"""Rounds of a fit, and the residual above which a run counts less."""
+ROUNDS = 10
+"""Rounds of a fit."""
+FAR = 3.0
+"""The residual above which a run counts less."""
 COUNTS = 30.0
 """Number of runs that a study counts as."""
 LEAST = 20
@@ -136,11 +139,11 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
     """
     known = [getattr(before, name) for name in SCALES]
     ends = np.array([s.ends(value) for s, value in zip(SCALES.values(), known, strict=True)]).T
-    off, slopes = (np.concatenate([getattr(line, n) for line in lines]) for n in ("off", "slopes"))
+    off = np.concatenate([line.off for line in lines])
+    slopes = np.concatenate([line.slopes for line in lines])
     runs_of = Counter(line.run.study for line in lines)
-    counted = np.concatenate(
-        [np.full(line.off.size, min(COUNTS / runs_of[line.run.study], 1.0)) for line in lines]
-    )
+    shares = [min(COUNTS / runs_of[line.run.study], 1.0) for line in lines]
+    counted = np.repeat(shares, [line.off.size for line in lines])
     weights = np.ones(off.size)
     move = start
     for _ in range(ROUNDS):
@@ -155,21 +158,27 @@ def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
     """The solution of normal equations. Constants that would exceed a limit are held at that limit."""
     move = np.linalg.solve(normal, right)
     held = np.zeros(move.size, bool)
-    while (beyond := ~held & ((move < low) | (move > high))).any():
+    while True:
+        beyond = ~held & ((move < low) | (move > high))
+        if not beyond.any():
+            return np.asarray(move)
         held |= beyond
+        free = ~held
         move = np.clip(move, low, high)
-        rest = right[~held] - normal[np.ix_(~held, held)] @ move[held]
-        move[~held] = np.linalg.solve(normal[np.ix_(~held, ~held)], rest)
-    return np.asarray(move)
+        rest = right[free] - normal[np.ix_(free, held)] @ move[held]
+        move[free] = np.linalg.solve(normal[np.ix_(free, free)], rest)
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     """Constants by engine and ``common``, from these runs."""
-    common, engine = (np.array([getattr(s, n) for s in SCALES.values()]) for n in ("common", "engine"))
+    common = np.array([scale.common for scale in SCALES.values()])
+    engine = np.array([scale.engine for scale in SCALES.values()])
     before = request_constants()
     shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
     found = {"common": _moved(before.common, shared)}
-    for name in sorted({place for line in lines for place in (line.run.engine, line.run.place)}):
+    engines = {line.run.engine for line in lines}
+    places = {line.run.place for line in lines}
+    for name in sorted(engines | places):
         of = before.engines[name]
         parent = found.get(name.partition(".")[0])
         start = shared if parent is None else _between(of, parent)
@@ -183,10 +192,11 @@ def _between(before: EngineRequests, after: EngineRequests) -> Array:
 
 
 def _moved(before: EngineRequests, move: Array) -> EngineRequests:
-    values = {
-        n: s.moved(getattr(before, n), by) for (n, s), by in zip(SCALES.items(), move.tolist(), strict=True)
-    }
-    return before.model_copy(update={name: significant(value, 3) for name, value in values.items()})
+    values = {}
+    for (name, scale), by in zip(SCALES.items(), move.tolist(), strict=True):
+        value = scale.moved(getattr(before, name), by)
+        values[name] = significant(value, 3)
+    return before.model_copy(update=values)
 
 
 def without(
@@ -209,69 +219,107 @@ def kept(
 
 def main(engines: Sequence[str] = ()) -> None:
     """Fits these engines, or all without any, and writes both files."""
-    used = [
-        run
-        for study in STUDIES
-        for run in runs(study)
-        if run.study == LONG_PROMPTS
-        or not (run.study == COOKBOOK or run.output_tokens >= LONG_OUTPUT or run.data_parallel_attention)
-    ]
+    everything = [run for study in STUDIES for run in runs(study)]
+    used = [run for run in everything if _is_fitted(run)]
     lines = [straight_lines_of(run) for run in used]
     known = request_constants()
     whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
-    left_out = {
-        name: kept({place: EngineRequests(**costs) for place, costs in folds()[name].items()}, of, engines)
-        for by in BY.values()
-        for name, of in without(lines, by).items()
-    }
-    costs = {run: of_run(left_out[run.study], run) for study in STUDIES for run in runs(study)}
-    off = {
-        run: math.log(compare(run, "study", costs[run], measured=True).ratios["tpot_mean_ms"])
-        for run in used
-        if gaps(run, np.ones(1)) is not None
-    }
-    parts = {"tpot": [*off], **grouped(off, lambda run: str(run.engine))}
-    rms = {name: float(np.sqrt(np.mean([off[run] ** 2 for run in of]))) for name, of in parts.items()}
+    left_out = _left_out(lines, engines)
+    costs = {run: of_run(left_out[run.study], run) for run in everything}
+    errors = _tpot_errors(used, costs)
     whole_runs = [compare(run, "study", of) for run, of in costs.items()]
-    late = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
-    text = [
+    ttft_errors = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
+    text = _header(engines)
+    text.append(f"common: {_flow(whole.pop('common'))}")
+    text.append("engines:")
+    text += [f"  {name}: {_flow(of)}" for name, of in whole.items()]
+    text.append("errors:")
+    text += _error_lines(errors)
+    text.append("ttft_errors:")
+    text += [
+        f"  {name}: {{log_rms: {significant(e.log_rms, 2)}, rows: {e.rows}, source: '{e.source}'}}"
+        for name, e in ttft_errors.items()
+    ]
+    text.append("acceptance_std:")
+    for name, std in known.acceptance_std.items():
+        text.append(f"  {name}: {{value: {std.value}, source: '{std.source}'}}")
+    text.append("")
+    folds_json = json.dumps(_plain(left_out), indent=1)
+    files = {
+        data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(text),
+        BUNDLED / "requests.json": folds_json + "\n",
+    }
+    write_all(files, "traffic_fit")
+
+
+def _is_fitted(run: ServedRun) -> bool:
+    """Whether constants are fitted to a run: long prompts, or short outputs on one engine process."""
+    if run.study == LONG_PROMPTS:
+        return True
+    if run.study == COOKBOOK or run.data_parallel_attention:
+        return False
+    return run.output_tokens < LONG_OUTPUT
+
+
+def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[str, dict[str, EngineRequests]]:
+    """Held-out group -> constants of the other runs, with engines that are not fitted as recorded."""
+    recorded = folds()
+    left_out = {}
+    for by in BY.values():
+        for name, fit in without(lines, by).items():
+            before = {place: EngineRequests(**costs) for place, costs in recorded[name].items()}
+            left_out[name] = kept(before, fit, engines)
+    return left_out
+
+
+def _tpot_errors(
+    used: Sequence[ServedRun], costs: Mapping[ServedRun, EngineRequests]
+) -> dict[str, list[float]]:
+    """``tpot`` and each engine -> log errors of TPOT with measured passes, each study left out."""
+    off = {}
+    for run in used:
+        if gaps(run, np.ones(1)) is not None:
+            replay = compare(run, "study", costs[run], measured=True)
+            off[run] = math.log(replay.ratios["tpot_mean_ms"])
+    by_engine = grouped(off, lambda run: str(run.engine))
+    return {
+        "tpot": [*off.values()],
+        **{engine: [off[run] for run in of] for engine, of in by_engine.items()},
+    }
+
+
+def _header(engines: Sequence[str]) -> list[str]:
+    """The first lines of ``requests.yaml``: how it was made, from what, and when."""
+    command = [COMMAND]
+    if engines:
+        command += ["--engines", *engines]
+    return [
         "# What a request costs on a serving engine beside the passes of the model: written by",
-        f"# `{' '.join([COMMAND, *(['--engines', *engines] if engines else [])])}`",
+        f"# `{' '.join(command)}`",
         f"# from results/published/traffic.csv.{KEPT if engines else ''}",
         "fitted_on: [traffic.csv]",
         f"date: {datetime.datetime.now(datetime.UTC).date()}",
-        f"common: {_flow(whole.pop('common'))}",
-        "engines:",
-        *(f"  {name}: {_flow(of)}" for name, of in whole.items()),
-        "errors:",
-        *(
-            f"  {name}: {{log_rms: {significant(rms[name], 2)}, rows: {len(of)}, source: 'replays of "
-            "traffic.csv with measured passes, each study left out'}"
-            for name, of in parts.items()
-            if len(of) >= LEAST
-        ),
-        "ttft_errors:",
-        *(
-            f"  {name}: {{log_rms: {significant(e.log_rms, 2)}, rows: {e.rows}, source: '{e.source}'}}"
-            for name, e in late.items()
-        ),
-        "acceptance_std:",
-        *(
-            f"  {name}: {{value: {s.value}, source: '{s.source}'}}"
-            for name, s in known.acceptance_std.items()
-        ),
-        "",
     ]
-    apart = {
-        name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()
+
+
+def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """The errors of TPOT to state, of engines with `LEAST` runs or more."""
+    lines = []
+    for name, off in errors.items():
+        if len(off) >= LEAST:
+            log_rms = float(np.sqrt(np.mean([error**2 for error in off])))
+            lines.append(
+                f"  {name}: {{log_rms: {significant(log_rms, 2)}, rows: {len(off)}, source: 'replays of "
+                "traffic.csv with measured passes, each study left out'}"
+            )
+    return lines
+
+
+def _plain(left_out: Mapping[str, Mapping[str, EngineRequests]]) -> dict[str, dict[str, Any]]:
+    """The constants of held-out groups in JSON types."""
+    return {
+        group: {engine: costs.model_dump() for engine, costs in of.items()} for group, of in left_out.items()
     }
-    write_all(
-        {
-            data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(text),
-            BUNDLED / "requests.json": json.dumps(apart, indent=1) + "\n",
-        },
-        "traffic_fit",
-    )
 
 
 def _flow(of: EngineRequests) -> str:
