@@ -28,13 +28,14 @@ def closed_rows(question: TrafficQuery, choice: Choice, log_off: float | None) -
     rows = _rows(question, loop, choice, log_off, values)
     if loop.cap is None:
         return rows
-    (closed,) = _rows(question, question.capped_loop, choice, log_off, np.array([float(loop.cap)]))
-    return [
-        replace(closed, **loop.named(rate), replicas=row.replicas)
-        if row.ttft_s is None or rate >= closed.requests_per_s
-        else row
-        for rate, row in zip(values.tolist(), rows, strict=True)
-    ]
+    clients = np.array([float(loop.cap)])
+    (closed,) = _rows(question, question.capped_loop, choice, log_off, clients)
+    capped = []
+    for rate, row in zip(values.tolist(), rows, strict=True):
+        if row.ttft_s is None or rate >= closed.requests_per_s:
+            row = replace(closed, **loop.named(rate), replicas=row.replicas)
+        capped.append(row)
+    return capped
 
 
 def _rows(

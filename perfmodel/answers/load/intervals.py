@@ -21,17 +21,24 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         return row
     ttft = None
     seconds = list[float]()
-    slowed = [end / row.tpot_s.mean for end in (row.tpot_interval[1], row.tpot_s.mean, row.tpot_interval[0])]
+    slowest_s = row.tpot_interval[1]
+    fastest_s = row.tpot_interval[0]
+    slowed = [tpot_s / row.tpot_s.mean for tpot_s in (slowest_s, row.tpot_s.mean, fastest_s)]
     if row.ttft_s is not None and row.e2e_s is not None:
-        late = math.exp(Z * request_constants().ttft_error(engine_of(scenario.machine.calibration)).log_rms)
-        ttft = [row.ttft_s.mean * by for by in (max(slowed[0], late), 1.0, min(slowed[2], 1.0 / late))]
+        engine = engine_of(scenario.machine.calibration)
+        late = math.exp(Z * request_constants().ttft_error(engine).log_rms)
+        later = max(slowed[0], late)
+        sooner = min(slowed[2], 1.0 / late)
+        ttft = [row.ttft_s.mean * by for by in (later, 1.0, sooner)]
         decoding = row.e2e_s.mean - row.ttft_s.mean
         seconds = [until + by * decoding for until, by in zip(ttft, slowed, strict=True)]
     if row.request_rate is not None and row.concurrency is None:
         passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
-    low, high = (row.output_tokens_per_s * seconds[1] / each for each in (seconds[0], seconds[2]))
+    usual = row.output_tokens_per_s * seconds[1]
+    low = usual / seconds[0]
+    high = usual / seconds[2]
     return replace(
         row,
         ttft_interval=None if ttft is None else (ttft[2], ttft[0]),

@@ -72,7 +72,8 @@ def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
     """Refuse (InputError) a request that is longer than the model's positions."""
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
-    if too_long := int(np.sum(longest > most)):
+    too_long = int(np.sum(longest > most))
+    if too_long:
         raise refuse(
             path,
             f"{too_long} of {longest.size} requests",
