@@ -2,10 +2,10 @@
 pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`, `predictor` (a million times). Decide:
-`advise`, `schedule`, `tree`, `traffic`, `compare`. Solve for contexts: `inflection`. Every function takes the
-arguments that are flags on the command line, as numbers or as text (``context="32k"``), or a `Query` with
-some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines`
-list the known names. Every name is loaded on first use.
+`advise`, `schedule`, `tree`, `hierarchy`, `traffic`, `compare`. Solve for contexts: `inflection`. Every
+function takes the arguments that are flags on the command line, as numbers or as text (``context="32k"``), or
+a `Query` with some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus`
+and `engines` list the known names. Every name is loaded on first use.
 """
 
 from importlib import import_module
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perfmodel.answers.point.sensitivity import sensitivity
     from perfmodel.answers.point.whatif import whatif
     from perfmodel.answers.question.query import Query
+    from perfmodel.answers.trees.hierarchy import hierarchy
     from perfmodel.answers.trees.tree import tree
     from perfmodel.cli.frames import engines, gpus, models
     from perfmodel.errors import InputError
@@ -43,7 +44,7 @@ _VERBS = {
     "point": ("whatif", "ops", "sensitivity", "inflection", "compare", "predictor"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
-    "trees": ("tree",),
+    "trees": ("tree", "hierarchy"),
     "load": ("traffic",),
 }
 """Folder of `perfmodel.answers` -> its verbs, each a function in a module of its name."""
@@ -72,6 +73,7 @@ __all__ = [
     "advise",
     "schedule",
     "tree",
+    "hierarchy",
     "traffic",
     "compare",
     "predictor",

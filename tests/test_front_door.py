@@ -36,12 +36,14 @@ ASKED: dict[str, dict[str, Any]] = {
     | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
     "schedule": LLAMA | {"context": "4k", "draft": "ngram", "rate": "0.4x3", "max_batch": 8},
     "tree": LLAMA | {"batch": 4, "context": "4k", "draft": "llama-3.2-1b", "rates": [0.6, 0.1], "size": 16},
+    "hierarchy": SPARSE
+    | {"batch": 1, "context": "64k", "small": "llama-3.2-1b", "small_rate": 0.6, "gamma_2": "4,5"},
     "compare": SPARSE | {"context": "8k", "gamma": 3},
     "traffic": LLAMA
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},
 }
 TABLES = ("models", "gpus", "engines")
-SEVERAL = ("inflection", "tree", "compare")
+SEVERAL = ("inflection", "tree", "hierarchy", "compare")
 """Verbs whose JSON has rows, since there can be several."""
 
 

@@ -26,6 +26,7 @@ HEADINGS = {
         "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",
         "schedule": "Draft length by batch size and context, for vLLM and SGLang.",
         "tree": "The best tree of drafted tokens for each batch and context.",
+        "hierarchy": "Two levels: a small model drafts for the sparse self-draft.",
         "traffic": "Latency, saturation rate and replicas for a request rate, with and without a draft.",
         "compare": "Speculation compared with batching, and both together.",
     },
@@ -51,6 +52,10 @@ RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
 INSTEAD = {
     "tree": dict.fromkeys(
         (*RATES, "--acceptance"), "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
+    ),
+    "hierarchy": dict.fromkeys(
+        ("--draft", "--draft-model"),
+        "must be left out here; --small names the small model, --draft-kv the cache of the middle",
     ),
     "advise": dict.fromkeys(RATES, "give the acceptance of each draft instead: --rate DRAFT=0.8"),
 }

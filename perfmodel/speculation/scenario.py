@@ -210,13 +210,19 @@ class Scenario:
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
         c = self.machine.calibration
-        end: Floats = c.iteration_fixed_s.value
-        if c.iteration_sequence_s.value:
-            end = end + c.iteration_sequence_s.value * batch
+        end = self.end_s(batch)
         own_cache = not (self.draft.views_target_cache or self.draft.model.shared_kv_layers)
         if c.draft_reads_verified and own_cache and not self.draft.in_one_pass:
             end = end + self.draft_machine.predicted_s(self._reading_verified(batch, context), batch)
         return sum((self.draft_machine.op_predicted_s(op) for op in once), start=end)
+
+    def end_s(self, batch: Floats) -> Floats:
+        """Time to accept verified tokens, per iteration or per inner round of two levels."""
+        c = self.machine.calibration
+        end: Floats = c.iteration_fixed_s.value
+        if c.iteration_sequence_s.value:
+            end = end + c.iteration_sequence_s.value * batch
+        return end
 
     def _reading_verified(self, batch: Floats, context: Floats) -> list[Op]:
         """Ops of a draft pass over the verified tokens, counted as one token. A head on the target's features

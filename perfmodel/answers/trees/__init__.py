@@ -1,1 +1,1 @@
-"""Drafts in the form of a tree."""
+"""Drafts in the form of a tree, and drafts with two levels."""

@@ -1,0 +1,87 @@
+"""Two levels: the renewal recursion by hand, one iteration from its passes, and the memory of both drafts."""
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.question import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.speculation import Acceptance, Scenario, memory_of, tokens_per_iteration
+from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
+
+ASK = Query("llama-3.1-8b", "a100", 4, 65536, draft="self", draft_kv="streamingllm:2048", alpha=0.9)
+CONTEXT = 65536.0
+
+
+def levels() -> tuple[Scenario, Scenario]:
+    small = Query(
+        "llama-3.1-8b", "a100", 4, 65536, draft="llama-3.2-1b", draft_kv="streamingllm:256", alpha=0.5
+    )
+    return resolve(small), resolve(ASK)
+
+
+def test_rounds_by_hand() -> None:
+    """gamma_1 = 3, alpha_1 = .8, gamma_2 = 4: a round gains 1, 2, 3, 4 tokens with .2, .16, .128, .512.
+
+    E4 = 1 + .2 E3 + .16 E2 + .128 E1 with E1 = 1, E2 = 1.2, E3 = 1 + .2 x 1.2 + .16 = 1.4: 1.60 rounds, where
+    ceil(4 / 2.952) says 2.
+    """
+    rounds = inner_rounds(Acceptance.from_alpha(0.8), 3, 4)
+    assert rounds.expected == pytest.approx(1 + 0.2 * 1.4 + 0.16 * 1.2 + 0.128 * 1, rel=1e-12)
+    assert rounds.expected == pytest.approx(1.60, abs=1e-12)
+    assert rounds.drafted.sum() == pytest.approx(1.0, rel=1e-12)
+    assert rounds.drafted @ np.arange(4, 8) == pytest.approx(1.6 * 2.952, rel=1e-12)  # Wald's identity
+
+
+def test_one_iteration_from_its_passes() -> None:
+    """gamma_1 = gamma_2 = 1: one round of a small pass and a sparse pass over two tokens; m is 1 or 2."""
+    small, middle = levels()
+    found = predict_two_levels(small, middle, 4.0, CONTEXT, 1, 1)
+    assert found.rounds == pytest.approx(1.0)
+    c = middle.machine.calibration
+    end = c.iteration_fixed_s.value + c.iteration_sequence_s.value * 4
+    drafting = float(small.draft_pass_s(4.0, CONTEXT)) + float(middle.draft_pass_s(4.0, CONTEXT, 2.0)) + end
+    verify = np.mean([float(middle.target_pass_s(4.0, CONTEXT, tokens)) for tokens in (2.0, 3.0)])
+    gained = np.mean([float(tokens_per_iteration(m, 0.9)) for m in (1, 2)])
+    total = drafting + verify + float(middle.overhead_s(4.0, CONTEXT))
+    assert found.tpot_s == pytest.approx(total / gained, rel=1e-12)
+    assert found.speedup == pytest.approx(
+        float(middle.target_pass_s(4.0, CONTEXT)) * gained / total, rel=1e-12
+    )
+
+
+def test_memory_holds_both_drafts() -> None:
+    small, middle = levels()
+    both = memory_of_both(small, middle, 4.0, CONTEXT, 9, 0.9)
+    lower = memory_of(small, 4.0, CONTEXT, 9, 0.9)
+    upper = memory_of(middle, 4.0, CONTEXT, 9, 0.9)
+    assert both.draft_weight_bytes == lower.draft_weight_bytes > 0
+    assert both.draft_kv_bytes == pytest.approx(lower.draft_kv_bytes + upper.draft_kv_bytes)
+    assert memory_of_both(small, middle, float(both.max_batch), CONTEXT, 9, 0.9).fits
+    assert not memory_of_both(small, middle, float(both.max_batch) + 1, CONTEXT, 9, 0.9).fits
+
+
+def test_the_best_pair_is_the_fastest() -> None:
+    small, middle = levels()
+    found = best_two_levels(small, middle, 4.0, CONTEXT, [1, 3], [2, 5])
+    pairs = [(one, two) for one in (1, 3) for two in (2, 5)]
+    speedups = [predict_two_levels(small, middle, 4.0, CONTEXT, *pair).speedup for pair in pairs]
+    assert found.speedup == max(speedups)
+    with pytest.raises(InputError, match="gamma-1: must be a whole number from 1 to"):
+        best_two_levels(small, middle, 4.0, CONTEXT, [0], [2])
+
+
+def test_the_verb_has_the_best_pair() -> None:
+    answer = pm.hierarchy(
+        "llama-3.1-8b",
+        "a100",
+        4,
+        65536,
+        draft_kv="streamingllm:2048",
+        alpha=0.9,
+        small="llama-3.2-1b",
+        small_rate=0.5,
+    )
+    found = best_two_levels(*levels(), 4.0, CONTEXT, None, None)
+    assert (answer.gamma_1, answer.gamma_2) == (found.gamma_1, found.gamma_2)
+    assert answer.speedup == pytest.approx(found.speedup)
