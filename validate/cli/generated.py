@@ -63,13 +63,13 @@ def table(
     request = runs[0].request
     prediction = next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
-    click.echo(
-        f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
-        f"draft {request.draft}, {request.sampling}; prefill {baseline.prefill_s:.2f} s; "
-        f"baseline {baseline.tokens_per_s:.1f} tokens/s"
-        + (f" (predicted for {hardware}: {prediction[0]:.1f})" if prediction else "")
-        + f", T_T {baseline.verify_s * 1e3:.2f} ms"
-    )
+    load = f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens"
+    setting = f"{load}, {drafting}, draft {request.draft}, {request.sampling}"
+    throughput = f"baseline {baseline.tokens_per_s:.1f} tokens/s"
+    if prediction:
+        throughput += f" (predicted for {hardware}: {prediction[0]:.1f})"
+    prefill = f"prefill {baseline.prefill_s:.2f} s"
+    click.echo(f"{setting}; {prefill}; {throughput}, T_T {baseline.verify_s * 1e3:.2f} ms")
     most = max(run.request.gamma for run in runs)
     show(
         [
@@ -125,8 +125,9 @@ def details(runs: list[Run]) -> None:
             by_level = "-".join(map(str, widths(parents)))
             rates = run.counts.rates
             expected = expected_tokens(parents, TreeAcceptance(tuple(rates)))
+            by_rank = " ".join(f"{rate:.2f}" for rate in rates)
+            measured = run.generation.tokens_per_iteration
             click.echo(
                 f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
-                f"{run.generation.tokens_per_iteration:.2f} measured\n  {expected:.2f} expected of its own "
-                f"rates by rank: {' '.join(f'{rate:.2f}' for rate in rates)}"
+                f"{measured:.2f} measured\n  {expected:.2f} expected of its own rates by rank: {by_rank}"
             )

@@ -253,9 +253,8 @@ class Passes(FittedRows[Pass]):
         draft: dict[str, Any] = {"draft": run.draft or None, "alpha": 0.7}
         query = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
         scenario = with_calibration(resolve(query), constants.calibration(start))
-        batch, context = (
-            np.array([getattr(r.run, n) for r in rows], float) for n in ("batch", "context_tokens")
-        )
+        batch = np.array([row.run.batch for row in rows], float)
+        context = np.array([row.run.context_tokens for row in rows], float)
         # a group needs only these two functions of its constants
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])  # type: ignore[arg-type]
 
@@ -301,8 +300,10 @@ def _passes(run: PublicRun) -> list[Pass]:
         return [Pass(run, run.kind, run.time_ms * MS)]
     if not run.tokens_per_iteration:
         return []
-    found = [Pass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
-    return found + ([Pass(run, "step", run.baseline_ms * MS)] if run.baseline_ms else [])
+    passes = [Pass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
+    if run.baseline_ms:
+        passes.append(Pass(run, "step", run.baseline_ms * MS))
+    return passes
 
 
 @dataclass(frozen=True)
@@ -372,9 +373,9 @@ def texts(date: datetime.date) -> dict[Path, str]:
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
 
     gpus = [load_gpu(row.run.hardware) for row in rows.rows]
-    sources, devices, makers = np.array(
-        [(row.run.source_id, gpu.name, gpu.vendor) for row, gpu in zip(rows.rows, gpus, strict=True)]
-    ).T
+    sources = np.array([row.run.source_id for row in rows.rows])
+    devices = np.array([gpu.name for gpu in gpus])
+    makers = np.array([gpu.vendor for gpu in gpus])
 
     def left_out(names: NDArray[np.str_]) -> LeftOut:
         off = np.empty(len(names))
@@ -382,7 +383,9 @@ def texts(date: datetime.date) -> dict[Path, str]:
             off[names == one] = rows.off(rows.settled(names != one))[names == one]
         return LeftOut.of(rows.rows, off)
 
-    source, device, maker = map(left_out, (sources, devices, makers))
+    source = left_out(sources)
+    device = left_out(devices)
+    maker = left_out(makers)
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
