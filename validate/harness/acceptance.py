@@ -156,10 +156,9 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
     """One prompt of each document that is long enough. The middle of the generation is at `context`."""
-    names = [
-        setting.pair.target,
-        *filter(None, [None if setting.pair.is_head(spec) else setting.pair.draft_model]),
-    ]
+    names = [setting.pair.target]
+    if setting.pair.draft_model and not setting.pair.is_head(spec):
+        names.append(setting.pair.draft_model)
     longest = min(load_model(name).max_position_embeddings for name in names) - setting.new_tokens
     if context > longest:
         raise refuse("--context", None, f"at most {longest} with {setting.new_tokens} new tokens", context)
@@ -237,11 +236,13 @@ def _source(setting: AcceptanceSetting) -> str:
     """The settings with which a reader can repeat it."""
     # rows lack options
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
-    return (
+    source = (
         f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
         f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.spelled}"
-        + (f", {setting.pair.tp} devices" if setting.pair.tp > 1 else "")
     )
+    if setting.pair.tp > 1:
+        source += f", {setting.pair.tp} devices"
+    return source
 
 
 def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None:

@@ -64,26 +64,26 @@ def _jiffies(stat: Path) -> tuple[int, int]:
 
 def capture(device: torch.device) -> dict[str, Any]:
     """Everything about the machine that a time may depend on."""
-    return {
+    machine = {
         "device": _gpu(device) if device.type == "cuda" else _cpu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "libraries": {
-            name: version
-            for name in ("torch", "triton", "numpy", "flashinfer-python")
-            if (version := _version(name))
-        },
+        "libraries": _libraries(),
         "threads": torch.get_num_threads(),
         "processors": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "world_size": int(os.environ.get("WORLD_SIZE", "1")),
-        **(
-            {"attention_tuning": {str(rows): t.model_dump() for rows, t in tunings().items()}}
-            if VARIABLE in os.environ
-            else {}
-        ),
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
+    if VARIABLE in os.environ:
+        machine["attention_tuning"] = {str(rows): t.model_dump() for rows, t in tunings().items()}
+    machine["variables"] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    return machine
+
+
+def _libraries() -> dict[str, str]:
+    """Versions of the installed libraries that a time may depend on."""
+    versions = {name: _version(name) for name in ("torch", "triton", "numpy", "flashinfer-python")}
+    return {name: version for name, version in versions.items() if version}
 
 
 def fingerprint(environment: Any) -> dict[str, Any]:
@@ -96,31 +96,39 @@ def fingerprint(environment: Any) -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    text = _read("/proc/cpuinfo")
-    fields = {
-        key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")
-    }
-    flags = set(fields["flags"].split())
+    cpuinfo = _read("/proc/cpuinfo")
+    flags = set(_first_value("flags", cpuinfo).split())
+    bf16 = "emulated"
+    if {"amx_bf16", "amx_tile"} <= flags:
+        bf16 = "amx"
+    elif "avx512_bf16" in flags:
+        bf16 = "avx512"
     return {
         "kind": "cpu",
-        "name": fields["model name"] or platform.processor() or platform.machine(),
+        "name": _first_value("model name", cpuinfo) or platform.processor() or platform.machine(),
         "isa": [name for name in ISA if name in flags],
-        "bf16": "amx"
-        if {"amx_bf16", "amx_tile"} <= flags
-        else "avx512"
-        if "avx512_bf16" in flags
-        else "emulated",
+        "bf16": bf16,
         "last_level_cache_bytes": last_level_cache(),
     }
+
+
+def _first_value(key: str, cpuinfo: str) -> str:
+    """The value of a key for the first processor; empty if the system does not state it."""
+    line = re.search(rf"^{key}\s*:\s*(.+)$", cpuinfo, re.M)
+    return line[1] if line else ""
 
 
 def last_level_cache() -> int | None:
     """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it
     with others).
     """
-    texts = (path.read_text() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
-    sizes = (re.fullmatch(r"(\d+)([KM])\n?", text) for text in texts)
-    return max((int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]] for size in sizes if size), default=None)
+    units = {"K": 2**10, "M": 2**20}
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        size = re.fullmatch(r"(\d+)([KM])\n?", path.read_text())
+        if size:
+            sizes.append(int(size[1]) * units[size[2]])
+    return max(sizes, default=None)
 
 
 def _gpu(device: torch.device) -> dict[str, Any]:
@@ -130,6 +138,9 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     values = dict(zip(queried.split(","), (part.strip() for part in line.split(",")), strict=False))
     temperature = values.pop("temperature.gpu", None)
     clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}
+    nccl = None
+    if torch.distributed.is_nccl_available():
+        nccl = ".".join(map(str, torch.cuda.nccl.version()))
     return {
         "kind": "cuda",
         "name": properties.name,
@@ -138,9 +149,7 @@ def _gpu(device: torch.device) -> dict[str, Any]:
         "multiprocessors": properties.multi_processor_count,
         "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
         "cuda": torch.version.cuda,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version()))
-        if torch.distributed.is_nccl_available()
-        else None,
+        "nccl": nccl,
         **values,
         "clocks": clocks,
         "temperature_c": temperature,

@@ -98,12 +98,9 @@ class PointMeasurer:
                 runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
                 runner = failure(error)
-            if not all(self.shard.of_all(isinstance(runner, PointRunner))):
-                runner = (
-                    runner
-                    if isinstance(runner, dict)
-                    else {"status": "failed", "error": "another rank failed"}
-                )
+            made = self.shard.of_all(isinstance(runner, PointRunner))
+            if not all(made) and isinstance(runner, PointRunner):
+                runner = {"status": "failed", "error": "another rank failed"}
             self._runner = (point.name, runner)
         return self._runner[1]
 

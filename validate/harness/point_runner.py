@@ -78,13 +78,24 @@ class PhaseRunner:
         self.decoder = decoder
         self.generator = state.generator
         self._results = results
+
+        def verify() -> object:
+            drafted, _ = results["draft"]
+            return decoder.verify(state, drafted)
+
+        def accept() -> object:
+            drafted, probabilities = results["draft"]
+            return decoder.accept(state, drafted, probabilities, results["verify"])
+
+        def commit() -> object:
+            drafted, _ = results["draft"]
+            return decoder.commit(state, drafted, results["accept"])
+
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
-            "verify": lambda: decoder.verify(state, results["draft"][0]),
-            "accept": lambda: decoder.accept(
-                state, results["draft"][0], results["draft"][1], results["verify"]
-            ),
-            "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
+            "verify": verify,
+            "accept": accept,
+            "commit": commit,
         }
         self._run: dict[str, Callable[[], object]] = {part: partial(self._keep, part) for part in self.parts}
         if graphs:

@@ -95,6 +95,7 @@ def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path |
 
 def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
     clock = clock_for(device)
+    timing = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
     return {
         "kind": wanted.kind,
         "machine": wanted.machine,
@@ -104,11 +105,7 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
         **commit(),
         "environment": environment.capture(device),
         **wanted.header,
-        "protocol": {
-            **wanted.header["protocol"],
-            "timer": clock.name,
-            "timer_overhead_s": overhead_s(clock),
-        },
+        "protocol": {**wanted.header["protocol"], **timing},
     }
 
 
@@ -178,26 +175,25 @@ def finish_journal(path: Path) -> Path:
 
 def unfinished(folder: Path, name: str) -> list[Path]:
     """Journals of a name's interrupted runs, the oldest first."""
-    return sorted(
-        p
-        for p in folder.glob("*.journal")
-        if re.fullmatch(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}", p.stem)
-    )
+    stem = re.compile(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}")
+    return sorted(path for path in folder.glob("*.journal") if stem.fullmatch(path.stem))
 
 
 def check_same(before: Row, now: Row) -> None:
     """Refuse (InputError) to mix two plans, two commits or two machines in one record."""
-    one, two = (
-        {key: header.get(key) for key in SAME}
-        | {
-            f"{key} of the machine": value
-            for key, value in environment.fingerprint(header.get("environment")).items()
-        }
-        for header in (before, now)
-    )
-    for key in one | two:
-        if one.get(key) != two.get(key):
+    old = _identity(before)
+    new = _identity(now)
+    for key in old | new:
+        if old.get(key) != new.get(key):
             raise InputError(
-                f"--resume: {key} must equal that of the interrupted run ({str(one.get(key))[:12]}), "
-                f"given {str(two.get(key))[:12]}: start a new run"
+                f"--resume: {key} must equal that of the interrupted run ({str(old.get(key))[:12]}), "
+                f"given {str(new.get(key))[:12]}: start a new run"
             )
+
+
+def _identity(header: Row) -> Row:
+    """Everything in a header that must be equal in all sittings of a run."""
+    identity = {key: header.get(key) for key in SAME}
+    for key, value in environment.fingerprint(header.get("environment")).items():
+        identity[f"{key} of the machine"] = value
+    return identity

@@ -145,13 +145,15 @@ class Plan(Frozen):
 
     def restricted_to(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
         """The plan with the batches and contexts of which all points are wanted; None without any."""
-        blocks = [
-            block.model_copy(update={"context": (context,), "batch": (batch,)})
-            for block in self.grid
-            for context, batch in itertools.product(block.context, block.batch)
-            if all(wanted(p) for p in block.points() if (p.context, p.batch) == (context, batch))
-        ]
-        if len(blocks) == sum(len(block.context) * len(block.batch) for block in self.grid):
+        blocks = []
+        cells = 0
+        for block in self.grid:
+            for context, batch in itertools.product(block.context, block.batch):
+                cells += 1
+                cell = block.model_copy(update={"context": (context,), "batch": (batch,)})
+                if all(wanted(p) for p in block.points() if (p.context, p.batch) == (context, batch)):
+                    blocks.append(cell)
+        if len(blocks) == cells:
             return self
         return self.model_copy(update={"grid": tuple(blocks)}) if blocks else None
 

@@ -41,12 +41,17 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
     assert row is not None
     plan = record.data.plan
     data = record.data
+    torch_version = data.environment.libraries.get("torch", "?")
+    end_to_end = {"tokens_per_iteration": None, "speedup": None}
+    if whole is not None:
+        end_to_end |= _end_to_end(whole)
+    phases = {} if parts is None else _phases(parts)
     return MeasuredPoint(
         set_name=record.name,
         row_id=key,
         source=f"results/{data.machine}/{record.path.name}",
         hardware=record.hardware,
-        stack=f"validate-torch{data.environment.libraries.get('torch', '?')}-{row.attention or '?'}",
+        stack=f"validate-torch{torch_version}-{row.attention or '?'}",
         tp=plan.tensor_parallel,
         target=model_reference(row.target),
         weights=plan.precisions().weights.name,
@@ -60,8 +65,8 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         alpha=None,
         notes="",
         **_drafted(row),
-        **({"tokens_per_iteration": None, "speedup": None} | (_end_to_end(whole) if whole else {})),
-        **(_phases(parts) if parts else {}),
+        **end_to_end,
+        **phases,
     )
 
 
@@ -76,21 +81,30 @@ def _drafted(row: PointRow) -> dict[str, Any]:
 def _end_to_end(row: PointRow) -> dict[str, Any]:
     """Speedup at the measured tokens per iteration (Omega, including the bonus token)."""
     loops = row.iterations or 1
-    ar_s, sd_s = (statistics.median(row.samples[name]) / loops for name in ("ar_s", "sd_s"))
+    ar_s = statistics.median(row.samples["ar_s"]) / loops
+    sd_s = statistics.median(row.samples["sd_s"]) / loops
     if not row.histogram or not sum(row.histogram):
         return {"ar_tpot_s": ar_s}
-    gained = 1.0 + sum(j * count for j, count in enumerate(row.histogram)) / sum(row.histogram)
-    tpot_s = sd_s / gained
-    return {"ar_tpot_s": ar_s, "sd_tpot_s": tpot_s, "tokens_per_iteration": gained, "speedup": ar_s / tpot_s}
+    accepted = sum(j * count for j, count in enumerate(row.histogram))
+    tokens_per_iteration = 1.0 + accepted / sum(row.histogram)
+    sd_tpot_s = sd_s / tokens_per_iteration
+    return {
+        "ar_tpot_s": ar_s,
+        "sd_tpot_s": sd_tpot_s,
+        "tokens_per_iteration": tokens_per_iteration,
+        "speedup": ar_s / sd_tpot_s,
+    }
 
 
 def _phases(row: PointRow) -> dict[str, Any]:
-    outside = zip(row.samples["sd_accept_s"], row.samples["sd_commit_s"], strict=True)
+    samples = row.samples
+    outside = zip(samples["sd_accept_s"], samples["sd_commit_s"], strict=True)
+    overheads = [accept_s + commit_s for accept_s, commit_s in outside]
     return {
-        "target_s": statistics.median(row.samples["ar_target_s"]),
-        "draft_s": statistics.median(row.samples["sd_draft_s"]) / row.gamma,
-        "verify_s": statistics.median(row.samples["sd_verify_s"]),
-        "overhead_s": statistics.median(accept + commit for accept, commit in outside),
+        "target_s": statistics.median(samples["ar_target_s"]),
+        "draft_s": statistics.median(samples["sd_draft_s"]) / row.gamma,
+        "verify_s": statistics.median(samples["sd_verify_s"]),
+        "overhead_s": statistics.median(overheads),
     }
 
 

@@ -89,24 +89,29 @@ class KernelFit:
     def calibration(self, name: str) -> Calibration:
         """The calibration `name` from all stages of the fit; a stage uses the constants of earlier ones."""
         found = self.gemm()
-        found |= self.attention(found["gemm_flops_fraction"]) | self.small() | self.host() | self.loop()
-        worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
+        found |= self.attention(found["gemm_flops_fraction"])
+        found |= self.small()
+        found |= self.host()
+        found |= self.loop()
+        errors = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
+        notes = f"From kernels alone (median samples), no whole pass. Kernels: {errors} rms."
         libraries = self.record.data.environment.libraries
-        fixed: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": name,
             "gpu": self.gpu.name,
             "stack": f"perfmodel validate, torch {libraries.get('torch', '?')}",
             "kind": "fitted",
             "fitted_on": (self.record.name,),
             "date": datetime.datetime.strptime(self.record.path.name[:8], "%Y%m%d").date(),
-            "notes": f"From kernels alone (median samples), no whole pass. Kernels: {worst} rms."
-            + self._doubts(found),
+            "notes": notes + self._doubts(found),
             "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
-        if table := self.allreduce():
-            fixed["allreduce"] = table
-        constants = {name: self._stated(name, value, error) for name, (value, error) in found.items()}
-        return files.parse(Calibration, fixed | constants, str(self.record.path))
+        curve = self.allreduce()
+        if curve:
+            fields["allreduce"] = curve
+        for constant, (value, error) in found.items():
+            fields[constant] = self._stated(constant, value, error)
+        return files.parse(Calibration, fields, str(self.record.path))
 
     def _doubts(self, found: Found) -> str:
         """Warnings about kernels that no efficiency of this device explains."""
@@ -144,9 +149,11 @@ class KernelFit:
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
             launches.update([*layered * spec.num_hidden_layers, head])
         spent = np.array([launches[row.at["n"], row.at["k"]] * row.call_s for row in rows])
-        return np.array(
-            [s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)]
-        )
+        shares = []
+        for shape_s, tokens in zip(spent, m, strict=True):
+            same = m == tokens
+            shares.append(shape_s * np.count_nonzero(same) / spent[same].sum())
+        return np.array(shares)
 
     def attention(self, gemm_flops: tuple[float, float]) -> Found:
         """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
@@ -287,13 +294,13 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         )
     rows = [row for row in record.kernels if row.status == "ok"]
     gemms = [row for row in rows if row.kind == "gemm"]
-    large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
-    size = plan.precisions().weights.base.bytes_per_value
-    moved = ((row.at.get("bytes") or size * row.at["n"] * row.at["k"], row.best_s) for row in large)
-    bandwidth = max((least / seconds for least, seconds in moved), default=0.0)
-    flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
+    large = [row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES]
+    value_bytes = plan.precisions().weights.base.bytes_per_value
+    bandwidth = max((_moved_bytes(row, value_bytes) / row.best_s for row in large), default=0.0)
+    flops = max((_gemm_flops(row) / row.best_s for row in gemms), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
+    dtype = "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32"
     command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
     facts: dict[str, Any] = {
         "name": name,
@@ -304,20 +311,24 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         "calibration": calibration or f"{name}.micro",
         "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
         "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
-        "peak": {
-            "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32": _quantity(
-                flops / 1e9, "GFLOP/s", f"best GEMM: {command}"
-            )
-        },
+        "peak": {dtype: _quantity(flops / 1e9, "GFLOP/s", f"best GEMM: {command}")},
         "multiprocessors": _quantity(environment.threads, "count", "threads in use"),
         "notes": f"bf16: {device.bf16}. Measured in a guest that shares its socket; caches are the socket's.",
     }
     if device.last_level_cache_bytes:
-        size = device.last_level_cache_bytes / 2**20
-        facts["last_level_cache"] = _quantity(
-            size, "MiB", "what the system reports; shared with other guests"
-        )
+        cache_mib = device.last_level_cache_bytes / 2**20
+        source = "what the system reports; shared with other guests"
+        facts["last_level_cache"] = _quantity(cache_mib, "MiB", source)
     return files.parse(GPUSpec, facts, str(record.path))
+
+
+def _moved_bytes(row: KernelRow, value_bytes: float) -> float:
+    """Least bytes that a copy, a read or a GEMM moves; of a GEMM those of its weights."""
+    return row.at.get("bytes") or value_bytes * row.at["n"] * row.at["k"]
+
+
+def _gemm_flops(row: KernelRow) -> float:
+    return 2.0 * row.at["n"] * row.at["k"] * row.at["m"]
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@ passes.
 """
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from perfmodel import costs
@@ -41,12 +42,10 @@ def jobs(plan: Plan) -> list[Job]:
 def _jobs(plan: Plan) -> list[Job]:
     names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
     specs = [spec_of(name) for name in names]
-    out = [
-        Job(kind, {"bytes": size})
-        for size in COPY_BYTES
-        if size <= plan.micro.max_bytes
-        for kind in ("copy", "read")
-    ]
+    out = []
+    for size in COPY_BYTES:
+        if size <= plan.micro.max_bytes:
+            out += [Job(kind, {"bytes": size}) for kind in ("copy", "read")]
     for spec in specs:
         out += _small(plan, spec) + _host(plan, spec)
     for spec in specs:
@@ -84,12 +83,12 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
     contexts = sorted({*SMALL_CACHES, *(p.context for p in points)})
     queries = sorted({1, *(n for p in points for n in p.queries)})
     heads = heads_of(spec, plan.tensor_parallel)
-    return [
-        Job("attention", {**heads, "batch": batch, "context": context, "query": query})
-        for batch in batches
-        for context in contexts
-        for query in (queries if context not in SMALL_CACHES else queries[:1])
-    ]
+    jobs = []
+    for batch, context in product(batches, contexts):
+        timed = queries[:1] if context in SMALL_CACHES else queries
+        for query in timed:
+            jobs.append(Job("attention", {**heads, "batch": batch, "context": context, "query": query}))
+    return jobs
 
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
