@@ -72,21 +72,22 @@ def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: s
         "mlp.gate_up": [("mlp.gate_proj", *width), ("mlp.up_proj", *width)],
     }
     if spec.model_type == "phi3":
-        rows = {own: _held_by(whole, rows[own]) for own, whole in FUSED.items()}
+        rows = {module: _held_by(whole, rows[module]) for module, whole in FUSED.items()}
     columns = {"output": ("self_attn.o_proj", *query), "mlp.down": ("mlp.down_proj", *width)}
     for name, parameter in layer.named_parameters():
-        (own, _, kind), (count, *rest) = name.rpartition("."), parameter.shape
+        module, _, kind = name.rpartition(".")
+        count, *rest = parameter.shape
         if name in NORMS:
             yield name, (Piece(f"{theirs}.{NORMS[name]}.weight", (count,)),)
-        elif own in rows and kind != "scale":
-            yield (
-                name,
-                tuple(Piece(f"{theirs}.{at}.{kind}", (n, *rest), 0, *part) for at, n, part in rows[own]),
-            )
-        elif own in columns and kind != "scale":
-            at, n, part = columns[own]
-            their = f"{theirs}.{at}.{kind}"
-            yield name, (Piece(their, (count, n), 1, *part) if rest else Piece(their, (count,)),)
+        elif module in rows and kind != "scale":
+            pieces = [
+                Piece(f"{theirs}.{file}.{kind}", (n, *rest), 0, *span) for file, n, span in rows[module]
+            ]
+            yield name, tuple(pieces)
+        elif module in columns and kind != "scale":
+            file, n, span = columns[module]
+            tensor = f"{theirs}.{file}.{kind}"
+            yield name, (Piece(tensor, (count, n), 1, *span) if rest else Piece(tensor, (count,)),)
     if isinstance(layer.mlp, RoutedExperts):
         yield from _expert_pieces(spec, shard, theirs)
 

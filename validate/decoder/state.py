@@ -42,18 +42,21 @@ class State:
         """Rows padded with zeros, with room for the output and one iteration more."""
         rows = pad_sequence([torch.as_tensor(row, device=device) for row in prompts], batch_first=True)
         length = torch.tensor([len(row) for row in prompts], device=device)
+        finished = torch.zeros(len(rows), dtype=torch.bool, device=device)
+        histogram = torch.zeros(len(rows), gamma + 1, dtype=torch.int64, device=device)
         return cls(
             tokens=F.pad(rows, (0, new_tokens + gamma + 1)),
             length=length,
             limit=length + new_tokens,
-            finished=torch.zeros(len(rows), dtype=torch.bool, device=device),
-            histogram=torch.zeros(len(rows), gamma + 1, dtype=torch.int64, device=device),
+            finished=finished,
+            histogram=histogram,
             generator=torch.Generator(device).manual_seed(seed),
         )
 
     def newest(self, n: int) -> Tensor:
         """The last n tokens of every sequence, [batch, n]."""
-        return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
+        offsets = torch.arange(n, device=self.length.device)
+        return self.tokens.gather(1, self.length[:, None] - n + offsets)
 
     def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
         """Counts and adds the accepted ones of draft_tokens [batch, gamma], then the next token; see

@@ -145,13 +145,14 @@ class TreeCounter:
     def __call__(self, state: State, accepted: AcceptedTokens) -> None:
         """Counts: every child of a node on the path was tried up to the accepted one."""
         assert isinstance(accepted, AcceptedPath)
-        on = torch.arange(self.tree.levels, device=accepted.path.device) <= accepted.count[:, None]
-        on &= ~state.finished[:, None]
-        rank = torch.arange(len(self._tried), device=on.device)
-        self._tried += (on[..., None] & (self.tree.num_children[accepted.path][..., None] > rank)).sum((0, 1))
-        self._taken += (on[:, 1:, None] & (self.tree.rank[accepted.path[:, 1:]][..., None] == rank)).sum(
-            (0, 1)
-        )
+        path = accepted.path
+        on_path = torch.arange(self.tree.levels, device=path.device) <= accepted.count[:, None]
+        on_path &= ~state.finished[:, None]
+        rank = torch.arange(len(self._tried), device=path.device)
+        tried = self.tree.num_children[path][..., None] > rank
+        taken = self.tree.rank[path[:, 1:]][..., None] == rank
+        self._tried += (on_path[..., None] & tried).sum((0, 1))
+        self._taken += (on_path[:, 1:, None] & taken).sum((0, 1))
 
     @property
     def counts(self) -> TreeCounts:

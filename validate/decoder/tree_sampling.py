@@ -42,18 +42,19 @@ class Topology:
             rank.append(num_children[parent])
             num_children[parent] += 1
             sees[node] |= sees[parent]
-        self.levels, self.starts = len(self.widths), tuple(accumulate(self.widths, initial=0))
+        self.levels = len(self.widths)
+        self.starts = tuple(accumulate(self.widths, initial=0))
         self.max_children = tuple(max(num_children[start:stop]) for start, stop in pairwise(self.starts[:-1]))
-        made = (torch.tensor(depths(parents)), torch.tensor(rank), torch.tensor(num_children), sees, children)
-        self.depth, self.rank, self.num_children, self.sees, self.children = (
-            table.to(device) for table in made
-        )
-        self.picks = [
-            (torch.tensor(parents[first:stop], device=device) - start) * most + self.rank[first:stop]
-            for (start, first), stop, most in zip(
-                pairwise(self.starts), self.starts[2:], self.max_children, strict=False
-            )
-        ]
+        self.depth = torch.tensor(depths(parents)).to(device)
+        self.rank = torch.tensor(rank).to(device)
+        self.num_children = torch.tensor(num_children).to(device)
+        self.sees = sees.to(device)
+        self.children = children.to(device)
+        self.picks = []
+        for level, most in enumerate(self.max_children):
+            start, first, stop = self.starts[level : level + 3]
+            slots = torch.tensor(parents[first:stop], device=device) - start
+            self.picks.append(slots * most + self.rank[first:stop])
 
 
 @dataclass(frozen=True)

@@ -280,8 +280,13 @@ class Fused(Pointwise):
     def rotate(
         self, given: Projected, out: tuple[Tensor, Tensor] | None, slots: Slots | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        layer, qkv, (batch, n, _) = given.layer, given.qkv.contiguous(), given.qkv.shape
-        heads, kv_heads, d, (cosine, sine) = layer.heads, layer.kv_heads, layer.head_dim, given.turns
+        layer = given.layer
+        qkv = given.qkv.contiguous()
+        batch, n, _ = qkv.shape
+        heads = layer.heads
+        kv_heads = layer.kv_heads
+        d = layer.head_dim
+        cosine, sine = given.turns
         q = qkv.new_empty(batch, heads, n, d)
         k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
         cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache

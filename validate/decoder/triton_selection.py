@@ -211,7 +211,9 @@ class FusedSelection(Selection):
     ) -> Tensor:
         if not self.fused.takes(q, new_k, SELECTED_ROWS):
             return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
-        rows, (low, high), pages = fold(q, k.shape[1]).contiguous(), bounds, bounds[0].shape[2]
+        rows = fold(q, k.shape[1]).contiguous()
+        low, high = bounds
+        pages = low.shape[2]
         batch, heads, count, d = rows.shape
         score = torch.empty(batch * heads, pages, dtype=torch.float32, device=q.device)
         _page_scores[(batch * heads, triton.cdiv(pages, TILE))](
@@ -248,7 +250,8 @@ class FusedSelection(Selection):
             return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
         rows = fold(q, k.shape[1]).contiguous()
         tokens = k.shape[2]
-        (batch, heads, count, d), tiles = rows.shape, triton.cdiv(tokens, TILE)
+        batch, heads, count, d = rows.shape
+        tiles = triton.cdiv(tokens, TILE)
         score = torch.empty(batch * heads, count, tokens, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, tiles, count, dtype=torch.float32, device=q.device)
         _token_scores[(batch * heads, tiles)](
@@ -284,7 +287,8 @@ class FusedSelection(Selection):
 
         shape: KV heads, and rows of each. scored: inputs of the votes, see `_best`.
         """
-        (heads, rows), (score, lse) = shape, scored or (votes, votes)
+        heads, rows = shape
+        score, lse = scored or (votes, votes)
         index = torch.empty(len(votes), count, dtype=torch.int32, device=votes.device)
         _best[(len(votes),)](
             score,

@@ -87,9 +87,9 @@ class PhaseRunner:
             drafted, probabilities = results["draft"]
             return decoder.accept(state, drafted, probabilities, results["verify"])
 
-        def commit() -> object:
+        def commit() -> None:
             drafted, _ = results["draft"]
-            return decoder.commit(state, drafted, results["accept"])
+            decoder.commit(state, drafted, results["accept"])
 
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
