@@ -69,12 +69,6 @@ def _cells(r: Range) -> tuple[str, ...]:
     return (f"{r.low}-{r.high}", draft_tokens, ratio_text(r.speedup), _interval(r))
 
 
-def _cells(r: Range) -> tuple[str, ...]:
-    """The cells of a range after its contexts."""
-    draft_tokens = str(r.tokens) if r.tokens else "off"
-    return (f"{r.low}-{r.high}", draft_tokens, ratio_text(r.speedup), _interval(r))
-
-
 def _interval(r: Range) -> str:
     """The interval of a range; where drafting is off, with the draft length that it belongs to."""
     if r.interval is None:

@@ -288,7 +288,14 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bo
         axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
         if not named:
             continue
-        outer = "top" if peak == falling[-1] else "center"
+        if len(falling) == 1:
+            aligned = "center"
+        elif peak == falling[0]:
+            aligned = "bottom"
+        elif peak == falling[-1]:
+            aligned = "top"
+        else:
+            aligned = "center"
         axes.annotate(
             f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte",
             (1.0, peak),
@@ -296,7 +303,7 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bo
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             fontsize=8,
-            va="center" if len(falling) == 1 else "bottom" if peak == falling[0] else outer,
+            va=aligned,
         )
     at = start * (falling[0] / bandwidth / start) ** 0.25
     axes.text(

@@ -1,6 +1,7 @@
 """The model against measurements: the error of each prediction."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,8 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
     rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
     places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
-    marks = {
-        name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
-        for i, name in enumerate(dict.fromkeys(c.point.hardware for c in shown))
-    }
+    devices = dict.fromkeys(c.point.hardware for c in shown)
+    marks = dict(zip(devices, zip(cycle(MARKERS), cycle(BRIGHT), strict=False), strict=False))
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
     for panel, kind in zip(places, kinds, strict=False):
         _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
@@ -102,12 +101,12 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:
-    devices, calibrations = (
-        ", ".join(dict.fromkeys(names))
-        for names in ((c.point.hardware for c in shown), (c.calibration for c in shown))
-    )
-    limits = (
-        "predicted / measured - 1; the band is 10 % to either "
-        f"side{', an arrow lies beyond the panel' * arrows}"
-    )
-    return "; ".join([*[note] * bool(note), limits, f"on {devices}", f"calibrations: {calibrations}"])
+    devices = ", ".join(dict.fromkeys(c.point.hardware for c in shown))
+    calibrations = ", ".join(dict.fromkeys(c.calibration for c in shown))
+    limits = "predicted / measured - 1; the band is 10 % to either side"
+    if arrows:
+        limits += ", an arrow lies beyond the panel"
+    parts = [limits, f"on {devices}", f"calibrations: {calibrations}"]
+    if note:
+        parts.insert(0, note)
+    return "; ".join(parts)

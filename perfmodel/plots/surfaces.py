@@ -99,7 +99,16 @@ def surface(
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     held = values[fits] if fits.any() else values  # what does not fit sets no scale
     levels, colours = _levels(held)
-    beyond = ("neither", "min", "max", "both")[int(held.min() < levels[0]) + 2 * int(held.max() > levels[-1])]
+    below = held.min() < levels[0]
+    above = held.max() > levels[-1]
+    if below and above:
+        beyond = "both"
+    elif below:
+        beyond = "min"
+    elif above:
+        beyond = "max"
+    else:
+        beyond = "neither"
     axes.set_facecolor(PALE)
     inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
     filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=beyond)

@@ -194,20 +194,24 @@ def _longer(entry: LibraryEntry) -> LibraryEntry:
     It is the nearest row of the same kind of draft on the same target, or on a target of its architecture.
     """
     known = max(entry.printed)
-    own = entry.rows[0]
+    short = entry.rows[0]
     if known >= LEAST_KNOWN:
         return entry
-    near = [
-        row
-        for row in library()
-        if (row.draft == own.draft and max(row.tokens) >= LEAST_KNOWN)
-        and (row.target == own.target or _architecture(row.target) == _architecture(own.target) != "")
-    ]
+    near = []
+    for row in library():
+        is_long = row.draft == short.draft and max(row.tokens) >= LEAST_KNOWN
+        if is_long and _alike(row.target, short.target):
+            near.append(row)
 
     def apart(row: LibraryRow) -> tuple[bool, ...]:
-        return known not in row.tokens, row.task != own.task, row.target != own.target
+        return known not in row.tokens, row.task != short.task, row.target != short.target
 
     return replace(entry, longer=min(near, key=apart, default=None))
+
+
+def _alike(target: str, other: str) -> bool:
+    """Whether two targets are the same, or of one known architecture."""
+    return target == other or _architecture(target) == _architecture(other) != ""
 
 
 @cache

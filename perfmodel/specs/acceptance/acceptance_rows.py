@@ -189,11 +189,8 @@ def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str
     share = math.log(context / low.context_tokens) / math.log(high.context_tokens / low.context_tokens)
     rates = tuple(a + share * (b - a) for a, b in zip(one, two, strict=True))
     names = low.source if low.source == high.source else f"{low.source}; {high.source}"
-    return AcceptanceRow(
-        f"{names} (interpolated in log context between {low.context_tokens:g} and "
-        f"{high.context_tokens:g} tokens)",
-        *low.subject,
-        context,
-        rates[0] if low.alpha is not None else None,
-        rates if low.alpha is None else None,
-    )
+    contexts = f"{low.context_tokens:g} and {high.context_tokens:g} tokens"
+    source = f"{names} (interpolated in log context between {contexts})"
+    if low.alpha is not None:
+        return AcceptanceRow(source, *low.subject, context, rates[0], None)
+    return AcceptanceRow(source, *low.subject, context, None, rates)

@@ -130,6 +130,10 @@ class _Reader:
         wide = every.get("ffn_down", every.get("ffn_down_exps", self.outer["token_embd"])).shape[0]
         width = heads["num_attention_heads"] * heads["head_dim"]
         query = every.get("attn_q")
+        gated_in_one = "ffn_up" in every and every["ffn_up"].shape[-1] == 2 * wide
+        gate_in_query = query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width
+        has_gate = any("attn_gate" in self.layers[i] for i in attends)
+        attends_everywhere = len(attends) + len(recurrent) == self.depth
         shape: Fields = {
             "name": one_line(self.path.stem) or "gguf",
             "title": one_line(str(self.keys.get("general.name", self.path.stem))) or "gguf",
@@ -144,15 +148,14 @@ class _Reader:
             "qkv_bias": bool({"attn_q.bias", "attn_qkv.bias"} & every.keys()),
             "output_bias": "attn_output.bias" in every,
             "mlp_bias": "ffn_down.bias" in every,
-            "gated_mlp": bool(gated) or ("ffn_up" in every and every["ffn_up"].shape[-1] == 2 * wide),
+            "gated_mlp": bool(gated) or gated_in_one,
             "qk_norm": "attn_q_norm" in every,
             "wide_qk_norm": "attn_q_norm" in every and every["attn_q_norm"].values == width,
-            "attention_gate": any("attn_gate" in self.layers[i] for i in attends)
-            or (query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width),
+            "attention_gate": has_gate or gate_in_query,
             "norms_per_layer": max(norms) or 1,
             "norm_bias": "attn_norm.bias" in every,
             "attention_sinks": "attn_sinks" in every,
-            "attention_layers": None if len(attends) + len(recurrent) == self.depth else len(attends),
+            "attention_layers": None if attends_everywhere else len(attends),
             "mlp_layers": None if len(mlps) == self.depth else len(mlps),
             "num_nextn_predict_layers": self.predicting if self.behind else None,
             "weights": weights_of(self.path, self.outer, self.layers, self.behind),

@@ -102,11 +102,13 @@ class Keys:
         """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
         file's key.
         """
-        self._file_names = {
-            usual: next(name for name in others if self.data.get(name) is not None)
-            for usual, others in USUAL.items()
-            if self.data.get(usual) is None and any(self.data.get(name) is not None for name in others)
-        }
+        self._file_names = {}
+        for usual, others in USUAL.items():
+            if self.data.get(usual) is not None:
+                continue
+            stated = next((name for name in others if self.data.get(name) is not None), None)
+            if stated is not None:
+                self._file_names[usual] = stated
         renamed = {usual: self.data.get(name) for usual, name in self._file_names.items()}
         self.data = _Read(dict(self.data.items()) | renamed)
 

@@ -267,21 +267,20 @@ class ModelSpec(AttentionHeads):
     @property
     def total_params(self) -> int:
         """All parameters, as a model card counts them."""
-        embeddings = self.embedding_params * (1 if self.tie_word_embeddings else 2)
-        recurrent = self.linear_attention
+        full_layers = self.num_attention_layers - self.num_sliding_layers
+        attention = full_layers * self.attention_params()
+        attention += self.num_sliding_layers * self.attention_params(sliding=True)
+        attention -= self.shared_kv_layers * self._kv_params(False)
+        attention -= self.shared_kv_sliding * self._kv_params(True)
+        recurrent = 0
+        if self.linear_attention:
+            recurrent = self.linear_attention.layers * self.linear_attention.params(self.hidden_size)
+        mlps = self.num_dense_layers * self.dense_mlp_params + self.num_moe_layers * self.moe_layer_params
+        projections = sum(each.params for each in self.projections)
+        tables = 1 if self.tie_word_embeddings else 2
+        embeddings = self.table_params + tables * self.embedding_params
         return (
-            (self.num_attention_layers - self.num_sliding_layers) * self.attention_params()
-            + self.num_sliding_layers * self.attention_params(sliding=True)
-            - self.shared_kv_layers * self._kv_params(False)
-            - self.shared_kv_sliding * self._kv_params(True)
-            + (recurrent.layers * recurrent.params(self.hidden_size) if recurrent else 0)
-            + self.indexer_params
-            + self.num_dense_layers * self.dense_mlp_params
-            + self.num_moe_layers * self.moe_layer_params
-            + self.norm_params
-            + sum(each.params for each in self.projections)
-            + self.table_params
-            + embeddings
+            attention + recurrent + self.indexer_params + mlps + self.norm_params + projections + embeddings
         )
 
     @property
