@@ -218,7 +218,7 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
     contexts = np.array([512.0, 8192.0])[:, None]
     grid = predict(s, Workload.of(batches, contexts, gammas), last)
     assert np.all(grid.speedup[..., 0] == 1.0)
-    assert np.all(np.diff(grid.iteration_s, axis=-1) > 0)
+    assert np.all(np.diff(grid.iteration_s, axis=-1) > -1e-12)  # the host may take longer than any of them
     for b, batch in enumerate((1.0, 64.0)):
         for c, context in enumerate((512.0, 8192.0)):
             for gamma in gammas:

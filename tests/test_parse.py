@@ -145,9 +145,9 @@ def test_other_lists() -> None:
 # How a refusal is told.
 
 
-def test_what_was_given_is_cut_at_eighty_characters() -> None:
+def test_what_was_given_is_cut_at_forty_characters() -> None:
     """With its quotes; a number of as many digits is cut alike, and so is an unknown name."""
-    for length, shown in ((78, "'" + "x" * 78 + "'"), (79, "'" + "x" * 76 + "...")):
+    for length, shown in ((40, "'" + "x" * 40 + "'"), (41, "'" + "x" * 37 + "...'")):
         assert (
             str(refuse("a.yaml", "key", "short", "x" * length))
             == f"a.yaml: key: must be short, given {shown}"

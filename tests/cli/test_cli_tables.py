@@ -52,7 +52,8 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
     arguments = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
     assert (
-        run(capsys, *arguments).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"
+        run(capsys, *arguments).splitlines()[1]
+        == "Does not fit in memory; would likely pay: at most batch 6 fits"
     )
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

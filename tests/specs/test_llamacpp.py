@@ -195,7 +195,7 @@ def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length(
     a = advise("llama-3.1-8b", "m4-max", 16384)
     assert a.serve
     assert a.query.as_dict()["batch"] == [1, 4]
-    assert "-c 65536 -np 4" in str(a.serve.llamacpp_line)
+    assert "-c 73728 -np 4" in str(a.serve.llamacpp_line)
     default = whatif("llama-3.1-8b", "m4-max", 4, 16384, 3, draft="eagle3").speedup
     assert a.serve.notes[0] == f"by default the server drafts 3 tokens: {default:.2f} times the baseline"
     states = {"model": "qwen3.6-27b", "hardware": "3090", "context": 8192, "engine": "llamacpp"}

@@ -132,13 +132,13 @@ def alias_table(
     """Spelling of an alias -> the bundled name that lists it.
 
     keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
-    longer than an answer.
+    longer than an answer. The files come with the package, so their place is not checked.
     """
     where = data_directory(folder)
     table = dict[str, str]()
     naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
-        lines = naming.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
+        lines = naming.findall((where / f"{name}.yaml").read_text(encoding="utf-8"))
         for alias in names_of(read_yaml("\n".join(lines))):
             table[spelling(alias)] = name
     return table

@@ -311,7 +311,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     with the nearest names.
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
-    if "+" in text and files.spelling(text) not in aliases():
+    if "+" in text and files.spelling(text.strip()) not in aliases():
         from perfmodel.specs.devices.in_turn import combined, parts_of  # only a name of several devices
 
         if parts := parts_of(text, load_gpu, flag):
