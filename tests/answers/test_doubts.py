@@ -38,9 +38,9 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
 
 
 def test_every_verb_is_asked() -> None:
-    """`sensitivity` and a page move inputs of a what-if, which has the warnings; a predictor has none."""
+    """`sensitivity` and a page move inputs of a what-if, which has the warnings; of others see below."""
     verbs = {name for name in pm.__all__ if hasattr(getattr(pm, name), "question")}
-    assert verbs - {"sensitivity", "sweep", "explore", "predictor"} == set(VERBS)
+    assert verbs - {"sensitivity", "sweep", "explore", "predictor", "hierarchy"} == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])

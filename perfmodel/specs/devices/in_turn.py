@@ -5,6 +5,7 @@ Each holds layers in proportion to its memory. With shares s of the layers, a ra
 rate): one device computes at a time.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,9 +55,12 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
 
 
 def parts_of(name: str, load: Callable[[str, str], Any], flag: str) -> list[Any]:
-    """The devices of a name with `SIGN` between them; empty for other names, as ``ryzen ai max+ 395``."""
+    """The devices of a name with `SIGN` between them; empty for other names, as ``ryzen ai max+ 395``.
+
+    The ``395 (Strix Halo)`` of that name goes on with what stands before it.
+    """
     words = [word.strip() for word in name.split(SIGN)]
-    if len(words) < 2:
+    if len(words) < 2 or any(re.match(r"\d+ (radeon|\()", word, re.IGNORECASE) for word in words[1:]):
         return []
     try:
         return [load(word, flag) for word in words]

@@ -51,8 +51,9 @@ def pasted_name(
         if each and each <= words <= frozenset().union(*(other for d, other in known if d == device))
     }
     fits = [d for d in same if not size or abs(int(size[1]) / load(d).memory.value - 1) < SAME_MEMORY]
-    if size and not fits and len(same) == 1:
-        gpu = load(same.pop())
+    kinds = {re.sub(r"-\d+gb$", "", device) for device in same}
+    if size and not fits and len(kinds) == 1:
+        gpu = max(map(load, same), key=lambda device: device.memory.value)
         sized = f"{gpu.name}:{size[1]}gb"
         if gpu.memory_type.startswith("LPDDR"):
             return sized
