@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs import CONSTANTS, load_gpu, read_kernels, step_errors
+from perfmodel.specs import CONSTANTS, load_gpu, read_kernels
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp import (
@@ -123,7 +124,7 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         "AMD": [153, 118, 48, 27, 54],
         "Apple": [153, 24, 12, 27, 54],
     }
-    widths = step_errors().steps["llamacpp"]  # the answer has the width of its class
+    widths = source_errors().steps["llamacpp"]  # the answer has the width of its class
     for model, batch, context, kind in (
         ("qwen3-8b", 4, 16_000, "dense"),
         ("gpt-oss-20b", 1, 10_000, "experts"),
