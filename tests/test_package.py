@@ -95,7 +95,7 @@ def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: tuple[Path, 
     assert own <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel"}
     assert not [name for name in names | packed if name.endswith(".pyc")]
-    assert wheel.stat().st_size < 2e6
+    assert wheel.stat().st_size < 2.2e6
 
 
 def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
@@ -120,7 +120,7 @@ def pasted(page: Path) -> str:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize(("page", "commands"), [("README.md", 5), ("docs/tutorial.md", 8)])
+@pytest.mark.parametrize(("page", "commands"), [("README.md", 6), ("docs/tutorial.md", 8)])
 def test_a_page_runs_in_one_paste(built: tuple[Path, Path], tmp_path: Path, page: str, commands: int) -> None:
     """In a clone and an environment of its own, which finds the extras that are installed here."""
     with tarfile.open(built[0]) as archive:

@@ -107,7 +107,7 @@ class Verb:
         free = []
         for word in words:
             if word.startswith("--"):
-                given[word] = next(words) if self.options[word] else None
+                given[word] = next(words) if self.options.get(word, True) else None  # an alias takes a value
             else:
                 free.append(word)
         return given, free
