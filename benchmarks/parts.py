@@ -123,9 +123,9 @@ def decoder() -> Rows:
     from perfmodel.validate.records import load_plan, points, read_record
 
     plan = load_plan("cpu-quick")
-    block = plan.grid[0].model_copy(update={"context": (DECODER_CONTEXT,)})
+    block = plan.grid[0].replace(context=(DECODER_CONTEXT,))
     with tempfile.TemporaryDirectory() as folder:
-        path = run_plan(plan.model_copy(update={"grid": (block,)}), "bench-1", results=Path(folder))
+        path = run_plan(plan.replace(grid=(block,)), "bench-1", results=Path(folder))
         assert path is not None
         (p,) = points(read_record(path))
     found = (p.ar_tpot_s, p.iteration_s, p.draft_s, p.verify_s, p.overhead_s)

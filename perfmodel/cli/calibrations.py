@@ -64,7 +64,7 @@ CATALOGUE = Catalogue(
         _constant("iteration_fixed_s", "us per iteration", lambda value: f"{value * 1e6:.3g}"),
         Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
-    describe=lambda c: {k: v for k, v in c.model_dump().items() if k not in c.absent},
+    describe=lambda c: {k: v for k, v in c.as_mapping().items() if k not in c.absent},
     faults=_faults,
 )
 app = app_of(CATALOGUE)

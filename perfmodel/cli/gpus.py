@@ -66,7 +66,7 @@ CATALOGUE = Catalogue(
         Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_rate(2), _scaled(1e9), spare=5),
         Fact("calibration", "calibration", _answers_with, left=True, spare=1),
     ),
-    describe=lambda g: g.model_dump() | {"calibration": _answers_with(g)},
+    describe=lambda g: g.as_mapping() | {"calibration": _answers_with(g)},
     faults=_faults,
 )
 app = app_of(CATALOGUE)

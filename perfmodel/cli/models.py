@@ -30,7 +30,7 @@ def _describe(m: ModelSpec) -> dict[str, Any]:
         "active_params": m.active_params,
         "kv_bytes_per_token_bf16": m.kv_bytes_per_token(),
     }
-    return {"name": m.name, "title": m.title} | m.model_dump() | {"counted": counted}
+    return {"name": m.name, "title": m.title} | m.as_mapping() | {"counted": counted}
 
 
 def _faults(m: ModelSpec) -> list[str]:

@@ -89,7 +89,7 @@ def make_draft(
         options |= _options(found, rest) if colon else {}
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
-        model = model.model_copy(update=listed.shape) if listed else model
+        model = model.replace(**listed.shape) if listed else model
     if kv.name != "full" and not found.reads_cache:
         raise refuse("--draft-kv", None, f"full (or left out): {found.kind} drafts read no cache", kv.label())
     if found.kind == "self":

@@ -100,10 +100,8 @@ def few_layers(
             f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}"
         )
     experts = target.moe if keep_experts and not target.mtp_dense else None
-    moe = experts.model_copy(update={"first_dense_layers": 0}) if experts else None
-    indexer = (
-        target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
-    )
+    moe = experts.replace(first_dense_layers=0) if experts else None
+    indexer = target.indexer.replace(layers=layers) if target.indexer and keep_experts else None
     if target.compressed:  # DeepSeek-V4's module attends to its window alone
         indexer = None
     changed = {
@@ -129,7 +127,7 @@ def few_layers(
         changed |= _plain_attention(target)
         if target.moe and not target.moe.first_dense_layers:
             changed["intermediate_size"] = 3 * target.hidden_size
-    return target.model_copy(update=changed)
+    return target.replace(**changed)
 
 
 def _plain_attention(target: ModelSpec) -> dict[str, Any]:

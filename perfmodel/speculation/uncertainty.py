@@ -264,9 +264,7 @@ def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
     """A calibration with other values of some constants, possibly by point. The caller keeps them within
     bounds.
     """
-    return c.model_copy(
-        update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()}
-    )
+    return c.replace(**{name: _constant(c, name).replace(value=v) for name, v in values.items()})
 
 
 def _constant(c: Calibration, name: str) -> Constant:

@@ -123,7 +123,7 @@ def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
     )
     s = scenario(draft="eagle")
     assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
-    c = s.machine.calibration.model_copy(update={"measured": held})
+    c = s.machine.calibration.replace(measured=held)
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))

@@ -43,7 +43,7 @@ def tiny(**shape) -> ModelSpec:
         "vocab_size": 100,
         "max_position_embeddings": 4096,
     }
-    return ModelSpec.model_validate(base | shape)
+    return ModelSpec.of_mapping(base | shape)
 
 
 def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:
@@ -59,10 +59,10 @@ def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> d
 def calibrated(**values: float | AllReduce | None) -> Calibration:
     """The ideal calibration with some constants changed."""
     changed = {
-        name: getattr(IDEAL, name).model_copy(update={"value": value}) if isinstance(value, float) else value
+        name: getattr(IDEAL, name).replace(value=value) if isinstance(value, float) else value
         for name, value in values.items()
     }
-    return IDEAL.model_copy(update=changed)
+    return IDEAL.replace(**changed)
 
 
 def machine(tp: int = 1, kv_reread: float | None = None, **values) -> Machine:

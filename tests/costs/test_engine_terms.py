@@ -85,7 +85,7 @@ def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
 def vllm(backend: str | None = None, kv_reread: float | None = None, rate: float = 1.1) -> Machine:
     """An ideal A100 with vLLM's backends."""
     plain = machine(block_bandwidth=rate)
-    calibration = plain.calibration.model_copy(update={"stack": "vllm"})
+    calibration = plain.calibration.replace(stack="vllm")
     return replace(plain, calibration=calibration, attention_backend=backend, kv_reread=kv_reread)
 
 
@@ -122,8 +122,8 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
     assert vllm("flash-attn2", 2.0).op_predicted_s(layer(4.0)) == pytest.approx(2 * 4 * 16384 * 1024 / BW)
     own = vllm("trtllm")
     c = own.calibration
-    slope = c.latent_reread_per_query.model_copy(update={"value": 1.0})
-    again = replace(own, calibration=c.model_copy(update={"latent_reread_per_query": slope}))
+    slope = c.latent_reread_per_query.replace(value=1.0)
+    again = replace(own, calibration=c.replace(latent_reread_per_query=slope))
     assert float(again.reread(4.0, "latent")) == 4
     assert float(replace(again, attention_backend="flashmla").reread(4.0, "latent")) == 1
 
@@ -167,7 +167,7 @@ def test_engines_choose_by_version_device_heads_and_cache(
 def hosted(version: str, drafts: bool = False, backend: str | None = None, **constants: float) -> Machine:
     """An ideal A100 whose calibration is of a version of vLLM."""
     plain = machine(**constants)
-    calibration = plain.calibration.model_copy(update={"stack": "vllm", "version": version})
+    calibration = plain.calibration.replace(stack="vllm", version=version)
     return replace(plain, calibration=calibration, drafts=drafts, attention_backend=backend)
 
 

@@ -132,8 +132,8 @@ def test_a_layer_with_one_block() -> None:
     # 64 heads of 64 x 128 in fp32, 4096 + 2 x 8 groups x 128 channels of convolution, halved
     assert p.states
     assert p.states.bytes_per_sequence == 23 * (64 * 64 * 128 * 4 + (4096 + 2 * 1024) * 3 * 2) / 2
-    mamba = p.model.linear_attention.model_copy(update={"state_dtype": "bf16"})
-    short = part(p.model.model_copy(update={"linear_attention": mamba}), 2).states
+    mamba = p.model.linear_attention.replace(state_dtype="bf16")
+    short = part(p.model.replace(linear_attention=mamba), 2).states
     assert short.bytes_per_sequence == 23 * (64 * 64 * 128 * 2 + (4096 + 2 * 1024) * 3 * 2) / 2
     assert ops["state (mamba2)"].cost.flops == 3 * 23 * 64 * 64 * 128 * 4 / 2
 

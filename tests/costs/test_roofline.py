@@ -129,9 +129,7 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
     curves = Curves(
         knots={"bf16": ((1.0, 0.5), (16.0, 0.5)), "fp8": ((1.0, 0.4), (16.0, 0.4))}, source="by hand"
     )
-    plain = calibrated(gemm_factor=1.2, gemm_factor_fp8=1.5, quantise_s=0.25).model_copy(
-        update={"gemm_efficiency": curves}
-    )
+    plain = calibrated(gemm_factor=1.2, gemm_factor_fp8=1.5, quantise_s=0.25).replace(gemm_efficiency=curves)
 
     def seconds(compute: str, c: Calibration = plain, **kind) -> float:
         cost = Cost(weight_bytes=h100.memory_bandwidth_bytes_per_s)
@@ -141,7 +139,7 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
     assert seconds("bf16") == pytest.approx(1 / (0.5 * 1.2))
     assert seconds("fp8") == pytest.approx(1 / (0.4 * 1.2 * 1.5))
     assert seconds("fp8", quantisations=2) == pytest.approx(1 / (0.4 * 1.2 * 1.5) + 0.5)
-    fast = plain.model_copy(update={"gemm_factor": plain.gemm_factor.model_copy(update={"value": 3.0})})
+    fast = plain.replace(gemm_factor=plain.gemm_factor.replace(value=3.0))
     assert seconds("bf16", fast) == pytest.approx(1.0)
     flops = Op("x", "linear", 1, Cost(flops=h100.peak_flops("fp8")), compute="fp8", form="fp8", rows=0.5)
     assert float(Machine(h100, plain).op_predicted_s(flops)) == pytest.approx(1 / (0.4 * 1.2 * 1.5))
@@ -229,7 +227,7 @@ def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, ex
 
 
 def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
-    bare = A100.model_copy(update={"multiprocessors": None})
+    bare = A100.replace(multiprocessors=None)
     c = calibrated(attention_blocks_per_multiprocessor=2.0, multiprocessor_bandwidth=0.5)
     op = replace(attention(1.0), work_items=220.0, rows=220.0)
     assert Machine(bare, c).op_predicted_s(op) == pytest.approx(1.0)
@@ -368,9 +366,9 @@ def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
     op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=1e4, devices=2)
     own = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
-    alone = A100.model_copy(update={"link": None, "peer_access": False})
+    alone = A100.replace(link=None, peer_access=False)
     assert replace(own, gpu=alone).op_predicted_s(op) == pytest.approx(4.2e-5 + 1e4 * 5.2e-10)
-    linked = replace(own, gpu=A100.model_copy(update={"peer_access": False}))
+    linked = replace(own, gpu=A100.replace(peer_access=False))
     assert linked.op_predicted_s(op) == pytest.approx(1e-5)
     assert not load_gpu("rtx-5090").peer_access
     assert load_gpu("rtx-pro-6000").peer_access

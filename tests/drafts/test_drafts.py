@@ -233,13 +233,13 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
     ],
 )
 def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, expected: dict) -> None:
-    cut = few_layers(load_model(target).model_copy(update=changes), "x", 2, keep_experts=experts)
+    cut = few_layers(load_model(target).replace(**changes), "x", 2, keep_experts=experts)
     found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | asdict(
         cut
     )
     found["routed"] = cut.num_moe_layers
     assert {name: found[name] for name in expected} == expected
-    few = Eagle.shape(cut.model_copy(update={"vocab_size": 1000}), {"features": 3})
+    few = Eagle.shape(cut.replace(vocab_size=1000), {"features": 3})
     assert few.vocab_size == 1000  # no more words than its target has
 
 
@@ -283,9 +283,7 @@ def test_what_is_kept_beside_the_target() -> None:
 
 def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
     target = load_model("llama-3.1-8b")
-    suits = [
-        kind_of("mtp").suits(target.model_copy(update={"num_nextn_predict_layers": n})) for n in (None, 0, 1)
-    ]
+    suits = [kind_of("mtp").suits(target.replace(num_nextn_predict_layers=n)) for n in (None, 0, 1)]
     assert suits == [False, False, True]
     assert kind_of("mtp").suits(load_model("gemma-4-31b")), "in a checkpoint of its own"
     named = weight_format("fp8,mtp=bf16")

@@ -86,7 +86,7 @@ def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict
     """Its kind, how many features it takes, its vocabulary, its layers and its block."""
     config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
     found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
-    stated = {"vocab": 0, "target_width": 0} | found.model.model_dump() | found.options | {"kind": found.kind}
+    stated = {"vocab": 0, "target_width": 0} | found.model.as_mapping() | found.options | {"kind": found.kind}
     assert {name: stated[name] for name in fields} == fields
 
 

@@ -236,7 +236,7 @@ def test_an_answer_without_fronts_draws_none() -> None:
 
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
-    named = replace(SCENARIO, target=SCENARIO.target.model_copy(update={"name": "\u4e2d"}))  # in no font
+    named = replace(SCENARIO, target=SCENARIO.target.replace(name="\u4e2d"))  # in no font
     for suffix in (".svg", ".png"):
         paths = (tmp_path / f"{n}{suffix}" for n in (1, 2))
         one, two = (plots.save(plots.surface(named, points=17), path).read_bytes() for path in paths)

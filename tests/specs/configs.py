@@ -47,7 +47,7 @@ DEVICE: Config = {
 
 
 def shape(spec: ModelSpec) -> Config:
-    return {k: v for k, v in spec.model_dump().items() if k not in DESCRIPTIVE | {"rope_scaling"}}
+    return {k: v for k, v in spec.as_mapping().items() if k not in DESCRIPTIVE | {"rope_scaling"}}
 
 
 PUBLISHED: dict[str, tuple[str, Config]] = {

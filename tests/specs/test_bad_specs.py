@@ -56,8 +56,8 @@ def test_hostile_text(tmp_path: Path, name: str) -> None:
 GOOD: dict[str, tuple[type, dict[object, object]]] = {
     "gpu": (GPUSpec, DEVICE),
     "model": (ModelSpec, files.read_mapping(files.data_directory("models") / "llama-3.1-8b.yaml")),
-    "calibration": (Calibration, load_calibration("a100-sxm-80gb.magicdec").model_dump()),
-    "ideal": (Calibration, load_calibration("ideal").model_dump()),
+    "calibration": (Calibration, load_calibration("a100-sxm-80gb.magicdec").as_mapping()),
+    "ideal": (Calibration, load_calibration("ideal").as_mapping()),
     "acceptance": (AcceptanceFile, {"schema_version": 1, "source": "a test", "rows": [ROW | {"alpha": 0.5}]}),
 }
 HUGE = [("model", {"hidden_size": 1 << 100000}, "hidden_size"), ("model", {1: 2}, "1")]

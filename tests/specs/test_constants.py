@@ -79,11 +79,7 @@ def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str
     scenario = with_calibration(resolve(query), EVERYTHING)
     declared = CONSTANTS[name]
     value = HALVED[name] if name in HALVED else getattr(EVERYTHING, name).value / 2
-    changed = (
-        EVERYTHING.model_copy(update={name: None})
-        if value is None
-        else with_values(EVERYTHING, {name: value})
-    )
+    changed = EVERYTHING.replace(**{name: None}) if value is None else with_values(EVERYTHING, {name: value})
     moved = moved_by(scenario, changed)
     assert (declared.work, declared.term) in moved
     others = moved - {(declared.work, declared.term)}
@@ -137,10 +133,10 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
     }
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     if name in LAUNCHED:
-        base = base.model_copy(update={"version": "0.10.1"})
+        base = base.replace(version="0.10.1")
     value = getattr(base, name)
     halved = isinstance(value, Constant)
-    changed = with_values(base, {name: value.value / 2}) if halved else base.model_copy(update={name: None})
+    changed = with_values(base, {name: value.value / 2}) if halved else base.replace(**{name: None})
     for query in SERVED:
         moved |= moved_by(with_calibration(resolve(query), base), changed)
     assert (declared.work, declared.term) in moved
@@ -192,7 +188,7 @@ def test_an_all_reduce_by_hand() -> None:
     assert list(curve.numbers()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
     of_a_file = {"knots": {"2": [[16, 2e-6], [64, 8e-6]]}, "source": "a test"}  # JSON has no numbers as keys
-    assert AllReduce.model_validate(of_a_file).knots == {2: curve.knots[2]}
+    assert AllReduce.of_mapping(of_a_file).knots == {2: curve.knots[2]}
     knots = ((1.0, 1.0), (2.0, 1.0))
     for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
         with pytest.raises(ValueError, match="knots must be given for 2 to 65536 devices"):
@@ -245,4 +241,4 @@ def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
     assert [Scatter(log_rms=end, rows=1, source="xyz").deviation for end in (0.0, 10)] == [0.0, 10.0]
     for log_rms, rows in ((0.1, 0), (-0.1, 3), (10.1, 3), (float("inf"), 3), (float("nan"), 3)):
         with pytest.raises(ValueError, match="Expected"):
-            Scatter.model_validate({"log_rms": log_rms, "rows": rows, "source": "a test"})
+            Scatter.of_mapping({"log_rms": log_rms, "rows": rows, "source": "a test"})

@@ -56,7 +56,7 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
         assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
     own = load_gpu("b200-sxm-180gb")
     assert calibration_of(own, None, "ideal").name == "ideal"
-    own = own.model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
+    own = own.replace(calibration="hardware/calibrations/ideal.yaml")
     assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
 
 

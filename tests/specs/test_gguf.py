@@ -95,8 +95,8 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
     keys, tensors = qwen3()
     mine = load_model(written(tmp_path, keys, tensors))
     assert mine.weights == "q4_k,qkv=q4_k*7+q6_k*1,down=q6_k*1+q4_k*1,lm_head=q6_k,embedding=q6_k"
-    known = load_bundled("qwen3-0.6b").model_dump()
-    differs = {key for key, value in mine.model_dump().items() if value != known[key]}
+    known = load_bundled("qwen3-0.6b").as_mapping()
+    differs = {key for key, value in mine.as_mapping().items() if value != known[key]}
     assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
     stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
     in_file = sum(
@@ -120,7 +120,7 @@ def small(folder: Path, row: dict[str, Any]) -> str:
 @pytest.mark.parametrize("row", table("gguf_files"), ids=lambda row: row["architecture"])
 def test_every_field_of_a_small_header(tmp_path: Path, row: dict[str, Any]) -> None:
     """The reader itself holds the values of all tensors against the parameters of this shape."""
-    stated = load_model(small(tmp_path, row)).model_dump(exclude_defaults=True)
+    stated = load_model(small(tmp_path, row)).as_mapping(exclude_defaults=True)
     assert {name: value for name, value in stated.items() if name not in DESCRIPTIVE} == row["fields"]
 
 

@@ -137,7 +137,7 @@ def test_best_gamma_does_not_fall_with_batch_below_the_ridge(model, gpu, budget,
 @given(models(), devices, budgets, st.integers(2, 6), st.floats(1, 8))
 def test_more_flops_a_byte_lower_the_inflection(model, gpu, budget, gamma, faster):
     peak = gpu.peak["bf16"]
-    strong = gpu.model_copy(update={"peak": {"bf16": peak.model_copy(update={"value": peak.value * faster})}})
+    strong = gpu.replace(peak={"bf16": peak.replace(value=peak.value * faster)})
     batches = (0.9 * ridge(gpu) / (gamma + 1), 1.1 * ridge(strong))
     assume(batches[0] >= 1)
     weak, other = (inflection_context(dense(model, g, budget), gamma, batches) for g in (gpu, strong))
@@ -150,7 +150,7 @@ def test_sharing_kv_heads_raises_the_inflection(model, gpu, budget, gamma, group
     assume(model.num_key_value_heads % group == 0)
     batches = (0.9 * ridge(gpu) / (gamma + 1), 1.1 * ridge(gpu))
     assume(batches[0] >= 1)
-    grouped = model.model_copy(update={"num_key_value_heads": model.num_key_value_heads // group})
+    grouped = model.replace(num_key_value_heads=model.num_key_value_heads // group)
     apart, shared = (inflection_context(dense(m, gpu, budget), gamma, batches) for m in (model, grouped))
     assert (shared or np.inf) >= (apart or np.inf) * (1 - 1e-6)
 

@@ -58,7 +58,7 @@ def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() 
 
     def reading_s(**flags: str) -> tuple[float, float]:
         plain = scenario(draft_kv="full", **flags)
-        own = plain.machine.calibration.model_copy(update={"stack": "llama.cpp-0c1e57098"})
+        own = plain.machine.calibration.replace(stack="llama.cpp-0c1e57098")
         added = with_calibration(plain, own).overhead_s(1.0, 4000.0) - plain.overhead_s(1.0, 4000.0)
         return float(np.asarray(added)), float(plain.draft_pass_s(1.0, 4000.0))
 

@@ -97,7 +97,7 @@ def test_intervals_by_hand() -> None:
     assert interval_of(2.0, 0.03, 0.04) == pytest.approx((2 * math.exp(-0.05 * Z), 2 * math.exp(0.05 * Z)))
     scenario = resolve(ASKED)
     stated = {"speedup": Scatter(log_rms=0.2, rows=10, source="by hand")}
-    exact = scenario.machine.calibration.model_copy(update={"fit": None, "observed_error": stated})
+    exact = scenario.machine.calibration.replace(fit=None, observed_error=stated)
     for value, high in ((2.5, 2.95), (3.5, 3.5)):
         ends = speedup_interval(with_calibration(scenario, exact), 64, 32000, 3, value)
         assert ends == pytest.approx((value * math.exp(-0.2 * Z), high))
@@ -114,7 +114,7 @@ def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_a
         draft = scenario.draft
         known = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()} | other
         held = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
-        own = with_calibration(scenario, scenario.machine.calibration.model_copy(update={"measured": held}))
+        own = with_calibration(scenario, scenario.machine.calibration.replace(measured=held))
         # rows of such a calibration time iterations: a ratio's error is that of two
         assert [iteration_log_error(own, error, 0.2) for error in (0.1, 0.3)] == [0.2 / 2**0.5, 0.3]
         return np.asarray(widening(own, batch, context, gammas and np.array(gammas))).tolist()
@@ -153,16 +153,16 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
         (names[1:], ((1.0,),), alone[1]),
         (names, ((1.0,), (-0.5, 1.0)), alone[0] + alone[1] - math.sqrt(alone[0] * alone[1])),
     ):
-        fitted = c.model_copy(update={"fit": StatedFit(parameters=parameters, correlation=rows)})
+        fitted = c.replace(fit=StatedFit(parameters=parameters, correlation=rows))
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected, rel=1e-6)
     shares = StatedFit(parameters=names[1:], correlation=((1.0,),))
     value = getattr(c, names[1]).value
     for stderr, expected in ((4 * value, (slope(names[1], -value / 2) * 4 * value) ** 2), (None, 0.0)):
         # a step takes a half of a share at most
-        unsure = getattr(c, names[1]).model_copy(update={"stderr": stderr})
-        fitted = c.model_copy(update={"fit": shares, names[1]: unsure})
+        unsure = getattr(c, names[1]).replace(stderr=stderr)
+        fitted = c.replace(**{"fit": shares, names[1]: unsure})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected)
-    assert variance(with_calibration(scenario, c.model_copy(update={"fit": None}))) == 0.0
+    assert variance(with_calibration(scenario, c.replace(fit=None))) == 0.0
     assert is_transferred(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
     assert not is_transferred(scenario)
 

@@ -37,7 +37,7 @@ def tiny_spec(**changes: Any) -> ModelSpec:
         "max_position_embeddings": 2048,
         "source": "a test",
     }
-    return ModelSpec.model_validate({**shape, **changes})
+    return ModelSpec.of_mapping({**shape, **changes})
 
 
 TEXT = "the of and a to in he was that it his her with as had she for on at by which my be from not you all"
@@ -153,4 +153,4 @@ def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Recor
 
 
 def changed(record: Record, rows: Iterable[PointRow | KernelRow]) -> Record:
-    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
+    return Record(record.path, record.data.replace(points=tuple(rows)))

@@ -66,7 +66,7 @@ class Baseline(Frozen):
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
         kept = {name: errors for name, errors in self.parts.items() if quantity_of(name) in quantities}
-        return self.model_copy(update={"parts": kept})
+        return self.replace(parts=kept)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
     for part in now:
         rows = sorted(part.measured.items())
         measured[part.name] = {row: significant(seconds, DIGITS) for row, seconds in rows}
-    dumped = {name: c.model_dump(exclude_defaults=True) for name, c in sorted(calibrations.items())}
+    dumped = {name: c.as_mapping(exclude_defaults=True) for name, c in sorted(calibrations.items())}
     content = {
         "schema_version": 1,
         "kind": "check",

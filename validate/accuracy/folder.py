@@ -168,7 +168,7 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
 
 
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
-    subject = record.subject.model_dump()
+    subject = record.subject.as_mapping()
     arguments = {key: value for key, value in subject.items() if not key.startswith("engine")}
     for key in ("model", "hardware", "draft"):
         arguments[key] = beside(path, arguments[key])

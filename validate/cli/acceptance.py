@@ -167,7 +167,7 @@ def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) ->
 
 def as_text(table: AcceptanceFile) -> str:
     """The file that `whatif --acceptance` reads, one row per line."""
-    head = table.model_dump(exclude_none=True)
+    head = table.as_mapping(exclude_none=True)
     rows = ["  " + json.dumps(row) for row in head.pop("rows")]
     return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"
 

@@ -141,7 +141,7 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
     if hardware is not None and known:
         load_gpu(hardware)
     changes = {"hardware": hardware, "threads": threads}
-    return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
+    return plan.replace(**{key: value for key, value in changes.items() if value is not None})
 
 
 def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
@@ -193,7 +193,7 @@ def time_points(
 
     folder = machine_folder(machine, results)
     device = hardware or plan.hardware
-    check_plan(plan.model_copy(update={"hardware": device}), calibration)
+    check_plan(plan.replace(hardware=device), calibration)
     named = {"hardware": device} | ({"calibration": calibration} if calibration else {})
     if plan.device == "cuda":
         whole = len(plan.points())

@@ -58,7 +58,7 @@ class HeadModel(Model):
     _first: Tensor
 
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
-        super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
+        super().__init__(spec.replace(tie_word_embeddings=False))
         count = target.num_hidden_layers
         # as heads are trained: an early, the middle, a late layer
         self.features = Features((2, count // 2, count - 3))

@@ -80,7 +80,7 @@ def calibrate(
     kept, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
     stack = f"{subject.engine} {subject.engine_version}".replace(" ", "-")
-    served = [base.model_copy(update={"stack": stack}) for base in bases]
+    served = [base.replace(stack=stack) for base in bases]
     unknown = [base for base in served if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
     for base in (*served, *map(rows_apart, unknown)):
         rows = rows_of(kept, query, base, aside)
@@ -102,7 +102,7 @@ def calibrate(
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
     """Every row once, even if several files hold it."""
-    last_first = {t.model_copy(update={"where": ""}): t for t in reversed(timings)}
+    last_first = {t.replace(where=""): t for t in reversed(timings)}
     return [*last_first.values()][::-1]
 
 
@@ -140,7 +140,7 @@ def _shipped(
         "measured_models": (),
         "speculating_models": (),
     }
-    return fitted.calibration.model_copy(update=constants | file_fields)
+    return fitted.calibration.replace(**constants | file_fields)
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
@@ -220,7 +220,7 @@ def record_text(
 ) -> str:
     """The record of the used rows."""
     rows = [
-        encode(EnginePoint.of(f"{n:03d} {t.name}", t).model_dump(exclude_defaults=True))
+        encode(EnginePoint.of(f"{n:03d} {t.name}", t).as_mapping(exclude_defaults=True))
         for n, t in enumerate(made.rows.timings)
     ]
     return as_record(encode(header(machine, subject, sources)), rows)

@@ -84,8 +84,8 @@ def rows_apart(base: Calibration) -> Calibration:
     computing add up, and no time is expected outside passes.
     """
     one = Constant(value=1.0, source="where a fit starts")
-    return base.model_copy(
-        update={
+    return base.replace(
+        **{
             "name": f"{base.name}, one row apart",
             "kind": "literature",
             ROW: one,

@@ -105,7 +105,7 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
         "hardware": subject.hardware,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "perfmodel_version": version(),
-        "subject": subject.model_dump(),
+        "subject": subject.as_mapping(),
         "sources": list(sources),
     }
 

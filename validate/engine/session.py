@@ -46,7 +46,7 @@ def run(
                 continue
             progress.show(key)
             journal.add(
-                _point(server, served, vocabulary, load, gamma, key, *known).model_dump(exclude_defaults=True)
+                _point(server, served, vocabulary, load, gamma, key, *known).as_mapping(exclude_defaults=True)
             )
             progress.step()
         progress.end()
@@ -114,7 +114,7 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
     if not left:
         raise InputError(f"--resume: no unfinished run at K = {gamma} in {folder}; run without --resume")
     journal = Journal.resume(left[-1])
-    if journal.header.get("subject") != subject.model_dump():
+    if journal.header.get("subject") != subject.as_mapping():
         journal.close()
         raise InputError(f"--resume: {left[-1]} has another model, draft or engine: start a new run")
     return journal

@@ -183,7 +183,7 @@ def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path
         for name in ("model", "hardware", "draft")
         if files.looks_like_path(value := getattr(subject, name)) and Path(value).exists()
     }
-    text = record_text(made, machine, subject.model_copy(update=places), seen)
+    text = record_text(made, machine, subject.replace(**places), seen)
     write_yaml(
         made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text)
     )

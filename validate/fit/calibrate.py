@@ -107,7 +107,7 @@ def _error_line(rows: str, errors: dict[str, dict[str, float]]) -> str:
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
     """Errors of a calibration on a recipe's rows to which it was not fitted."""
-    calibration = calibration.model_copy(update={"shards_lm_head": recipe.shards_lm_head})
+    calibration = calibration.replace(shards_lm_head=recipe.shards_lm_head)
     points = points_of(recipe)
     return errors_by_quantity(points, points.predict(calibration))
 
@@ -175,7 +175,7 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "observed_error": observed(made),
         "transfer_error": _transfer_scatter(recipe),
     }
-    return fitted.calibration.model_copy(update=constants | file_fields)
+    return fitted.calibration.replace(**constants | file_fields)
 
 
 def _constant(fitted: Fit, name: str, rows: str) -> Constant:

@@ -54,9 +54,7 @@ def points_of(recipe: Recipe) -> PointSet:
 def start_of(recipe: Recipe) -> Calibration:
     """The literature calibration with the recipe's pinned values."""
     pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
-    return load_calibration(recipe.base).model_copy(
-        update={**pinned, "shards_lm_head": recipe.shards_lm_head}
-    )
+    return load_calibration(recipe.base).replace(**pinned, shards_lm_head=recipe.shards_lm_head)
 
 
 def used(points: tuple[MeasuredPoint, ...], train: Mask) -> dict[str, Mask]:
@@ -98,10 +96,10 @@ def fit(
     calibration = with_values(start, optimum.values)
     update: dict[str, object] = {}
     for name, error in stderr.items():
-        update[name] = getattr(calibration, name).model_copy(update={"stderr": error})
+        update[name] = getattr(calibration, name).replace(stderr=error)
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(inner.correlation.tolist()))
     update["fit"] = StatedFit(parameters=tuple(stderr), correlation=correlation)
-    return Fit(calibration.model_copy(update=update), optimum.values, stderr, optimum.at_bound)
+    return Fit(calibration.replace(**update), optimum.values, stderr, optimum.at_bound)
 
 
 def weighted_residuals(times: dict[str, Array], logs: dict[str, Array], rows: dict[str, Mask]) -> Array:

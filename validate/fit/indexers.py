@@ -65,7 +65,7 @@ def with_indexer(
     def priced(*index: float) -> Array:
         constants = zip(INDEX, index, strict=True)
         update = {name: Constant(value=value, source=NAME) for name, value in constants}
-        machine = Machine(gpu, plain.model_copy(update=update))
+        machine = Machine(gpu, plain.replace(**update))
         by_degree = [sum(machine.op_predicted_s(op) for op in degree_ops) for degree_ops in ops]
         return np.concatenate(by_degree) / layers
 

@@ -37,7 +37,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         fields["expert_kernels"] = _experts(k)
     if k.allreduce:
         fields["allreduce"] = _allreduce(k, gpu)
-    return Calibration.model_validate(fields)
+    return Calibration.of_mapping(fields)
 
 
 def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:

@@ -110,4 +110,4 @@ def with_stack(
         "notes": f"{kernels.notes} Scaled to whole passes of {set_name}: {factors}.",
         "observed_error": {figure: errors.scatter(source) for figure, errors in stack.held_out.items()},
     }
-    return stack.calibration.model_copy(update=file_fields)
+    return stack.calibration.replace(**file_fields)

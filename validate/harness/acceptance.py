@@ -107,7 +107,7 @@ def measure(
 
 def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
     """A file of the rows that `entry` makes."""
-    return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": entries})
+    return AcceptanceFile.of_mapping({"schema_version": 1, "source": source, "rows": entries})
 
 
 def entry(

@@ -75,7 +75,7 @@ def capture(device: torch.device) -> dict[str, Any]:
         "world_size": int(os.environ.get("WORLD_SIZE", "1")),
     }
     if VARIABLE in os.environ:
-        machine["attention_tuning"] = {str(rows): t.model_dump() for rows, t in tunings().items()}
+        machine["attention_tuning"] = {str(rows): t.as_mapping() for rows, t in tunings().items()}
     machine["variables"] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return machine
 

@@ -92,7 +92,7 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     tree = None
     held = scenario
     if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
-        held = scenario_of(plan, point.model_copy(update={"draft_kv": "full"}))  # the decoder keeps its cache
+        held = scenario_of(plan, point.replace(draft_kv="full"))  # the decoder keeps its cache
     alone = replace(held, account=Account())  # the decoder is no serving engine
     room = capacity.memory_of(alone, batch, context, drafted)
     if point.parents is not None:

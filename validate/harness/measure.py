@@ -38,7 +38,7 @@ def run_plan(
     full_header = {
         **(header or {}),
         "protocol": {
-            **plan.protocol.model_dump(),
+            **plan.protocol.as_mapping(),
             "acceptance": "scripted",
             "interleaved": True,
             "cache": "random values, no prefill",
@@ -73,7 +73,7 @@ class PointMeasurer:
     @torch.inference_mode()
     def row(self, point: PlanPoint, mode: Mode) -> Row:
         """One finished row. Running out of memory, and other failures, are rows too."""
-        base = {**point.model_dump(exclude_none=True), "mode": mode}
+        base = {**point.as_mapping(exclude_none=True), "mode": mode}
         runner = self._runner_of(point)
         if isinstance(runner, dict):
             return {**base, **runner}

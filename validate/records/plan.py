@@ -150,12 +150,12 @@ class Plan(Frozen):
         for block in self.grid:
             for context, batch in itertools.product(block.context, block.batch):
                 cells += 1
-                cell = block.model_copy(update={"context": (context,), "batch": (batch,)})
+                cell = block.replace(context=(context,), batch=(batch,))
                 if all(wanted(p) for p in block.points() if (p.context, p.batch) == (context, batch)):
                     blocks.append(cell)
         if len(blocks) == cells:
             return self
-        return self.model_copy(update={"grid": tuple(blocks)}) if blocks else None
+        return self.replace(grid=tuple(blocks)) if blocks else None
 
     def runs(self) -> list[tuple[PlanPoint, Mode]]:
         """Every point in every mode: the rows of the record."""
@@ -175,8 +175,8 @@ class Plan(Frozen):
     def resolved(self) -> dict[str, Any]:
         """The plan with all defaults and the full shape of every model, as records keep it."""
         names = {n for block in self.grid for n in (block.target, block.draft) if n != "self"}
-        shapes = {name: spec_of(name).model_dump(exclude_defaults=True) for name in sorted(names)}
-        return {**self.model_dump(), "shapes": shapes}
+        shapes = {name: spec_of(name).as_mapping(exclude_defaults=True) for name in sorted(names)}
+        return {**self.as_mapping(), "shapes": shapes}
 
 
 def model_reference(name: str) -> str:

@@ -197,7 +197,7 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
     if len(set(errors.groups)) <= FEW:
-        return scatter.model_copy(update={"log_within": None})
+        return scatter.replace(log_within=None)
     return scatter
 
 

@@ -78,7 +78,7 @@ def render(
         "parameters": [SPECULATING[i].place for i in constant],
         "correlation": correlation,
     }
-    Engines.model_validate(data)
+    Engines.of_mapping(data)
     return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
 
 
@@ -119,4 +119,4 @@ def _insert(data: dict[str, Any], parameter: Parameter, value: float, deviation:
 
 
 def _mapping(scatter: Scatter) -> dict[str, Any]:
-    return scatter.model_dump(exclude_none=True)
+    return scatter.as_mapping(exclude_none=True)

@@ -147,7 +147,7 @@ class DeviceConstants:
 
     def calibration(self, values: Values) -> Calibration:
         """The calibration with these values by place."""
-        return Calibration.model_validate(self.stated(values))
+        return Calibration.of_mapping(self.stated(values))
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
         """The content of the file. more: its other keys."""
@@ -357,7 +357,7 @@ def scatter(off: Iterable[float], source: str) -> dict[str, Any]:
     size = np.abs([*off])
     rms = float(np.sqrt(np.mean(size**2)))
     within = quantile(size, np.ones(len(size)))
-    return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).model_dump()
+    return Scatter(log_rms=rms, log_within=within, rows=len(size), source=source).as_mapping()
 
 
 def kind_of(run: PublicRun) -> StepKind:
@@ -400,6 +400,6 @@ def texts(date: datetime.date) -> dict[Path, str]:
         if gpu.name in devices:
             more = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
         more["transfer_error"] = transferred["observed_error"]["target_s"]
-        made = Calibration.model_validate(shortened(DeviceConstants(gpu).stated(whole, date=date, **more), 4))
+        made = Calibration.of_mapping(shortened(DeviceConstants(gpu).stated(whole, date=date, **more), 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found

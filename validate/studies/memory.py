@@ -108,14 +108,14 @@ def with_values(values: Array, facts: VLLMMemory) -> VLLMMemory:
         part: Any = getattr(facts, section)
         if isinstance(part, dict):
             changed: Any = {
-                version: each.model_copy(update={name: value})
+                version: each.replace(**{name: value})
                 if version != _first(part) and getattr(each, name) is not None
                 else each
                 for version, each in part.items()
             }
         else:
-            changed = part.model_copy(update={name: value})
-        facts = facts.model_copy(update={section: changed})
+            changed = part.replace(**{name: value})
+        facts = facts.replace(**{section: changed})
     return facts
 
 

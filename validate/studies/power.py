@@ -59,7 +59,7 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
     def device(x: Array) -> GPUSpec:
         assert gpu.power_draw is not None
         constants = dict(zip(FITTED, np.exp(x).tolist(), strict=True))
-        return gpu.model_copy(update={"power_draw": gpu.power_draw.model_copy(update=constants)})
+        return gpu.replace(power_draw=gpu.power_draw.replace(**constants))
 
     return device(least_squares(lambda x: log_errors(device(x), rows).ravel(), *np.log(BOUNDS)).x)
 

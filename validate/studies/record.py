@@ -166,7 +166,7 @@ def covered(out: HeldOut) -> Array:
             rows=int(others.sum()),
             source="rows of the other folds",
         )
-        c = out.fits[out.fold[i]].calibration.model_copy(update={"observed_error": {"speedup": scatter}})
+        c = out.fits[out.fold[i]].calibration.replace(observed_error={"speedup": scatter})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None
         inside[i] = interval[0] <= measured[i] <= interval[1]

@@ -105,13 +105,13 @@ def texts_of(errors: Errors, date: datetime.date) -> dict[Path, str]:
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": {name: widths.fitted(of).model_dump() for name, of in classes["step"].items()},
-        "speedups": {name: widths.fitted(of).model_dump() for name, of in speedups.items()},
+        "steps": {name: widths.fitted(of).as_mapping() for name, of in classes["step"].items()},
+        "speedups": {name: widths.fitted(of).as_mapping() for name, of in speedups.items()},
         "devices": sorted({a.run.hardware for a in of_figure("step") if a.run.engine in ENGINES}),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)
-    SourceErrors.model_validate(short)
+    SourceErrors.of_mapping(short)
     coverage = {
         figure: {name: widths.covered(of, widths.without_each(of)) for name, of in by_class.items()}
         for figure, by_class in classes.items()

@@ -96,7 +96,7 @@ class FittedConstants:
         """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
-        kernels = kernels.model_copy(update={"version": version})
+        kernels = kernels.replace(version=version)
         of = architecture_of(kernels.gpu or hardware)
         board = load_gpu(hardware)
         own = architecture_of(board)
@@ -137,14 +137,14 @@ class FittedConstants:
         for p in self.drifts:
             base = update.get(p.name, getattr(self.kernels, p.name)).value
             update[p.name] = Constant(value=base * values[p.place], source="being fitted")
-        return self.kernels.model_copy(update=update)
+        return self.kernels.replace(**update)
 
 
 def load_kernels(name: str) -> Calibration:
     """A bundled calibration of kind ``kernels`` without its engine's constants, with the CUDA graphs of
     `GRAPH_TOKENS`.
     """
-    return read_kernels(name).model_copy(update={"graph_tokens": GRAPH_TOKENS})
+    return read_kernels(name).replace(graph_tokens=GRAPH_TOKENS)
 
 
 @dataclass

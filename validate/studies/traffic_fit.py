@@ -127,7 +127,7 @@ def straight_lines_of(run: ServedRun) -> StraightLines:
     for name, scale in SCALES.items():
         before = getattr(known, name)
         after = scale.trial(before)
-        slopes.append((off(known.model_copy(update={name: after})) - base) / scale.between(before, after))
+        slopes.append((off(known.replace(**{name: after})) - base) / scale.between(before, after))
     return StraightLines(run, base, np.array(slopes).T)
 
 
@@ -196,7 +196,7 @@ def _moved(before: EngineRequests, move: Array) -> EngineRequests:
     for (name, scale), by in zip(SCALES.items(), move.tolist(), strict=True):
         value = scale.moved(getattr(before, name), by)
         values[name] = significant(value, 3)
-    return before.model_copy(update=values)
+    return before.replace(**values)
 
 
 def without(
@@ -318,12 +318,12 @@ def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
 def _plain(left_out: Mapping[str, Mapping[str, EngineRequests]]) -> dict[str, dict[str, Any]]:
     """The constants of held-out groups in JSON types."""
     return {
-        group: {engine: costs.model_dump() for engine, costs in of.items()} for group, of in left_out.items()
+        group: {engine: costs.as_mapping() for engine, costs in of.items()} for group, of in left_out.items()
     }
 
 
 def _flow(of: EngineRequests) -> str:
-    return "{" + ", ".join(f"{name}: {json.dumps(value)}" for name, value in of.model_dump().items()) + "}"
+    return "{" + ", ".join(f"{name}: {json.dumps(value)}" for name, value in of.as_mapping().items()) + "}"
 
 
 if __name__ == "__main__":

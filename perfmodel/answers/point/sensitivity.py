@@ -70,10 +70,10 @@ def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Sce
 
 def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
     gpu = scenario.machine.gpu
-    bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * factor})
+    bandwidth = gpu.memory_bandwidth.replace(value=gpu.memory_bandwidth.value * factor)
     return replace(
         scenario,
-        machine=replace(scenario.machine, gpu=gpu.model_copy(update={"memory_bandwidth": bandwidth})),
+        machine=replace(scenario.machine, gpu=gpu.replace(memory_bandwidth=bandwidth)),
     )
 
 

@@ -79,7 +79,7 @@ class Named:
         if shares or gpu.in_turn:
             gpu = _shared(question, gpu, engine_of(calibration))
         if calibration.stack == LLAMACPP and not file:
-            target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
+            target = target.replace(weights=CONVERTED.get(target.weights, USUAL_MIX))
         return cls(target, gpu, calibration)
 
     def precision(self, question: CommonOptions) -> Precision:
@@ -117,11 +117,11 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     if gpu.memory is None:
         return gpu
     memories = {
-        name: size.model_copy(update={"value": size.value * devices})
+        name: size.replace(value=size.value * devices)
         for name in ("memory", "reported_memory")
         if (size := getattr(gpu, name)) is not None
     }
-    return gpu.model_copy(update=memories | {"power_draw": None})
+    return gpu.replace(**memories | {"power_draw": None})
 
 
 def _placed(gpu: GPUSpec, devices: int, host: str) -> str:

@@ -3,7 +3,6 @@
 """
 
 import sys
-from collections.abc import Mapping
 from copy import copy
 from functools import cache
 from typing import Annotated, Any, Self, dataclass_transform
@@ -30,25 +29,25 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
     """A mapping of a file with known keys only, which never changes.
 
     `__post_init__` of a subclass refuses (ValueError) contradictory fields. Types and limits are checked when
-    a mapping is read (`files.parse`, `model_validate`), not when code makes one.
+    a mapping is read (`files.parse`, `of_mapping`), not when code makes one.
     """
 
     @classmethod
-    def model_validate(cls, data: Any) -> Self:
+    def of_mapping(cls, data: Any) -> Self:
         """Checks a mapping that code made; its numbers may be numpy's.
 
         Raises msgspec.ValidationError, which is a ValueError.
         """
         return convert(builtins(data), cls, str_keys=True)
 
-    def model_copy(self, update: Mapping[str, Any]) -> Self:
+    def replace(self, **values: Any) -> Self:
         """A copy with some values changed, unchecked."""
         changed = copy(self)
-        for name, value in update.items():
+        for name, value in values.items():
             force_setattr(changed, name, value)
         return changed
 
-    def model_dump(self, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
+    def as_mapping(self, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
         """A mapping for JSON or YAML, optionally without defaults or without nulls."""
         return dict(_plain(self, exclude_defaults, exclude_none))
 

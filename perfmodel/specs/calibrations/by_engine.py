@@ -108,7 +108,7 @@ def load_device(name: str) -> GPUSpec:
     gpu = load_gpu(name)
     if looks_like_path(gpu.calibration):
         return gpu
-    return gpu.model_copy(update={"calibration": calibration_of(gpu).name})
+    return gpu.replace(calibration=calibration_of(gpu).name)
 
 
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
@@ -124,7 +124,7 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     for layer in source.of_device(lender, version, borrowed_scopes(gpu, c.gpu), gpu.name):
         for name, s in layer.items():
             update[name] = s.on(update.get(name, getattr(c, name)))
-    return c.model_copy(update=update) if update else c
+    return c.replace(**update) if update else c
 
 
 def engine_of(calibration: Calibration) -> str | None:

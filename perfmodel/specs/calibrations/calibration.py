@@ -325,7 +325,7 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     update |= {name: getattr(engine, name) for name in of_engine} | {
         name: getattr(source, name) for name in of_all
     }
-    return kernels.model_copy(update=update)
+    return kernels.replace(**update)
 
 
 def _of_another_device(kernels_gpu: str, gpu: GPUSpec) -> Relation:
@@ -362,7 +362,7 @@ def load_bundled(name: str, version: str | None = None, engine: str | None = Non
     """
     kernels = read_kernels(name)
     if engine is not None and kernels.kind == "kernels":
-        kernels = kernels.model_copy(update={"stack": engine})
+        kernels = kernels.replace(stack=engine)
     return with_engine(kernels, version)
 
 

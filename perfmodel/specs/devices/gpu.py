@@ -321,9 +321,7 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         if box not in PCIE:
             raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
         nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
-        return load_gpu(name, flag).model_copy(
-            update={"host_link": Link(name=f"PCIe {box}.0 x16", per_direction=nominal)}
-        )
+        return load_gpu(name, flag).replace(host_link=Link(name=f"PCIe {box}.0 x16", per_direction=nominal))
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
         sibling = re.sub(r"-\d+gb$", f"-{sized[2]}gb", gpu.name)
@@ -334,13 +332,13 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
             unit="GiB" if gpu.memory and gpu.memory.unit in ("GiB", "MiB") else "GB",
             source=f"{STATED} {flag} {name}",
         )
-        return gpu.model_copy(update={"memory": memory, "reported_memory": None})
+        return gpu.replace(memory=memory, reported_memory=None)
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
         beside = str(path.parent / gpu.calibration)
         if files.looks_like_path(gpu.calibration):
-            return gpu.model_copy(update={"calibration": beside})
+            return gpu.replace(calibration=beside)
         return gpu
     found = _bundled_name(name, flag)
     return load_gpu(found, flag) if ":" in found else load_bundled(found)

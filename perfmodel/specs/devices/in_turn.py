@@ -29,7 +29,7 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
     source = f"{', '.join(names)} in turn, with layers in proportion to memory"
 
     def sourced(like: Any, value: float, unit: str) -> Any:
-        return like.model_copy(update={"value": value, "unit": unit, "source": source, "evidence": "derived"})
+        return like.replace(value=value, unit=unit, source=source, evidence="derived")
 
     def rate(rates: Sequence[Any]) -> Any:
         whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
@@ -38,19 +38,17 @@ def combined(parts: Sequence[Any], flag: str = "--hardware") -> Any:
 
     largest = parts[sizes.index(max(sizes))]
     precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
-    return largest.model_copy(
-        update={
-            "name": SIGN.join(names),
-            "title": f" {SIGN} ".join(part.title for part in parts),
-            "in_turn": tuple(names),
-            "memory": sourced(largest.stated_memory, sum(sizes), "B"),
-            "reported_memory": None,
-            "working_set": None,
-            "memory_bandwidth": rate([part.memory_bandwidth for part in parts]),
-            "peak": {p: rate([part.peak[p] for part in parts]) for p in precisions},
-            "link": None,
-            "power_draw": None,
-        }
+    return largest.replace(
+        name=SIGN.join(names),
+        title=f" {SIGN} ".join(part.title for part in parts),
+        in_turn=tuple(names),
+        memory=sourced(largest.stated_memory, sum(sizes), "B"),
+        reported_memory=None,
+        working_set=None,
+        memory_bandwidth=rate([part.memory_bandwidth for part in parts]),
+        peak={p: rate([part.peak[p] for part in parts]) for p in precisions},
+        link=None,
+        power_draw=None,
     )
 
 

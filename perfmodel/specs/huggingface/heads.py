@@ -131,7 +131,7 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
         options["layers"] = model.num_hidden_layers
     elif kind != "eagle":
         options |= {"layers": model.num_hidden_layers} | _block(kind, keys)
-    return Head(kind, model.model_copy(update={"num_nextn_predict_layers": None}), options)
+    return Head(kind, model.replace(num_nextn_predict_layers=None), options)
 
 
 def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -54,14 +54,14 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path)
     if repo := repository(name):
         base = load_model(repo[0], flag)
-        return base.model_copy(update={"weights": repo[1] or CONVERTED.get(base.weights, USUAL_MIX)})
+        return base.replace(weights=repo[1] or CONVERTED.get(base.weights, USUAL_MIX))
     found = _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )
     other = variant(name)
     if other is None:
         return found
-    return found.model_copy(update={"max_position_embeddings": other.max_position_embeddings})
+    return found.replace(max_position_embeddings=other.max_position_embeddings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +113,15 @@ def _quantised(key: str) -> ModelSpec | None:
     for row in read_rows(data_folder("models") / "checkpoints.csv", Checkpoint):
         spelled = files.spelling(row.checkpoint)
         if key in (spelled, spelled.rpartition("/")[2]):
-            return load_model(row.model).model_copy(
-                update={"weights": row.weights, "kv_dtype": row.kv_dtype, "hf_id": row.checkpoint}
+            return load_model(row.model).replace(
+                weights=row.weights, kv_dtype=row.kv_dtype, hf_id=row.checkpoint
             )
     with suppress(InputError):
         if found := IN_FORMAT.fullmatch(key):
             weights = _MEANT.get(found[2], found[2])
             scaled = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
             cache = {"kv_dtype": "fp8"} if scaled else {}
-            return load_model(found[1]).model_copy(update={"weights": weights} | cache)
+            return load_model(found[1]).replace(**{"weights": weights} | cache)
     return None
 
 
@@ -286,5 +286,5 @@ def _of_gguf(path: Path) -> ModelSpec:
             known = load_bundled(plain)
             if all(getattr(known, each) == getattr(spec, each) for each in sizes):
                 own = {each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")}
-                return known.model_copy(update=own | {"hf_id": name if "/" in name else known.hf_id})
+                return known.replace(**own | {"hf_id": name if "/" in name else known.hf_id})
     return spec

@@ -46,8 +46,8 @@ def off_by(folder: Path, factor: float) -> Path:
     """The calibration of the record with every bandwidth it reaches off by a factor."""
     c = load_calibration("xeon-amx-2core.micro")
     names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
-    changes = {n: getattr(c, n).model_copy(update={"value": getattr(c, n).value * factor}) for n in names}
-    return write_yaml(c.model_copy(update=changes), folder / f"off-{factor}.yaml", "broken on purpose")
+    changes = {n: getattr(c, n).replace(value=getattr(c, n).value * factor) for n in names}
+    return write_yaml(c.replace(**changes), folder / f"off-{factor}.yaml", "broken on purpose")
 
 
 def test_the_limit_is_kept_or_not(folder, capsys) -> None:
@@ -202,7 +202,7 @@ def test_drift_by_hand(tmp_path) -> None:
 
     def now(*times: float) -> list[str]:
         again = [replace(f, measured=s, predicted=s) for f, s in zip(old, times, strict=True)]
-        return faults(parts_of(again), None, before.model_copy(update={"predicted": {}}))
+        return faults(parts_of(again), None, before.replace(predicted={}))
 
     assert now(1.029, 1.029, 1.029, 1.029) == now(1.08, 1.0, 1.0, 1.0) == []
     most = "over 4 points of the baseline; most at a"
@@ -278,7 +278,7 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     baseline = ("--baseline", str(tmp_path.parent / "engine-baseline.json"))
     assert check(tmp_path, *baseline, "--write") == 0
     assert check(tmp_path, *baseline) == 0
-    rows = [t.model_copy({"seconds": 1.5 * t.seconds}) for t in timings()]
+    rows = [t.replace(seconds=1.5 * t.seconds) for t in timings()]
     anew = calibrate(rows, query, [load_calibration("ideal")], subject, (PATH.name,))
     path.unlink()
     write_yaml(anew.calibration, path, "a test")

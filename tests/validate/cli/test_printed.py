@@ -31,7 +31,7 @@ def test_observed_acceptance_in_a_line() -> None:
         {**row, "draft_kv": "full", "context_tokens": 2.5, "positions": [0.5, 0.25]},
         {**row, "draft_kv": "full", "context_tokens": 128, "alpha": 0.5},
     ]
-    table = AcceptanceFile.model_validate({"schema_version": 1, "source": "a test", "rows": rows})
+    table = AcceptanceFile.of_mapping({"schema_version": 1, "source": "a test", "rows": rows})
     assert summary(table) == [
         "quest:32             at 64: alpha 0.618, 2.00 +/- 0.13 (3 documents) tokens per iteration, "
         "by position 0.75 0.33",
@@ -42,7 +42,7 @@ def test_observed_acceptance_in_a_line() -> None:
     lines = as_text(table).splitlines()
     assert lines[0] == '{"schema_version": 1, "source": "a test", "rows": ['
     assert [line[-2:] for line in lines[1:]] == ["},", "},", "},", "5}", "]}"]
-    assert AcceptanceFile.model_validate(json.loads(as_text(table))) == table
+    assert AcceptanceFile.of_mapping(json.loads(as_text(table))) == table
 
 
 def test_the_ends_of_a_share(capsys) -> None:

@@ -83,7 +83,7 @@ def test_the_digest_is_of_code_and_data_files(tmp_path) -> None:
 def noisy(record: Record, factor: float) -> Record:
     """Every timing with one fast sample, so that its median is so many times the fastest."""
     each = [{n: (min(v) / factor, *v[1:]) for n, v in row.samples.items()} for row in record.data.points]
-    rows = [row.model_copy(update={"samples": of}) for row, of in zip(record.data.points, each, strict=True)]
+    rows = [row.replace(samples=of) for row, of in zip(record.data.points, each, strict=True)]
     return changed(record, rows)
 
 
@@ -96,10 +96,8 @@ def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
     device = "xeon-amx-2core"
     quiet = closing(kernels, passes, fitted, device, path)
     assert quiet[1].startswith("ask: perfmodel whatif --hardware xeon-amx-2core --calibration c.yaml --model")
-    slow = fitted.model_copy(
-        update={"iteration_fixed_s": fitted.iteration_fixed_s.model_copy(update={"value": 1.0})}
-    )
-    doubted = fitted.model_copy(update={"notes": "x. WARNING: no efficiency explains its gemm times."})
+    slow = fitted.replace(iteration_fixed_s=fitted.iteration_fixed_s.replace(value=1.0))
+    doubted = fitted.replace(notes="x. WARNING: no efficiency explains its gemm times.")
     for lines, why in (
         (
             closing(noisy(kernels, 2.0), passes, fitted, device, path),

@@ -26,7 +26,7 @@ def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> 
 def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
     """Imported by its content alone, written, read back: as `whatif --acceptance` would have it."""
     out = tmp_path / "table.json"
-    out.write_text(json.dumps(import_file(path, None, subject(gamma, draft)).model_dump()))
+    out.write_text(json.dumps(import_file(path, None, subject(gamma, draft)).as_mapping()))
     return Acceptance.from_row(read_acceptance(out)[0])
 
 

@@ -200,9 +200,7 @@ def test_too_little_is_refused_in_one_line(rows, says) -> None:
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:
     record = tmp_path / "engine.json"
-    record.write_text(
-        record_text(fitted, "here-1", SUBJECT.model_copy(update={"engine": "sglang"}), ("bench.json",))
-    )
+    record.write_text(record_text(fitted, "here-1", SUBJECT.replace(engine="sglang"), ("bench.json",)))
     assert len(read_engine_record(record).points) == 18
     files = sources_of([str(record)])
     source = served(QUERY, files, [], None, "vllm", None)

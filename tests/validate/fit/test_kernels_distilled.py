@@ -293,7 +293,7 @@ def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
     """L4: 48 MB at 300 GB/s are 160 us; an H100's 50 MB are 15 us."""
     assert kernels._uncached(load_gpu("l4-24gb")) == 48e6
     assert kernels._uncached(H100) == 1e6
-    assert kernels._uncached(H100.model_copy(update={"last_level_cache": None})) == 1e6
+    assert kernels._uncached(H100.replace(last_level_cache=None)) == 1e6
 
 
 # Latent attention.

@@ -184,7 +184,7 @@ def test_none_where_no_module_asks_for_them() -> None:
 def test_the_file_states_what_is_above_zero() -> None:
     fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
     found = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
-    stated = {k: v for k, v in found.model_dump(exclude_defaults=True).items() if k in INDEX}
+    stated = {k: v for k, v in found.as_mapping(exclude_defaults=True).items() if k in INDEX}
     source = (
         "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median "
         "error 5.4%, sglang 3"

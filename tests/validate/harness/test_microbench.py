@@ -132,7 +132,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return load_plan("cpu-full").model_copy(update={"hardware": "h100-sxm-80gb"})
+    return load_plan("cpu-full").replace(hardware="h100-sxm-80gb")
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_the_fit_finds_the_constants_that_made_the_times(record, gpu) -> None:
 
 def test_a_record_of_two_devices(tmp_path, plan, gpu) -> None:
     """The curve of the all-reduce, and the bandwidth of a CPU that GEMMs alone show."""
-    halves = plan.model_copy(update={"tensor_parallel": 2})
+    halves = plan.replace(tensor_parallel=2)
     noisy = read_record(synthetic(tmp_path, halves, gpu, 0.2))
     medians = calibration_from(noisy)
     (knots,) = medians.allreduce.knots.values()

@@ -72,7 +72,7 @@ def test_statistics_are_made_on_reading() -> None:
         },
     ]
     rows = [
-        row.model_copy(update={**common, "samples": of, "histogram": (1, 2, 1)})
+        row.replace(**common, samples=of, histogram=(1, 2, 1))
         for row, of in zip(record.rows[:2], samples, strict=True)
     ]
     (point,) = points(changed(record, rows))
@@ -175,13 +175,13 @@ def test_what_a_tree_drafted() -> None:
     record = committed()
     whole, parts = (next(row for row in record.rows if row.mode == mode) for mode in ("end_to_end", "phases"))
     tree = {"parents": (-1, 0, 0, 1, 2)}
-    (point,) = points(changed(record, [whole.model_copy(update=tree)]))
+    (point,) = points(changed(record, [whole.replace(**tree)]))
     assert (point.gamma, point.tree, point.widths, point.drafted) == (None, (5, 3), (1, 2, 2), "1-2-2")
     alone = {"sd_draft_s": (0.4, 0.6), "sd_accept_s": (0.1, 0.2), "sd_commit_s": (0.3, 0.4)}
-    timed = parts.model_copy(update=tree | {"gamma": 3, "samples": parts.samples | alone})
+    timed = parts.replace(**tree | {"gamma": 3, "samples": parts.samples | alone})
     (point,) = points(changed(record, [timed]))
     assert (point.draft_s, point.overhead_s) == pytest.approx((0.5 / 3, 0.5))
-    once = whole.model_copy(update={"iterations": None, "histogram": (0, 0, 0)})
+    once = whole.replace(iterations=None, histogram=(0, 0, 0))
     (point,) = points(changed(record, [once]))
     assert (point.ar_tpot_s, point.speedup) == (pytest.approx(np.median(whole.samples["ar_s"])), None)
 
@@ -192,16 +192,14 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
 
     def of(steady: int) -> Record:
         names = {f"{i}": (1.0, 1.1, 1.2) if i < steady else (1.0, 1.11, 1.2) for i in range(10)}
-        return changed(
-            record, [row.model_copy(update={"samples": names}), row.model_copy(update={"status": "failed"})]
-        )
+        return changed(record, [row.replace(samples=names), row.replace(status="failed")])
 
     assert (steady_share(of(7)), is_quiet(of(7)), is_quiet(of(6))) == (0.7, True, False)
     assert quiet_line(of(7)) == "70% of timings have a median within 10% of their fastest sample"
     assert quiet_line(of(6)).startswith("WARNING: the machine was not quiet (60% of timings")
     environment = record.data.environment
-    on_gpu = environment.model_copy(update={"device": environment.device.model_copy(update={"kind": "cuda"})})
-    near = of(7).data.model_copy(update={"environment": on_gpu})
+    on_gpu = environment.replace(device=environment.device.replace(kind="cuda"))
+    near = of(7).data.replace(environment=on_gpu)
     assert "WARNING: the machine was not quiet (0% of timings have a median within 3%" in quiet_line(
         replace(record, data=near)
     )

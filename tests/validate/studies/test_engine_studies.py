@@ -113,6 +113,6 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
     by_fit = rows.predict(study.recorded()["steps"])
     for group in rows.groups[::7]:
         version = study.version_of(rows.rows[group.index[0]]) or None
-        shipped = load_bundled(group.constants.kernels.name, version).model_copy(update=tuned)
+        shipped = load_bundled(group.constants.kernels.name, version).replace(**tuned)
         by_file = np.log(group.predict(shipped))
         np.testing.assert_allclose(by_file, by_fit[group.index], rtol=3e-4)

@@ -18,7 +18,7 @@ DRAFTED = {**AT, "draft": "mtp", "alpha": 0.84}
 def test_the_clock_by_hand(limit_w: float | None, seconds: float, joules: float) -> None:
     """100 static watts, 400 J, half of a second loads. At clock 1/2: 0.5 + 0.5 x 2 s, 150 + 400 / 4 J."""
     stated = {"static_w": 100.0, "memory_share": 0.5, "joules_per_byte": 0.0, "joules_per_flop": 1.0}
-    gpu = GPU.model_copy(update={"power_draw": GPU.power_draw.model_copy(update=stated)})  # type: ignore[union-attr]
+    gpu = GPU.replace(power_draw=GPU.power_draw.replace(**stated))  # type: ignore[union-attr]
     assert gpu.limited(limit_w, 1.0, 1792e9 / 4, 400.0) == pytest.approx((seconds, joules))
 
 

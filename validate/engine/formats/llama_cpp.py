@@ -56,4 +56,4 @@ def server(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing
     made = step(
         where, seconds, given.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )
-    return [made.model_copy(update={"output": tokens + 1})]
+    return [made.replace(output=tokens + 1)]

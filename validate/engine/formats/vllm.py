@@ -68,7 +68,7 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
         "prefill_share": 0.0,
         "samples": thinned(chunks),
     }
-    return [Timing.checked(**step.model_dump() | by_chunk)]
+    return [Timing.checked(**step.as_mapping() | by_chunk)]
 
 
 def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]:

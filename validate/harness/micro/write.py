@@ -13,7 +13,7 @@ from perfmodel.writing import destination, write_all
 def as_yaml(value: Frozen, comment: str) -> str:
     """The text of a file, with the comment as its first line."""
     lines = [f"# {comment}"]
-    for key, entry in value.model_dump(exclude_defaults=True).items():
+    for key, entry in value.as_mapping(exclude_defaults=True).items():
         shown = yaml.safe_dump(
             entry, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True
         )
@@ -38,7 +38,7 @@ def write_yaml(value: Frozen, path: Path, comment: str, *others: tuple[Path, str
     Raises InputError if it exists with other contents, and for values that its reader would refuse.
     """
     text = as_yaml(value, comment)
-    files.parse(type(value), value.model_dump(), str(path))
+    files.parse(type(value), value.as_mapping(), str(path))
     if destination_of(path).exists() and read_text(path) != text:
         raise InputError(f"--out: {path} exists with other contents; name a new file or remove it first")
     write_all({path: text, **dict(others)}, "--out")
