@@ -8,6 +8,7 @@ const TERMS = {
   activations: ["activations", "in and out"],
   comm: ["all-reduce", "communication"],
   fixed: ["launches", "fixed costs"],
+  host: ["host", "time of the CPU that the GPU waits for"],
 };
 
 // --- the reading
