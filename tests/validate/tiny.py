@@ -152,5 +152,12 @@ def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Recor
     return read_record(path)
 
 
+def program(folder: Path, name: str, script: str) -> None:
+    """A command of a name, to be found where `folder` is in the search path."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
 def changed(record: Record, rows: Iterable[PointRow | KernelRow]) -> Record:
     return Record(record.path, record.data.replace(points=tuple(rows)))

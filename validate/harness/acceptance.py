@@ -72,8 +72,8 @@ def measure(
     token. Raises InputError, before anything is decoded, if there are too few documents or positions.
     """
     spec = load_model(setting.pair.target)
-    methods = _methods(setting)
-    prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
+    methods = draft_methods(setting)
+    prompts = {context: prompts_at(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
     work = [
         (context, spelled, method)
         for context in prompts
@@ -88,7 +88,7 @@ def measure(
             f"of a budget below the context, {max(setting.contexts)}",
             ", ".join(methods),
         )
-    source = _source(setting)
+    source = source_of(setting)
     entries = list[dict[str, Any]]()
     progress = RowProgress(len(work), 0)
     with joined(setting.pair.tp, setting.pair.place()) as shard:
@@ -135,7 +135,7 @@ def entry(
     }
 
 
-def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
+def draft_methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     """The draft's KV methods by spelling. Raises InputError for methods that cannot run, or that a table
     cannot distinguish.
     """
@@ -154,7 +154,7 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     return methods
 
 
-def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
+def prompts_at(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
     """One prompt of each document that is long enough. The middle of the generation is at `context`."""
     names = [setting.pair.target]
     if setting.pair.draft_model and not setting.pair.is_head(spec):
@@ -232,7 +232,7 @@ def code() -> str:
     return f"commit {known['commit'][:8]}{dirty}"
 
 
-def _source(setting: AcceptanceSetting) -> str:
+def source_of(setting: AcceptanceSetting) -> str:
     """The settings with which a reader can repeat it."""
     # rows lack options
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import time
+from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
@@ -15,17 +16,18 @@ EMPTY_LAPS = 2000
 
 class Clock:
     """`mark` records a moment. `laps` returns the seconds between the marks so far, and clears them. For work
-    that is done when its call returns.
+    that is done when its call returns. now_ns: the host's time in nanoseconds.
     """
 
     name = "perf_counter"
 
-    def __init__(self) -> None:
+    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now_ns = now_ns
         self._marks: list[Any] = []
 
     def mark(self) -> None:
         """Records a moment in the device's own order of work. The host does not wait."""
-        self._marks.append(time.perf_counter_ns())
+        self._marks.append(self._now_ns())
 
     def laps(self) -> list[float]:
         """Waits for the device, then returns the seconds between consecutive marks."""

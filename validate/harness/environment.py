@@ -5,7 +5,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from importlib import metadata
@@ -45,11 +45,15 @@ def device_of(kind: str) -> torch.device:
     return local_device(kind)
 
 
-def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
+def busy_share(
+    seconds: float = 0.5,
+    stat: Path = Path("/proc/stat"),
+    sleep: Callable[[float], object] = time.sleep,
+) -> float:
     """Share of all CPU time used in the next `seconds`, 0 to 1; 0 if the system does not report it."""
-    before = _jiffies(stat)
-    time.sleep(seconds)
-    (idle, total), (idle_before, total_before) = _jiffies(stat), before
+    idle_before, total_before = _jiffies(stat)
+    sleep(seconds)
+    idle, total = _jiffies(stat)
     if total > total_before:
         return 1.0 - (idle - idle_before) / (total - total_before)
     return 0.0
@@ -65,7 +69,7 @@ def _jiffies(stat: Path) -> tuple[int, int]:
 def capture(device: torch.device) -> dict[str, Any]:
     """Everything about the machine that a time may depend on."""
     machine = {
-        "device": _gpu(device) if device.type == "cuda" else _cpu(),
+        "device": _gpu(device) if device.type == "cuda" else describe_cpu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "libraries": _libraries(),
@@ -95,8 +99,11 @@ def fingerprint(environment: Any) -> dict[str, Any]:
     return {**environment, "device": steady}
 
 
-def _cpu() -> dict[str, Any]:
-    cpuinfo = _read("/proc/cpuinfo")
+def describe_cpu(root: Path = Path("/")) -> dict[str, Any]:
+    """Name, instruction sets and largest cache of the host's CPU, as the system's files below `root` state
+    them.
+    """
+    cpuinfo = _read(root / "proc/cpuinfo")
     flags = set(_first_value("flags", cpuinfo).split())
     bf16 = "emulated"
     if {"amx_bf16", "amx_tile"} <= flags:
@@ -108,7 +115,7 @@ def _cpu() -> dict[str, Any]:
         "name": _first_value("model name", cpuinfo) or platform.processor() or platform.machine(),
         "isa": [name for name in ISA if name in flags],
         "bf16": bf16,
-        "last_level_cache_bytes": last_level_cache(),
+        "last_level_cache_bytes": last_level_cache(root),
     }
 
 
@@ -118,13 +125,13 @@ def _first_value(key: str, cpuinfo: str) -> str:
     return line[1] if line else ""
 
 
-def last_level_cache() -> int | None:
+def last_level_cache(root: Path = Path("/")) -> int | None:
     """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it
     with others).
     """
     units = {"K": 2**10, "M": 2**20}
     sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+    for path in (root / "sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         size = re.fullmatch(r"(\d+)([KM])\n?", path.read_text())
         if size:
             sizes.append(int(size[1]) * units[size[2]])
@@ -167,47 +174,46 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
     """The ``clocks`` of a row: `nvidia-smi`'s samples of a CUDA device during the work inside, complete when
     it is done.
     """
-    found: dict[str, Any] = {}
+    clocks: dict[str, Any] = {}
+    monitor = _monitor(device) if device.type == "cuda" else None
     try:
-        if device.type == "cuda":
-            look = subprocess.Popen(
-                [
-                    "nvidia-smi",
-                    "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
-                    "--format=csv,noheader,nounits",
-                    f"--loop-ms={WATCH_MS}",
-                    "-i",
-                    str(device.index or 0),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        else:
-            look = None
-    except OSError:
-        look = None
-    try:
-        yield found
+        yield clocks
     finally:
-        if look is not None:
-            look.terminate()
-            found |= _clocks(look.communicate()[0])
+        if monitor is not None:
+            monitor.terminate()
+            printed, _ = monitor.communicate()
+            clocks |= _clocks(printed)
 
 
-def _clocks(seen: str) -> dict[str, Any]:
+def _monitor(device: torch.device) -> "subprocess.Popen[str] | None":
+    """A process that prints the clocks of a CUDA device; None where there is no `nvidia-smi`."""
+    command = [
+        "nvidia-smi",
+        "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
+        "--format=csv,noheader,nounits",
+        f"--loop-ms={WATCH_MS}",
+        "-i",
+        str(device.index or 0),
+    ]
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+
+
+def _clocks(printed: str) -> dict[str, Any]:
     """Clocks from the completely printed lines; empty without any."""
-    rows = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", seen, re.M)
-    if not rows:
+    lines = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", printed, re.M)
+    if not lines:
         return {}
-    sm, memory, hot = ([int(row[place]) for row in rows] for place in range(3))
-    reasons = reduce(or_, (int(row[3], 16) for row in rows)) & THROTTLED
+    sm_mhz, memory_mhz, temperature_c, reasons = zip(*lines, strict=True)
+    all_reasons = reduce(or_, (int(reason, 16) for reason in reasons))
     return {
         "clocks": {
-            "sm_mhz": min(sm),
-            "mem_mhz": min(memory),
-            "temperature_c": max(hot),
-            "throttle": hex(reasons),
+            "sm_mhz": min(map(int, sm_mhz)),
+            "mem_mhz": min(map(int, memory_mhz)),
+            "temperature_c": max(map(int, temperature_c)),
+            "throttle": hex(all_reasons & THROTTLED),
         }
     }
 
@@ -219,8 +225,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _read(path: str) -> str:
+def _read(path: Path) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

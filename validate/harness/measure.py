@@ -114,7 +114,7 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
     for sample in range(-protocol.warmup, protocol.samples):
         if sample == 0:
             runner.histogram.zero_()
-        for name in _in_turn(runner.runs, sample):
+        for name in in_turn(runner.runs, sample):
             runner.snapshot.restore()
             synchronize(device)
             clock.mark()
@@ -138,7 +138,7 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
     for sample in range(-protocol.warmup, protocol.samples):
-        for name in _in_turn(runner.phases, sample):
+        for name in in_turn(runner.phases, sample):
             runner.snapshot.restore()
             for _ in range(protocol.iterations):
                 laps = _phases_once(runner.phases[name], clock, device)
@@ -150,7 +150,7 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
     return {"iterations": protocol.iterations, "samples": samples}
 
 
-def _in_turn(names: Iterable[str], sample: int) -> list[str]:
+def in_turn(names: Iterable[str], sample: int) -> list[str]:
     """One runs first in even samples, the other in odd ones."""
     if sample % 2 == 0:
         return list(names)

@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Callable
+from typing import TextIO
 
 EVERY_S = 20.0
 """Seconds between two lines if stderr is no terminal."""
@@ -10,22 +12,34 @@ EVERY_S = 20.0
 class RowProgress:
     """Finished rows out of all rows, and the remaining time at the pace of this run."""
 
-    def __init__(self, total: int, done: int) -> None:
-        """Starts with the number of all rows, and of those that an earlier sitting finished."""
-        self.terminal = sys.stderr.isatty()
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        stream: TextIO | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Starts with the number of all rows, and of those that an earlier sitting finished.
+
+        stream: where it is shown, stderr by default.
+        """
+        self._stream = stream or sys.stderr
+        self.terminal = self._stream.isatty()
+        self._now_s = now_s
         self._total = total
         self._done = done
         self._before = done
-        self._began = self._printed_s = time.monotonic()
+        self._began_s = now_s()
+        self._printed_s = self._began_s
 
     def show(self, what: str) -> None:
         """The row that begins."""
         line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._time_left()}"
         if self.terminal:
             self._write(line)
-        elif time.monotonic() - self._printed_s >= EVERY_S:
-            self._printed_s = time.monotonic()
-            print(f"     {line}", file=sys.stderr, flush=True)
+        elif self._now_s() - self._printed_s >= EVERY_S:
+            self._printed_s = self._now_s()
+            print(f"     {line}", file=self._stream, flush=True)
 
     def step(self) -> None:
         """Counts it as finished."""
@@ -37,14 +51,15 @@ class RowProgress:
             self._write("")
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
 
     def _time_left(self) -> str:
         here = self._done - self._before
         if not here:
             return ""
-        seconds = (time.monotonic() - self._began) / here * (self._total - self._done)
+        seconds_per_row = (self._now_s() - self._began_s) / here
+        seconds = seconds_per_row * (self._total - self._done)
         if seconds < 90:
             return f" · {seconds:.0f} s left"
         return f" · {seconds / 60:.0f} min left"

@@ -4,7 +4,7 @@ import datetime
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,7 +39,8 @@ class RowsToMeasure:
     """The rows of one record.
 
     kind, machine, header: of the record; the protocol lacks its timer. rows: makes them, once device and
-    ranks are known. again: the whole run in another process, given `resume` and `deadline`.
+    ranks are known. again: the whole run in another process, given `resume` and `deadline`. usable: whether
+    the device still works for this process after a failed row.
     """
 
     plan: Plan
@@ -49,6 +50,7 @@ class RowsToMeasure:
     header: Row
     rows: Callable[[torch.device, RankShard], Rows]
     again: Callable[..., Path | None]
+    usable: Callable[[torch.device], bool] = is_usable
 
 
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
@@ -84,12 +86,12 @@ def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path |
     device = environment.device_of(plan.device)
     with joined(plan.tensor_parallel, device, "tensor_parallel") as shard:
         if shard.rank:
-            _measure(wanted.rows(device, shard), device, shard, None, deadline)
+            _measure(wanted, device, shard, None, deadline)
             return None
         name = plan.name if wanted.kind == "measure" else f"{plan.name}-micro"
         folder = machine_folder(wanted.machine, wanted.results)
         with open_journal(folder, name, _header(wanted, device), resume) as journal:
-            _measure(wanted.rows(device, shard), device, shard, journal, deadline)
+            _measure(wanted, device, shard, journal, deadline)
             return journal.finish()
 
 
@@ -110,28 +112,41 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
 
 
 def _measure(
-    rows: Rows, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float
+    wanted: RowsToMeasure, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float
 ) -> None:
+    rows = wanted.rows(device, shard)
     done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
     progress = RowProgress(len(rows), len(rows) - len(missing))
-    longest = 0.0
-    for number, (key, measure) in enumerate(missing):
-        began = time.monotonic()
-        if number and not all(shard.of_all(began + longest < deadline)):
-            break
+    for key, measure in in_time(missing, shard, deadline):
         progress.show(key)
         with environment.watched(device) as state:
             row = measure()
-        if number:
-            longest = max(longest, time.monotonic() - began)
         if journal is not None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             journal.add({"key": key, "utc": now, "load_average": os.getloadavg()[0], **state, **row})
         progress.step()
-        if row["status"] == "failed" and not is_usable(device):
+        if row["status"] == "failed" and not wanted.usable(device):
             raise SpoiltDevice
     progress.end()
+
+
+def in_time(
+    rows: Rows, shard: RankShard, deadline: float, now_s: Callable[[], float] = time.monotonic
+) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """The rows to measure, until another one as long as the longest would end after the deadline.
+
+    The first row is always measured and does not count as the longest: it loads models and compiles kernels.
+    All ranks stop at the same row.
+    """
+    longest_s = 0.0
+    for number, row in enumerate(rows):
+        began_s = now_s()
+        if number and not all(shard.of_all(began_s + longest_s < deadline)):
+            return
+        yield row
+        if number:
+            longest_s = max(longest_s, now_s() - began_s)
 
 
 def failure(error: BaseException) -> Row:

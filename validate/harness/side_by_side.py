@@ -85,15 +85,16 @@ def run(
     draft: Model | None = None,
     seed: int = 0,
     graphs: bool = False,
+    clock: Clock | None = None,
 ) -> Run:
     """Decodes the prompts once: prefill, the phases alone, then the loop end to end.
 
     Scripted acceptance needs no prefill; the caches then have random values. graphs: whether iterations are
-    replayed as CUDA graphs. Iterations before the capture are not timed.
+    replayed as CUDA graphs. Iterations before the capture are not timed. clock: the device's own by default.
     """
     free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
     decoder = make_decoder(model, request, draft)
-    clock = clock_for(model.device)
+    clock = clock or clock_for(model.device)
     counter = watched(decoder)
     clock.mark()
     if request.script is None:

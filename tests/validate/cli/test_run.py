@@ -13,7 +13,7 @@ from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.measure import closing
 from perfmodel.validate.records import RESULTS, Record, code_version, latest, records
-from tests.validate.tiny import BLOCK, changed, measured, write
+from tests.validate.tiny import BLOCK, changed, measured, program, write
 
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
 
@@ -58,8 +58,9 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)
     digest = code_version.commit()["source_sha256"]
-    for result in (None, "/somewhere/else\n" + "a" * 40):
-        monkeypatch.setattr(code_version, "run", lambda *_, result=result: result)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for says in ("exit 128", f"echo /somewhere/else; echo {'a' * 40}"):
+        program(tmp_path, "git", says)
         found = code_version.commit()
         assert found["commit"] == "unknown"
         assert found["commit_from"].startswith("perfmodel ")

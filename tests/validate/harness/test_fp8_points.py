@@ -79,6 +79,5 @@ def test_kernels_read_what_the_plan_stores(plan: Plan) -> None:
     attention = maker.make(Job("attention", {**heads, **size, "context": 64}))
     assert attention.working_set_bytes == attention.buffers * 2 * 2 * 64 * 16
     assert attention.call(0).shape == (1, 2, 32)
-    assert maker._kept[1][0][0].dtype == FP8
     for job in (Job("bare", {"what": "linears", **size}), Job("shell", {"layers": 1, **size})):
         maker.make(job).call(0)

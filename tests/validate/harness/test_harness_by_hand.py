@@ -2,12 +2,13 @@
 
 import gc
 import io
+import itertools
 import math
-from functools import partial
+import os
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
-from weakref import WeakSet
 
 import pytest
 import torch
@@ -16,40 +17,44 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import Generation, KVCache, Pair, Request, Sampling, factory
+from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.harness import environment, measure, progress, session, side_by_side
+from perfmodel.validate.harness import environment, measure, progress, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
     AcceptanceSetting,
-    _methods,
-    _prompts,
-    _source,
+    draft_methods,
     entry,
+    prompts_at,
     ratio_error,
+    source_of,
     standard_error,
 )
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
+from perfmodel.validate.harness.session import in_time
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
-from tests.validate.tiny import BLOCK, refused, write
+from tests.validate.tiny import BLOCK, program, refused, write
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 
 
-def test_how_busy_a_machine_is(monkeypatch, tmp_path) -> None:
+def test_how_busy_a_machine_is(tmp_path) -> None:
     """Of 100 jiffies 30 + 10 were idle; time of guests is in that of users already."""
     stat = tmp_path / "stat"
     slept = list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        stat.write_text("cpu  40 30 40 430 60 70 70 80 99 99\ncpu0 2")
+
     assert environment.busy_share(0.0, stat) == 0
     stat.write_text("cpu  10 20 30 400 50 60 70 80 9 9\ncpu0 1")
-    after = "cpu  40 30 40 430 60 70 70 80 99 99\ncpu0 2"
-    sleep = lambda s: (slept.append(s), stat.write_text(after))  # noqa: E731 - this module's alone: other threads sleep too
-    monkeypatch.setattr(environment, "time", SimpleNamespace(sleep=sleep))
-    assert environment.busy_share(stat=stat) == pytest.approx(0.6)
-    assert (environment.busy_share(stat=stat), slept) == (0, [0.5, 0.5])
+    assert environment.busy_share(stat=stat, sleep=sleep) == pytest.approx(0.6)
+    assert environment.busy_share(stat=stat, sleep=sleep) == 0
+    assert slept == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -60,42 +65,48 @@ def test_how_busy_a_machine_is(monkeypatch, tmp_path) -> None:
         ("amx_bf16 avx2", "emulated"),
     ],
 )
-def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
+def test_a_cpu_by_its_files(tmp_path, flags, bf16) -> None:
     text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
-    monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
-    monkeypatch.setattr(environment, "Path", lambda _: tmp_path)
-    expected = {
+    assert environment.describe_cpu(tmp_path)["name"], "of a system without the file, by other means"
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(text)
+    assert environment.describe_cpu(tmp_path) == {
         "kind": "cpu",
         "name": "Some CPU",
         "isa": [name for name in environment.ISA if name in flags.split()],
+        "bf16": bf16,
+        "last_level_cache_bytes": None,
     }
-    assert environment._cpu() == expected | {"bf16": bf16, "last_level_cache_bytes": None}
-    sizes = {"48K": 48 * 2**10, "2M": 2 * 2**20, "4096K": 4 * 2**20, "odd": 4 * 2**20}
-    for number, (size, most) in enumerate(sizes.items()):
-        (tmp_path / f"index{number}").mkdir()
-        (tmp_path / f"index{number}/size").write_text(f"{size}\n")
-        assert environment._cpu()["last_level_cache_bytes"] == most
-    monkeypatch.setattr(environment, "_read", lambda _: "")
-    assert environment._cpu()["name"]
 
 
-def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "largest"),
+    [
+        (["48K"], 48 * 2**10),
+        (["48K", "2M"], 2 * 2**20),
+        (["2M", "4096K"], 4 * 2**20),
+        (["2M", "odd"], 2 * 2**20),
+    ],
+)
+def test_the_largest_cache_of_a_cpu(tmp_path, sizes, largest) -> None:
+    for number, size in enumerate(sizes):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu0/cache/index{number}"
+        folder.mkdir(parents=True)
+        (folder / "size").write_text(f"{size}\n")
+    assert environment.describe_cpu(tmp_path)["last_level_cache_bytes"] == largest
+
+
+@pytest.mark.parametrize(("deadline", "count"), [(125.0, 3), (120.0, 2), (100.5, 2), (99.0, 1), (1e9, 6)])
+def test_the_first_row_does_not_count_as_the_longest(deadline, count) -> None:
     """It loads models and compiles: 100 s, then 10 s a row, of 125 s; a fourth would end at 130."""
-    now = [0.0]
-    ran = list[int]()
-
-    def row(number: int) -> dict[str, str]:
-        now[0] += 100 if not number else 10
-        ran.append(number)
-        return {"status": "ok"}
-
-    journal = SimpleNamespace(keys=set, add=lambda row: None)
-    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    rows = [(str(number), partial(row, number)) for number in range(6)]
-    for deadline, count in ((125.0, 3), (120.0, 2), (100.5, 2), (99.0, 1), (1e9, 6)):
-        now[0], ran[:] = 0.0, []
-        session._measure(rows, CPU, SimpleNamespace(of_all=lambda mine: [mine, True]), journal, deadline)
-        assert ran == [*range(count)]
+    rows = [(str(number), dict[str, str]) for number in range(6)]
+    seconds = [100.0, *[10.0] * 5]
+    now_s = 0.0
+    measured = list[str]()
+    for (key, _), row_s in zip(in_time(rows, RankShard(), deadline, lambda: now_s), seconds, strict=False):
+        measured.append(key)
+        now_s += row_s
+    assert measured == [str(number) for number in range(count)]
 
 
 @torch.inference_mode()
@@ -117,7 +128,7 @@ def test_the_room_of_a_point(tmp_path) -> None:
         assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
         made.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
-    assert [measure._in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]
+    assert [measure.in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]
 
 
 def test_an_estimate_adds_up(tmp_path) -> None:
@@ -174,25 +185,25 @@ def test_what_is_observed_of_documents() -> None:
     texts = [[number] * number for number in (6, 5, 7, 9)]
     spec = load_model("llama-68m")
     most = load_model("llama-68m").max_position_embeddings
-    assert _prompts(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
-    assert _prompts(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
-    assert _prompts(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
-    assert len(_prompts(setting(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
-    assert _prompts(setting(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
+    assert prompts_at(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
+    assert prompts_at(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
+    assert prompts_at(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
+    assert len(prompts_at(setting(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
+    assert prompts_at(setting(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
     for context, says in (
         (most - 4, f"at most {most - 5} with 5 new"),
         (2, "above half of the 5"),
         (12, "of 10 tokens"),
     ):
-        refused(says, _prompts, setting(texts=texts), spec, context)
-    assert tuple(_methods(setting())) == METHODS
+        refused(says, prompts_at, setting(texts=texts), spec, context)
+    assert tuple(draft_methods(setting())) == METHODS
     for draft in ("tinyllama-1.1b", "ngram"):
-        assert tuple(_methods(setting(pair=Pair("llama-68m", draft=draft)))) == ("full",)
+        assert tuple(draft_methods(setting(pair=Pair("llama-68m", draft=draft)))) == ("full",)
     twice = ("topk:8", "topk:9")
-    assert tuple(_methods(setting(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
+    assert tuple(draft_methods(setting(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
     for wrong in ({"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}):
-        refused("must be", _methods, setting(**wrong))
-    source = _source(
+        refused("must be", draft_methods, setting(**wrong))
+    source = source_of(
         setting(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
     )
     assert source.endswith(
@@ -235,55 +246,50 @@ def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     assert all(margin <= 4 for margin in found), found
 
 
-def test_greedy_runs_alone_are_compared(target, small, prompts, monkeypatch) -> None:
-    """And only a request for a separate model drafts with it."""
-    monkeypatch.setattr(side_by_side, "difference", lambda _model, request, *_: request)
-    greedy = [Request(4, 70, 9, 2), Request(4, 70, 9, 2, draft="model")]
+def test_greedy_runs_alone_are_compared(target, small, prompts) -> None:
+    """With the plain run of the first request; and only a request for a separate model drafts with it."""
+    same = [Request(4, 70, 9, 2), Request(4, 70, 9, 2, draft="model")]
+    rounded = Request(4, 70, 9, 2, kv_dtype="fp8")
     drawn = Request(4, 70, 9, 2, sampling=Sampling(temperature=1.0))
-    _, runs = side_by_side.compare(target, [*greedy, drawn], prompts, small)
-    assert [one.difference for one in runs] == [*greedy, None]
+    plain, runs = side_by_side.compare(target, [*same, rounded, drawn], prompts, small)
+    differs = [one.generation.tokens != plain.generation.tokens for one in runs]
+    assert differs == [False, False, True, True]
+    assert [one.difference is not None for one in runs] == [False, False, True, False]
 
 
-class Ticks(Clock):
+def ticks() -> Clock:
     """A second passes from mark to mark."""
-
-    def mark(self) -> None:
-        self._marks.append(len(self._marks) * 10**9)
+    return Clock(itertools.count(step=10**9).__next__)
 
 
-def test_one_cache_is_alive_at_a_time(target, prompts, monkeypatch) -> None:
-    """Without the garbage collector: nothing holds a decoder of an earlier run."""
-    alive = WeakSet[KVCache]()
-    most = list[int]()
-
-    class Counted(KVCache):
-        def __init__(self, *sizes: Any) -> None:
-            super().__init__(*sizes)
-            alive.add(self)
-            most.append(len(alive))
-
-    monkeypatch.setattr(factory, "KVCache", Counted)
-    monkeypatch.setattr(side_by_side, "free_memory", lambda device: None)
-    chains = [Request(4, 70, 9, 3, draft_kv=method) for method in ("full", "snapkv:40", "quest:24,page=4")]
+@pytest.mark.parametrize("draft_kv", ["full", "snapkv:40", "quest:24,page=4", "tree"])
+def test_a_run_holds_no_cache_when_it_is_done(target, prompts, draft_kv) -> None:
+    """Without the garbage collector: the next run's caches need the memory."""
+    request = Request(4, 70, 9, 3, draft_kv=draft_kv)
+    if draft_kv == "tree":
+        request = Request(4, 70, 9, 2, tree=branching("2x1"))
+    gc.collect()
     gc.disable()
     try:
-        side_by_side.compare(target, [*chains, Request(4, 70, 9, 2, tree=branching("2x1"))], prompts)
-        assert max(most) == 1
+        before = [id(one) for one in gc.get_objects() if isinstance(one, KVCache)]
+        done = side_by_side.run(target, request, prompts)
+        after = [id(one) for one in gc.get_objects() if isinstance(one, KVCache)]
     finally:
         gc.enable()
+    assert done.generation.iterations
+    assert after == before
 
 
-def test_what_is_timed(target, prompts, monkeypatch) -> None:
+def test_what_is_timed(target, prompts) -> None:
     """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not
     count.
     """
-    monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Ticks())
-    timed = side_by_side.run(target, Request(4, 70, 20, 4), prompts)
+    timed = side_by_side.run(target, Request(4, 70, 20, 4), prompts, clock=ticks())
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
-    assert side_by_side.run(target, Request(4, 70, 8, 1), prompts).draft_s == 1.0
-    plain = side_by_side.run(target, Request(4, 70, 8), prompts)
+    assert side_by_side.run(target, Request(4, 70, 8, 1), prompts, clock=ticks()).draft_s == 1.0
+    plain = side_by_side.run(target, Request(4, 70, 8), prompts, clock=ticks())
     assert plain.draft_s == 0.0
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"
 
@@ -305,16 +311,18 @@ def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_and_what_is_left(monkeypatch, terminal) -> None:
+def test_progress_and_what_is_left(terminal) -> None:
     """Of five rows one is from an earlier sitting. A log gets a line every 20 s, a terminal every row."""
-    now = [5.0]
-    out = io.StringIO()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
-    monkeypatch.setattr(out, "isatty", lambda: terminal)
-    made = progress.RowProgress(5, 1)
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    out = Screen()
+    now_s = 5.0
+    made = progress.RowProgress(5, 1, out, lambda: now_s)
     for seconds, row in zip((24.9, 25.0, 34.9, 45.0, 75.0, 94.0, 95.0), "abcdefg", strict=True):
-        now[0] = seconds
+        now_s = seconds
         made.show(row)
         if row in "ce":
             made.step()
@@ -326,17 +334,21 @@ def test_progress_and_what_is_left(monkeypatch, terminal) -> None:
     assert out.getvalue() == (shown if terminal else logged)
 
 
-def test_a_gpu_by_what_it_says(monkeypatch) -> None:
+QUERY = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
+
+
+def test_a_gpu_by_what_it_says(monkeypatch, tmp_path) -> None:
     """What it is, and what its driver says; clocks and temperature are apart, because they drift."""
-    made = SimpleNamespace(
+    properties = SimpleNamespace(
         name="H", major=9, minor=0, total_memory=5, multi_processor_count=132, L2_cache_size=7
     )
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: made)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27))
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
-    monkeypatch.setattr(
-        environment, "run", lambda *_: "570, 1980 MHz, 2619 MHz, 1990 MHz, 700 W, 31, Enabled\n"
-    )
+    asked = f"--query-gpu={QUERY} --format=csv,noheader -i 1"
+    says = "570, 1980 MHz, 2619 MHz, 1990 MHz, 700 W, 31, Enabled"
+    program(tmp_path, "nvidia-smi", f'[ "$*" = "{asked}" ] && echo "{says}"')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert environment.capture(CUDA)["device"] == {
         "kind": "cuda",
         "name": "H",
@@ -355,16 +367,42 @@ def test_a_gpu_by_what_it_says(monkeypatch) -> None:
     }
 
 
-def test_clocks_of_a_gpu(monkeypatch) -> None:
+CLOCK_LINES = "900, 2600, 50, 0x0000000000000021\\n800, 2619, 61, 0x0000000000000104\\n700, 26"
+"""What a device says until it is cut off in a line."""
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The arguments of an `nvidia-smi` that prints its clocks and goes on; the file is there when it has."""
+    arguments = tmp_path / "arguments"
+    script = f'printf "{CLOCK_LINES}"; echo "$@" > "{arguments}.begun"; mv "{arguments}.begun" "{arguments}"'
+    program(tmp_path, "nvidia-smi", f"{script}\nexec sleep 60")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return arguments
+
+
+@pytest.mark.parametrize(("device", "index"), [(CUDA, "1"), (torch.device("cuda"), "0")])
+def test_clocks_of_a_gpu(watch, device, index) -> None:
     """The lowest clocks and the highest temperature of all whole lines; idleness is no throttling."""
-    seen = "900, 2600, 50, 0x0000000000000021\n800, 2619, 61, 0x0000000000000104\n700, 26"
+    with environment.watched(device) as state:
+        while not watch.exists():
+            time.sleep(0.01)
+        assert state == {}
     clocks = {"sm_mhz": 800, "mem_mhz": 2600, "temperature_c": 61, "throttle": "0x124"}
-    look = MagicMock()
-    look.return_value.communicate.return_value = (seen, None)
-    monkeypatch.setattr(environment, "subprocess", SimpleNamespace(Popen=look, PIPE=0, DEVNULL=0))
-    for device, index in ((CPU, None), (CUDA, "1"), (torch.device("cuda"), "0")):
-        with environment.watched(device) as found:
-            assert found == {}
-        assert found == ({"clocks": clocks} if index else {})
-        assert index is None or look.call_args.args[0][-1] == index
-    assert environment._clocks("") == {}
+    assert state == {"clocks": clocks}
+    assert watch.read_text().split()[-1] == index
+
+
+def test_where_no_clocks_are_watched(tmp_path, watch, monkeypatch) -> None:
+    """Of a CPU; and where `nvidia-smi` says nothing or is absent."""
+    with environment.watched(CPU) as state:
+        pass
+    assert (state, watch.exists()) == ({}, False)
+    for says_nothing in (True, False):
+        program(tmp_path, "nvidia-smi", "exit 0")
+        if not says_nothing:
+            (tmp_path / "nvidia-smi").unlink()
+            monkeypatch.setenv("PATH", str(tmp_path))
+        with environment.watched(CUDA) as state:
+            pass
+        assert state == {}

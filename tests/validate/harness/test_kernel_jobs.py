@@ -2,6 +2,7 @@
 hand.
 """
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,12 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from perfmodel.specs import ModelSpec
+from perfmodel.validate.decoder import RandomWeights, Request, build
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
-from perfmodel.validate.harness.point_runner import DecoderRun
 from perfmodel.validate.records import Plan, load_plan
 from tests.validate.tiny import BLOCK, write
 
@@ -77,6 +79,14 @@ def shapes(made: Any) -> Any:
     return [shapes(part) for part in made]
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
 ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 8, "batch": 3, "context": 5, "query": 2}
 KERNELS: list[tuple[Job, int, float, Any]] = [
@@ -94,46 +104,51 @@ KERNELS: list[tuple[Job, int, float, Any]] = [
     (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
     (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),
     (Job("shell", {"layers": 2, "batch": 3, "query": 2}), 1, 0, (3, 2, 256)),
-    (Job("allreduce", {"bytes": 4096}), 1, 4096, (1024,)),
+    (Job("allreduce", {"bytes": 4096}), 1, 4096, None),
 ]
 
 
 @pytest.mark.parametrize(
     ("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", "")
 )
-def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touched, made) -> None:
+def test_what_a_kernel_touches_and_makes(plan, alone, job, buffers, touched, made) -> None:
     """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at
     most.
     """
-    monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
-    monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
-    monkeypatch.setattr("torch.distributed.all_reduce", lambda message: message)
-    maker = kernels.KernelMaker(plan, CPU, torch.float32)
+    maker = kernels.KernelMaker(plan, CPU, torch.float32, spread_bytes=1000, max_buffers=9)
     kernel = maker.make(job)
     assert (kernel.buffers, kernel.working_set_bytes, kernel.max_calls) == (buffers, touched, 2000)
     assert (kernel.spacer is not None) == (job.kind in ("gemm", "attention"))
-    assert shapes(kernel.call(buffers - 1)) == made
+    results = kernel.call(buffers - 1)
+    if job.kind != "allreduce":
+        assert shapes(results) == made
     if kernel.spacer is not None:
         assert shapes(kernel.spacer()) == (1, 1024)
-        kept = maker._kept[1]
-        assert len({part.data_ptr() for parts in kept for part in parts}) == buffers * len(kept[0])
-        assert kernels.KernelMaker.make(maker, job).buffers == buffers
-        assert maker._kept[1] is kept, "the next job of the shape has the same buffers"
+    assert maker.make(job).buffers == buffers
+
+
+def test_buffers_that_take_turns(plan) -> None:
+    """Of 240 and 80 bytes, in memory of their own; the next job of the shapes has the same ones."""
+    maker = kernels.KernelMaker(plan, CPU, torch.float32, spread_bytes=1000, max_buffers=9)
+    buffers = maker.rotating(torch.float32, (6, 10), (20,))
+    addresses = {tensor.data_ptr() for buffer in buffers for tensor in buffer}
+    assert (len(buffers), len(addresses)) == (4, 8)
+    assert maker.rotating(torch.float32, (6, 10), (20,)) is buffers
+    assert maker.rotating(torch.float32, (20,), (6, 10)) is not buffers
 
 
 @torch.inference_mode()
-def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
+def test_a_loop_kernel_goes_on_and_comes_back() -> None:
     """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room
     for.
     """
-    runs = list[DecoderRun]()
-    snapshot = kernels.Snapshot
-    monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
-    at = {"layers": 1, "vocab": 16, "draft_kv": "streamingllm:16", "batch": 40, "gamma": 4}
-    kernel = kernels.KernelMaker(plan, CPU, torch.float32).make(
-        Job("loop", {**at, "heads": 2, "kv_heads": 1, "head_dim": 8})
-    )
-    (state,), cache = [one.state for one in runs], runs[0].decoder.target.cache
+    shape = {"heads": 2, "kv_heads": 1, "head_dim": 8}
+    model = build(shell_spec(1, shape, 16), RandomWeights(0, CPU, torch.float32))
+    request = Request(40, 256, 4096, 4, draft_kv="streamingllm:16", script=(1.0,) * 5)
+    loop = kernels.DecisionLoop(model, request, torch.randn(40, 5, 16))
+    kernel = loop.kernel()
+    state = loop.state
+    cache = loop.decoder.target.cache
     assert (kernel.max_calls, kernel.buffers, kernel.working_set_bytes) == (819, 1, 0)
     assert cache.capacity == 4416, "256 + 4096 + 5 tokens in blocks of 64"
     for _ in range(3):
@@ -147,44 +162,41 @@ def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
     assert cache.lengths.tolist() == [256] * 40
 
 
-class Told(Clock):
-    """Time that passes as it is told."""
+class SimulatedTime:
+    """Time that passes only where something takes it."""
 
-    now = 0.0
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clock = Clock(lambda: round(self.now_s * 1e9))
+        self.buffers: list[int] = []
 
-    def mark(self) -> None:
-        self._marks.append(round(self.now * 1e9))
+    def work(self, seconds: float) -> Any:
+        """A call, on a buffer or none, that takes so long."""
 
-    def after(self, seconds: float) -> Any:
-        """What takes so long."""
+        def call(*buffer: int) -> None:
+            self.now_s += seconds
+            self.buffers.extend(buffer)
 
-        def work(*given: int) -> None:
-            self.now += seconds
-            calls.extend(given)
-
-        calls: list[int] = []
-        work.calls = calls  # type: ignore[attr-defined]
-        return work
+        return call
 
 
 @pytest.mark.parametrize(("spacer_s", "own_s"), [(None, 1e-3), (2e-4, 1e-3), (1.0, 0.01001)])
-def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, own_s) -> None:
+def test_a_stretch_is_timed_less_what_lies_between(plan, spacer_s, own_s) -> None:
     """Calls of 1 ms: one, one more, then stretches of 4; a spacer as slow as all leaves a hundredth."""
-    clock = Told()
-    call = clock.after(1e-3)
-    restore = clock.after(5.0)
-    kernel = kernels.Kernel(call, 3, 77.0, spacer_s and clock.after(spacer_s), restore)
-    maker = kernels.KernelMaker(plan, CPU, torch.float32)
-    monkeypatch.setattr(maker, "make", lambda job: kernel)
-    row = run.time_job(
-        maker, Job("gemm", {}), clock, CPU, SimpleNamespace(of_all=lambda mine: [mine, mine / 2]), samples=2
-    )
+    simulated = SimulatedTime()
+    spacer = None if spacer_s is None else simulated.work(spacer_s)
+    kernel = kernels.Kernel(simulated.work(1e-3), 3, 77.0, spacer, restore=simulated.work(5.0))
+    maker = SimpleNamespace(plan=plan, make=lambda job: kernel)
+    slowest_of_two_ranks = SimpleNamespace(of_all=lambda mine: [mine, mine / 2])
+    row = run.time_job(maker, Job("gemm", {}), simulated.clock, CPU, slowest_of_two_ranks, samples=2)
     calls = 4 if own_s == 1e-3 else 1
-    assert row["samples"]["call_s"] == pytest.approx([own_s] * 2)
-    assert (row["status"], row["calls"], row["captured"], row["working_set_bytes"]) == (
-        "ok",
-        calls,
-        False,
-        77.0,
-    )
-    assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
+    assert row.pop("samples")["call_s"] == pytest.approx([own_s] * 2)
+    assert row == {
+        "kind": "gemm",
+        "at": {},
+        "status": "ok",
+        "calls": calls,
+        "captured": False,
+        "working_set_bytes": 77.0,
+    }
+    assert simulated.buffers == [0, 1, *(i % 3 for i in range(2 * calls))]

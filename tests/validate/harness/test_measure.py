@@ -3,18 +3,25 @@ asserted.
 """
 
 import json
+import math
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from perfmodel.cli import run
-from perfmodel.validate.harness import measure, session
+from perfmodel.validate.decoder import RankShard
+from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records import SCHEMA_VERSION, Record, records
+from perfmodel.validate.harness.measure import PointMeasurer, run_plan
+from perfmodel.validate.harness.session import Rows, RowsToMeasure, run_rows
+from perfmodel.validate.records import SCHEMA_VERSION, Record, load_plan, read_record, records
 from tests.validate import ranks
 from tests.validate.tiny import BLOCK, command, measured, write
 
+PROTOCOL = {"acceptance": "scripted", "interleaved": True, "cache": "random values, no prefill"}
 COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
 
@@ -50,33 +57,53 @@ def test_a_record_holds_no_host_and_no_path(record) -> None:
     }
 
 
-def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:
-    """Triton's errors are no RuntimeErrors; the other points go on."""
+def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
+    """Triton's errors are no RuntimeErrors; the point's other mode has the same row, and other points go on."""
 
-    class Refused(Exception):
+    class CompilerError(Exception):
         pass
 
-    def refuse(runner: object, *_: object) -> None:
-        raise Refused("out of shared memory")
+    def refuse() -> int:
+        raise CompilerError("out of shared memory")
 
-    monkeypatch.setattr("perfmodel.validate.harness.measure.phases", refuse)
-    failed = measured(tmp_path, status=1).failures()
-    assert {row.error for row in failed} == {"Refused: out of shared memory"}
-    assert {row.mode for row in failed} >= {"phases"}
+    plan = load_plan(str(write(tmp_path)))
+    measurer = PointMeasurer(plan, torch.device("cpu"), RankShard())
+    (first, mode), second, third, _ = plan.runs()
+    works = measurer.clock
+    measurer.clock = Clock(refuse)
+    refused = measurer.row(first, mode)
+    measurer.clock = works
+    assert (refused["status"], refused["error"]) == ("failed", "CompilerError: out of shared memory")
+    assert measurer.row(*second)["error"] == refused["error"]
+    assert measurer.row(*third)["status"] == "ok"
 
 
-def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path, monkeypatch) -> None:
+def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
+    plan = load_plan(str(write(tmp_path)))
+    error = "RuntimeError: operation failed due to a previous error during capture"
 
-    def spoilt(*_: object) -> None:
-        raise RuntimeError("operation failed due to a previous error during capture")
+    def spoiling_rows(device: torch.device, shard: RankShard) -> Rows:
+        keys = [f"{point.name}/{mode}" for point, mode in plan.runs()]
+        point, mode = plan.runs()[0]
+        row = {**point.as_mapping(exclude_none=True), "mode": mode, "status": "failed", "error": error}
+        return [(key, lambda: row) for key in keys]
 
-    monkeypatch.setattr(measure, "free_memory", spoilt)
-    monkeypatch.setattr(session, "is_usable", lambda device: False)
-    monkeypatch.setattr(session, "parent_process", lambda: None)
-    rows = measured(tmp_path, status=1).rows
+    wanted = RowsToMeasure(
+        plan,
+        "measure",
+        "t-1",
+        tmp_path,
+        {"protocol": {**plan.protocol.as_mapping(), **PROTOCOL}},
+        spoiling_rows,
+        again=partial(run_plan, plan, "t-1", results=tmp_path),
+        usable=lambda device: False,
+    )
+    path = run_rows(wanted, resume=False, deadline=math.inf)
+    assert path is not None
+    rows = read_record(path).rows
     assert [row.status for row in rows] == ["failed", "ok", "ok", "ok"]
-    assert "previous error during capture" in (rows[0].error or "")
+    assert rows[0].error == error
 
 
 def test_out_of_memory_is_a_row(tmp_path) -> None:

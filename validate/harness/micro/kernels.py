@@ -65,22 +65,69 @@ class Kernel:
     max_calls: int = 2000
 
 
+class DecisionLoop:
+    """Accepting and committing drafted tokens again and again, without a pass of any model.
+
+    logits: scores of all queries, [batch, gamma + 1, vocabulary]. graph: whether one iteration is captured.
+    """
+
+    def __init__(self, model: Model, request: Request, logits: torch.Tensor, graph: bool = False) -> None:
+        decoder: Decoder = make_decoder(model, request)
+        state = start_random(decoder, request.context, request.new_tokens)
+        drafted = torch.ones((request.batch, request.gamma), dtype=torch.int64, device=model.device)
+        self.request = request
+        self.decoder = decoder
+        self.state = state
+        self._snapshot = Snapshot(DecoderRun(decoder, state))
+
+        def iteration() -> None:
+            decoder.commit(state, drafted, decoder.accept(state, drafted, None, logits))
+
+        self._iteration: Callable[[], object] = iteration
+        if graph:
+            graphs.fix_bounds(decoder)
+            iteration()
+            self._iteration = captured(iteration, state.generator)
+
+    def run(self, _: int) -> None:
+        """One iteration."""
+        self._iteration()
+        self.decoder.refresh()
+
+    def kernel(self) -> Kernel:
+        """The loop as a kernel, with as many calls in a series as its cache has room for."""
+        tokens_per_call = self.request.gamma + 1
+        max_calls = (self.request.new_tokens - 1) // tokens_per_call
+        return Kernel(self.run, 1, 0.0, restore=self._snapshot.restore, max_calls=max_calls)
+
+
 class KernelMaker:
     """Makes kernels on one device in one type. Small steps run as in its passes (fused on CUDA). Matrices and
     caches are fp8 if the plan's are.
 
     The LM head is then fp8 too, although a model keeps it in `dtype`, because one efficiency is fitted to
     all.
+    spread_bytes, max_buffers: see `rotating`.
     """
 
-    def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        device: torch.device,
+        dtype: torch.dtype,
+        spread_bytes: int = SPREAD_BYTES,
+        max_buffers: int = MAX_BUFFERS,
+    ) -> None:
         self.plan = plan
+        self.spread_bytes = spread_bytes
+        self.max_buffers = max_buffers
         self.device = device
         self.dtype = dtype
         self.fp8 = plan.precision.weights == "fp8"
         self.kv_dtype = "fp8" if plan.precision.kv == "fp8" else "auto"
         self.pointwise = backends.pointwise("auto", device, dtype, self.kv_dtype == "fp8")
-        self.stored, self.cached = (FP8 if on else dtype for on in (self.fp8, self.kv_dtype == "fp8"))
+        self.stored = FP8 if self.fp8 else dtype
+        self.cached = FP8 if self.kv_dtype == "fp8" else dtype
         self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
         self._kept: tuple[object, list[Any]] = (None, [])
 
@@ -105,19 +152,19 @@ class KernelMaker:
             .to(dtype or drawn)
         )
 
-    def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
-        """Random tensors of these shapes and copies of them in other memory, kept for the next similar
-        job.
+    def rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
+        """Buffers of random tensors of these shapes, each in its own memory; the same ones for the next job
+        of the same shapes.
+
+        Together they have `spread_bytes` or more, but there are at most `max_buffers`.
         """
         if self._kept[0] != (dtype, shapes):
             self._kept = (None, [])  # let go before the next ones are made
             first = tuple(self._random(*shape, dtype=dtype) for shape in shapes)
-            size = sum(part.nbytes for part in first)
-            more = min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1
-            self._kept = (
-                (dtype, shapes),
-                [first, *(tuple(part.clone() for part in first) for _ in range(more))],
-            )
+            buffer_bytes = sum(tensor.nbytes for tensor in first)
+            count = min(self.max_buffers, math.ceil(self.spread_bytes / buffer_bytes))
+            copies = [tuple(tensor.clone() for tensor in first) for _ in range(count - 1)]
+            self._kept = ((dtype, shapes), [first, *copies])
         return self._kept[1]
 
     def _copy(self, bytes: int) -> Kernel:
@@ -130,7 +177,7 @@ class KernelMaker:
 
     def _gemm(self, n: int, k: int, m: int) -> Kernel:
         size = n * k * self.stored.itemsize
-        weights = self._rotating(self.stored, (n, k))
+        weights = self.rotating(self.stored, (n, k))
         x = self._random(m, k)
         linear = self._linear(n)
         return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
@@ -148,7 +195,7 @@ class KernelMaker:
         attend = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.cached.itemsize
-        caches = self._rotating(self.cached, shape, shape)
+        caches = self.rotating(self.cached, shape, shape)
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
         span = Span(torch.full((batch,), context, dtype=torch.int64, device=self.device), context)
@@ -217,41 +264,20 @@ class KernelMaker:
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
         """Deciding and committing alone, on a cache of the length that a draft's budget requires."""
-        model = self._model(shell_spec(layers, heads, vocab))
-        context = 4 * SHELL_CONTEXT
-        room = LOOP_ROOM
-        decoder: Decoder = make_decoder(
-            model,
-            Request(
-                batch,
-                context,
-                room,
-                gamma,
-                draft_kv=draft_kv,
-                script=(1.0,) * (gamma + 1),
-                attention=self.plan.attention,
-                kv_dtype=self.kv_dtype,
-            ),
+        request = Request(
+            batch,
+            context=4 * SHELL_CONTEXT,
+            new_tokens=LOOP_ROOM,
+            gamma=gamma,
+            draft_kv=draft_kv,
+            script=(1.0,) * (gamma + 1),
+            attention=self.plan.attention,
+            kv_dtype=self.kv_dtype,
         )
-        state = start_random(decoder, context, room)
-        drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)
+        model = self._model(shell_spec(layers, heads, vocab))
         logits = self._random(batch, gamma + 1, vocab)
-        snapshot = Snapshot(DecoderRun(decoder, state))
-
-        def accept() -> None:
-            decoder.commit(state, drafted, decoder.accept(state, drafted, None, logits))
-
-        run: Callable[[], object] = accept
-        if self.device.type == "cuda" and self.plan.protocol.graphs:
-            graphs.fix_bounds(decoder)
-            accept()
-            run = captured(accept, state.generator)
-
-        def call(_: int) -> None:
-            run()
-            decoder.refresh()
-
-        return Kernel(call, 1, 0.0, restore=snapshot.restore, max_calls=(room - 1) // (gamma + 1))
+        graph = self.device.type == "cuda" and self.plan.protocol.graphs
+        return DecisionLoop(model, request, logits, graph).kernel()
 
     def _allreduce(self, bytes: int) -> Kernel:
         message = self._random(bytes // self.dtype.itemsize)
