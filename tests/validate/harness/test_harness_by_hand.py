@@ -103,7 +103,8 @@ def test_the_first_row_does_not_count_as_the_longest(deadline, count) -> None:
     seconds = [100.0, *[10.0] * 5]
     now_s = 0.0
     measured = list[str]()
-    for (key, _), row_s in zip(in_time(rows, RankShard(), deadline, lambda: now_s), seconds, strict=False):
+    in_turn = in_time(rows, RankShard(), deadline, lambda: now_s)
+    for (key, _), row_s in zip(in_turn, seconds, strict=False):
         measured.append(key)
         now_s += row_s
     assert measured == [str(number) for number in range(count)]

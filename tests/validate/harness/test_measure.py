@@ -58,7 +58,7 @@ def test_a_record_holds_no_host_and_no_path(record) -> None:
 
 
 def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
-    """Triton's errors are no RuntimeErrors; the point's other mode has the same row, and other points go on."""
+    """Triton's errors are no RuntimeErrors. The point's other mode fails with it, and other points go on."""
 
     class CompilerError(Exception):
         pass
