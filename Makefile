@@ -88,7 +88,7 @@ bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 bench-compare: $(VENV)/.dev  ## time this tree and another commit in turns: make bench-compare BASE=HEAD~1
 	bash benchmarks/compare.sh $(BASE)
 
-lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newest that pyproject.toml allows
+lock:  ## pin what users' clones (constraints.txt), CI and releases (by hash) install: the newest that pyproject.toml allows
 	rm -rf .lock && python3.11 -m venv .lock
 	.lock/bin/python -m pip install --quiet --disable-pip-version-check -e ".[validate,dev,docs]"
 	sed -n '/^#/p' constraints.txt > .lock/constraints.txt
@@ -98,7 +98,12 @@ lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newe
 	sed -n '/^#/p' constraints-release.txt > .lock/release.txt
 	printf 'build\nhatchling\ntwine\n' | .lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate -c constraints.txt pyproject.toml - >> .lock/release.txt
-	mv .lock/release.txt constraints-release.txt && rm -rf .lock
+	mv .lock/release.txt constraints-release.txt
+	sed -n '/^#/p' constraints-dev.txt > .lock/dev.txt
+	.lock/bin/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
+		-c constraints.txt --extra validate --extra dev --extra docs pyproject.toml \
+		| awk '/^[a-z]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept' >> .lock/dev.txt
+	mv .lock/dev.txt constraints-dev.txt && rm -rf .lock
 	sed -i "s/\"hatchling==[0-9.]*\"/\"$$(grep -o '^hatchling==[0-9.]*' constraints-release.txt)\"/" pyproject.toml
 
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)

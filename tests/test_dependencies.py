@@ -3,6 +3,7 @@
 import sys
 import tomllib
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -49,15 +50,33 @@ def test_ci_installs_what_is_locked_and_allowed() -> None:
     assert all(not version.local for version in pins.values())
 
 
-def test_a_release_installs_the_locked_versions_by_hash() -> None:
-    text = (ROOT / "constraints-release.txt").read_text(encoding="utf-8").replace("\\\n", "")
+def hashed(name: str) -> dict[str, str]:
+    """Package -> its pinned version, of a file in which every package has the hashes of its archives."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", "")
     lines = [line.split("--hash=sha256:") for line in text.splitlines() if not line.startswith("#")]
     assert all(hashes for _, *hashes in lines)
-    pins = {Requirement(line[0]).name: str(Requirement(line[0]).specifier) for line in lines}
-    assert {r.name for r in declared()} <= set(pins)
+    pins = [Requirement(requirement) for requirement, *_ in lines]
+    return {canonicalize_name(pin.name): str(pin.specifier) for pin in pins}
+
+
+@pytest.mark.parametrize("name", ["constraints-release.txt", "constraints-dev.txt"])
+def test_hashed_packages_have_the_locked_versions(name: str) -> None:
+    pins = hashed(name)
+    versions = locked()
+    assert {r.name for r in declared()} <= pins.keys()
     assert {
-        name: pin for name, pin in pins.items() if name in locked() and pin != f"=={locked()[name]}"
+        package: pin
+        for package, pin in pins.items()
+        if package in versions and pin != f"=={versions[package]}"
     } == {}
+
+
+def test_ci_installs_all_but_torch_by_hash_before_it_runs() -> None:
+    assert locked().keys() - hashed("constraints-dev.txt").keys() == {"torch"}
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    for name in ("test", "macos", "windows"):
+        commands = [step["run"] for step in jobs[name]["steps"] if "run" in step]
+        assert commands[0].endswith("pip install --require-hashes --no-deps -r constraints-dev.txt"), name
 
 
 def imported(validate: bool) -> set[str]:
