@@ -30,7 +30,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line that a refused command prints."""
     assert cli.run(arguments) == 2
     out, line = capsys.readouterr()
-    assert (out, line.count("\n"), line[-1]) == ("", 1, "\n")
+    assert out == ""
+    assert line.count("\n") == 1
+    assert line[-1] == "\n"
     assert line.startswith("error: ")
     return line
 

@@ -127,7 +127,8 @@ def test_all_reduce_messages():
     # layers
     s = scenario(core=False, model="llama-3.1-70b", tp=8)
     (reduce,) = (op for op in s.target_ops(64.0, 1000.0, 3.0) if op.kind == "allreduce")
-    assert (reduce.message_bytes, reduce.kernels) == (3 * 2**20, 160)
+    assert reduce.message_bytes == 3 * 2**20
+    assert reduce.kernels == 160
     # ideal: each message crosses the 300 GB/s link once, 160 x 3 145 728 / 3e11 = 1.6777 ms
     assert s.machine.op_lower_s(reduce) == pytest.approx(160 * 3_145_728 / 3e11, rel=1e-12)
 
@@ -154,7 +155,8 @@ def test_largest_batch():
     # with a ring buffer of 512: (8000 + 3 + 1 + 512) x 131 072 = 1 116 209 152: 54.18.
     room = capacity.memory_of(scenario(), batch=1.0, context=8000.0, gamma=3, fraction=0.9)
     assert room.weight_bytes == 16_060_522_496
-    assert (room.ar_max_batch, room.max_batch) == (57, 54)
+    assert room.ar_max_batch == 57
+    assert room.max_batch == 54
 
 
 def test_tokens_per_iteration():

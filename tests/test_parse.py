@@ -201,7 +201,8 @@ def test_a_sum_broadcasts_and_alters_none_of_its_values() -> None:
     assert np.array_equal(summed(values), [[13.5, 16.5], [23.5, 26.5]])
     assert np.array_equal(row, [[1.0, 2.0]])
     assert np.array_equal(column, [[10.0], [20.0]])
-    assert (summed([]), summed([1.0, 2.0])) == (0.0, 3.0)
+    assert summed([]) == 0.0
+    assert summed([1.0, 2.0]) == 3.0
 
 
 def test_what_an_operation_is_by_default() -> None:

@@ -209,7 +209,8 @@ def test_a_device_without_fixed_costs_has_none_to_move() -> None:
     for calibration, there in (("ideal", False), ("h100-sxm-80gb.magicdec", True)):
         rows = pm.sensitivity(**question, gamma=3, calibration=calibration)
         assert ("fixed costs" in {row.input for row in rows}) == there
-        assert (rows.headline(), rows._repr_html_().count("<tr>")) == (f"{len(rows)} x Move", len(rows) + 1)
+        assert rows.headline() == f"{len(rows)} x Move"
+        assert rows._repr_html_().count("<tr>") == len(rows) + 1
     (read,) = (row for row in rows if row.input == "KV re-read factor of verification")
     asked = [pm.whatif(**question, gamma=3, calibration=calibration, kv_reread=n) for n in (1, 4)]
     assert [read.speedup_low, read.speedup_high] == [one.speedup for one in asked]

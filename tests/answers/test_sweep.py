@@ -76,7 +76,8 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
         for row in frame.to_dict("records"):
             at = {"batch": row["batch"], "context": row["context_tokens"], "gamma": row["gamma"]}
             a = whatif("llama-3.1-8b", "h100", **at, **point)
-            assert (row["verdict"], row["alpha"]) == (a.verdict, 0.8)
+            assert row["verdict"] == a.verdict
+            assert row["alpha"] == 0.8
             interval = pytest.approx(a.speedup_interval or (math.nan, math.nan), nan_ok=True)
             assert (row["speedup_low"], row["speedup_high"]) == interval
 
@@ -141,7 +142,8 @@ def test_a_plot_has_a_line_for_each_combination_of_the_other_lists() -> None:
     for over, expected in (("context_tokens", [3] * 4), ("gamma", [2] * 6)):
         axes = pm.sweep(replace(grid, batch="1,64", gamma="2,3")).plot("tpot_s", over)
         assert [len(line.get_xdata()) for line in axes.lines] == expected
-        assert (axes.get_ylabel(), axes.get_xscale()) == ("tpot_s", "linear" if over == "gamma" else "log")
+        assert axes.get_ylabel() == "tpot_s"
+        assert axes.get_xscale() == ("linear" if over == "gamma" else "log")
     found = pm.sweep(replace(grid, gamma="2"))
     (line,) = found.plot().lines
     assert line.get_ydata().tolist() == found.to_frame()["speedup"].tolist()
@@ -202,7 +204,8 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least(values, whole, spelt)
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
     """Also of many blocks; a CSV file holds 13 digits."""
     frame = pm.sweep(QUESTION).to_frame()[[*sweep.LABELS, *sweep.COLUMNS]]
-    assert (frame["gamma"].dtype, frame["fits"].dtype) == (np.int64, np.bool_)
+    assert frame["gamma"].dtype == np.int64
+    assert frame["fits"].dtype == np.bool_
     for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):
         sweep_files.write_sweep(QUESTION, path)
         pd.testing.assert_frame_equal(read(path).astype(frame.dtypes), frame, rtol=1e-12)

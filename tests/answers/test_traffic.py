@@ -38,13 +38,12 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     at = [(row.request_rate, row.concurrency, row.gamma) for row in closed.rows]
     assert at == [(None, 4, 0), (None, 4, 1), (None, 16, 0), (None, 16, 1)]
     for row, cells in zip(closed.rows, closed.to_frame().itertuples(), strict=True):
-        assert (cells.gamma, cells.tpot_s_p99, cells.e2e_s_mean) == (
-            row.gamma,
-            row.tpot_s.p99,
-            row.e2e_s.mean,
-        )
+        assert cells.gamma == row.gamma
+        assert cells.tpot_s_p99 == row.tpot_s.p99
+        assert cells.e2e_s_mean == row.e2e_s.mean
         assert (cells.ttft_low_s, cells.ttft_high_s) == row.ttft_interval
-        assert (cells.warnings, cells.doubts) == ("; ".join(row.warnings), "; ".join(row.doubts))
+        assert cells.warnings == "; ".join(row.warnings)
+        assert cells.doubts == "; ".join(row.doubts)
     for row in rows(request_rate="0.5,1", gamma="0,3"):
         assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), (
             "Little's law"
@@ -118,23 +117,23 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
 
     assert [seats(gpu) for gpu in ("h100", "mi300x", "a100-sxm-80gb", "l40s")] == [1024, 1024, 256, 256]
     assert [seats("h100", engine=e) for e in ("vllm@0.7.3", "vllm@0.8.0", "sglang")] == [256, 1024, 256]
-    assert (seats("h100", max_num_seqs=64), seats("h100", calibration="ideal")) == (64, 256)
+    assert seats("h100", max_num_seqs=64) == 64
+    assert seats("h100", calibration="ideal") == 256
 
 
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own(monkeypatch):
     one, eight = (
         TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8)
     )
-    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (
-        8 * one.max_num_seqs,
-        8 * one.max_num_batched_tokens,
-    )
+    assert eight.max_num_seqs == 8 * one.max_num_seqs
+    assert eight.max_num_batched_tokens == 8 * one.max_num_batched_tokens
     slo = "ttft:2000,tpot:30"
     needed = rows(request_rate=6, gamma=0, slo=slo)[0].replicas
     shares = [rows(request_rate=6 / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
     assert shares[0] < 0.9 <= shares[1]
     none = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
-    assert (none.slo_share, none.replicas) == (pytest.approx(0, abs=1e-3), None)
+    assert none.slo_share == pytest.approx(0, abs=1e-3)
+    assert none.replicas is None
     assert any("no number of replicas" in note for note in none.warnings)
     alone, beside = (rows(request_rate=rate, gamma="1", slo=slo) for rate in ("1", "1,4"))
     assert alone[1].slo_share == pytest.approx(beside[1].slo_share, abs=1e-3)
@@ -266,10 +265,13 @@ def test_one_row_per_load_which_says_who_made_it() -> None:
     """
     ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 200, "gamma": 0}
     alone, crowd = pm.traffic(**ask, max_concurrency="1,64").rows
-    assert (alone.made_by, alone.doubts) == ("closed form", ())
-    assert (crowd.made_by, crowd.doubts) == ("replay", (Doubt.LOCKSTEP,))
+    assert alone.made_by == "closed form"
+    assert alone.doubts == ()
+    assert crowd.made_by == "replay"
+    assert crowd.doubts == (Doubt.LOCKSTEP,)
     answer = pm.traffic(**ask, max_concurrency=64, replay=True)
-    assert (answer.replay, answer.rows) == (answer.rows, (crowd,))
+    assert answer.replay == answer.rows
+    assert answer.rows == (crowd,)
     (closed,) = pm.traffic(**ask, max_concurrency=64, closed_form=True).rows
     assert closed.made_by == "closed form"
     assert "may be off: clients with equal" in closed.warnings[-1]
@@ -303,7 +305,8 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
     load = {"request_rate": str(rate), "max_concurrency": clients}
     (row,) = pm.traffic(**ask, **load, closed_form=True).rows
     (replayed,) = pm.traffic(**ask, **load, replay=True, num_prompts=1000).rows
-    assert (row.request_rate, row.concurrency) == (rate, clients)
+    assert row.request_rate == rate
+    assert row.concurrency == clients
     assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
     assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)
     assert replayed.running_mean <= clients

@@ -45,7 +45,8 @@ def test_a_verdict_is_sure_only_where_such_a_draft_was_measured_on_such_a_device
     for hardware, draft in (("h100", "ngram"), ("rtx-4090", "eagle3")):
         answer = pm.whatif(hardware=hardware, draft=draft, **question)
         assert answer.speedup_interval[0] > 1
-        assert (answer.verdict, "likely" in answer.sentence) == ("likely_pays", True)
+        assert answer.verdict == "likely_pays"
+        assert "likely" in answer.sentence
     never = pm.whatif(hardware="h100", draft="ngram", **question | {"alpha": 0.01, "gamma": 7, "batch": 64})
     assert never.verdict == "likely_does_not_pay"
     assert pm.whatif(hardware="h100", draft="ngram", **question | {"gamma": 0}).verdict == "does_not_pay"

@@ -98,9 +98,13 @@ def test_setup_is_earned_back():
 
 def test_gamma_zero_is_plain_decoding():
     a = ask(gamma=0)
-    assert (a["speedup"], a["speedup_interval"], a["verdict"]) == (1.0, [1.0, 1.0], "does_not_pay")
+    assert a["speedup"] == 1.0
+    assert a["speedup_interval"] == [1.0, 1.0]
+    assert a["verdict"] == "does_not_pay"
     assert a["tpot_s"] == a["ar_tpot_s"]
-    assert (a["memory"]["draft_kv_bytes"], a["memory"]["draft_weight_bytes"], a["overhead_s"]) == (0, 0, 0)
+    assert a["memory"]["draft_kv_bytes"] == 0
+    assert a["memory"]["draft_weight_bytes"] == 0
+    assert a["overhead_s"] == 0
     assert ask(gamma=0, alpha=None)["speedup"] == 1.0, "acceptance is not needed"
 
 
@@ -109,7 +113,8 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
     assert most >= 64
     assert ask(batch=most)["memory"]["fits"]
     a = ask(batch=most + 1)
-    assert (a["memory"]["fits"], a["memory"]["max_batch"]) == (False, most)
+    assert a["memory"]["fits"] is False
+    assert a["memory"]["max_batch"] == most
     assert any(f"the largest that does is {most}" in note for note in a["warnings"])
     for context, would in (
         (64_000, "would likely pay: at most batch 6 fits"),
@@ -172,12 +177,17 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
 ) -> None:
     unknown = replace(UNKNOWN, **changes)
     a = whatif(unknown)
-    assert (a.verdict, a.speedup, a.tpot_s, a.gamma_optimal) == ("unknown_acceptance", None, None, None)
+    assert a.verdict == "unknown_acceptance"
+    assert a.speedup is None
+    assert a.tpot_s is None
+    assert a.gamma_optimal is None
     assert a.acceptance.tokens_per_iteration is None
     gamma = a.query.gamma
     at = whatif(unknown, alpha=a.break_even_alpha, gamma=gamma)
     assert at.speedup == pytest.approx(1)
-    assert (a.ar_tpot_s, a.iteration_s, a.memory) == (at.ar_tpot_s, at.iteration_s, at.memory)
+    assert a.ar_tpot_s == at.ar_tpot_s
+    assert a.iteration_s == at.iteration_s
+    assert a.memory == at.memory
     if "gamma" not in changes:  # no other draft length needs less
         assert all(
             whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
@@ -201,7 +211,8 @@ def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() 
 
 def test_a_draft_kind_with_few_published_results_has_no_typical_gain() -> None:
     a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-0.6b")
-    assert (a.verdict, a.typical) == ("unknown_acceptance", None)
+    assert a.verdict == "unknown_acceptance"
+    assert a.typical is None
     assert "likely" not in a.headline()
 
 
@@ -216,7 +227,8 @@ def test_a_switch_that_turns_the_verdict_is_named_with_its_figure() -> None:
     remedy = a.remedies[0]
     assert remedy.switch == "--attention-backend flashinfer"
     with_it = whatif(UNSPLIT, attention_backend="flashinfer", draft=a.query.draft)
-    assert (remedy.gamma, remedy.speedup) == (with_it.query.gamma, pytest.approx(with_it.speedup))
+    assert remedy.gamma == with_it.query.gamma
+    assert remedy.speedup == pytest.approx(with_it.speedup)
     assert remedy.speedup_interval == pytest.approx(with_it.speedup_interval)
     assert with_it.remedies == ()
 
@@ -250,7 +262,9 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     """
     a = whatif(UNKNOWN, model="qwen3-8b", draft="qwen3-4b", batch=200, context=100, gamma=4)
     assert a.iteration_s > 5 * a.ar_tpot_s
-    assert (a.verdict, a.speedup, a.break_even_alpha) == ("does_not_pay", None, None)
+    assert a.verdict == "does_not_pay"
+    assert a.speedup is None
+    assert a.break_even_alpha is None
     assert whatif(UNKNOWN, batch=500).reason.startswith("would be undecided: at most batch ")
 
 
@@ -261,8 +275,12 @@ def test_the_best_length_is_one_whose_states_fit() -> None:
     point = {"hardware": "h100", "tp": 2, "batch": 8, "context": 4096, "alpha": 0.7, "draft": "eagle3"}
     best = whatif(model="nemotron-h-56b", **point)
     longer = whatif(model="nemotron-h-56b", gamma=4, **point)
-    assert (best.query.gamma, best.verdict, best.memory.max_batch) == (3, "pays", 8)
-    assert (longer.verdict, longer.memory.max_batch, longer.gamma_optimal) == ("does_not_fit", 6, 3)
+    assert best.query.gamma == 3
+    assert best.verdict == "pays"
+    assert best.memory.max_batch == 8
+    assert longer.verdict == "does_not_fit"
+    assert longer.memory.max_batch == 6
+    assert longer.gamma_optimal == 3
     assert whatif(model="nemotron-h-56b", **point | {"batch": 31}).verdict == "does_not_fit"
 
 
@@ -278,7 +296,8 @@ def test_the_query_of_an_answer_asks_it_again() -> None:
     ):
         a = whatif(**{"model": "qwen3-8b", "hardware": "h100", "batch": 8, "context": 4096, **more})
         again = whatif(a.query)
-        assert (again.calibration.stack, again.ar_tpot_s) == (a.calibration.stack, a.ar_tpot_s)
+        assert again.calibration.stack == a.calibration.stack
+        assert again.ar_tpot_s == a.ar_tpot_s
         assert again.iteration_s == a.iteration_s
 
 
@@ -294,7 +313,9 @@ def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
         ("glm-4.5-air", "mtp"),
     ):
         a = whatif(model=model, **point)
-        assert (a.query.draft, a.runs_in is not None and ">=" in a.runs_in) == (draft, True)
+        assert a.query.draft == draft
+        assert a.runs_in is not None
+        assert ">=" in a.runs_in
         assert f"no draft was given: {draft} is assumed" in a.warnings
     for given in (
         {"alpha": 0.7},
@@ -303,9 +324,13 @@ def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
     ):
         assert whatif(**{"model": "llama-3.1-8b", **point, **given}).query.draft == "self"
     a = inflection(InflectionQuery("qwen3-32b", "h200", 8, 3, 8192, engine="vllm"))  # `ideal` is no engine
-    assert (a.draft, a.draft_kv, a.break_even_context, a.ideal.break_even_context) == ("eagle3", "full", 1, 1)
+    assert a.draft == "eagle3"
+    assert a.draft_kv == "full"
+    assert a.break_even_context == 1
+    assert a.ideal.break_even_context == 1
     baseline = whatif(model="qwen3-32b", gamma=0, **point)
-    assert (baseline.query.draft, baseline.verdict) == ("eagle3", "does_not_pay")
+    assert baseline.query.draft == "eagle3"
+    assert baseline.verdict == "does_not_pay"
     assert baseline.gamma_optimal == whatif(model="qwen3-32b", **point).gamma_optimal > 0
     assert baseline.sentence == "Baseline (no speculation), as asked"
 

@@ -71,8 +71,10 @@ def command(text: str) -> "subprocess.CompletedProcess[str]":
 def test_a_full_disk_behind_stdout_is_one_line_and_a_closed_one_no_mistake() -> None:
     full = command("--gamma 2 > /dev/full")
     closed = command("--gamma 2 >&-")
-    assert (full.returncode, full.stderr) == (2, "error: the output: No space left on device\n")
-    assert (closed.returncode, closed.stderr) == (0, "")
+    assert full.returncode == 2
+    assert full.stderr == "error: the output: No space left on device\n"
+    assert closed.returncode == 0
+    assert closed.stderr == ""
 
 
 def test_a_process_ends_at_once_with_the_status(monkeypatch) -> None:

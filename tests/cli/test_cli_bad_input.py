@@ -60,7 +60,8 @@ def test_a_closed_pipe_is_quiet() -> None:
         f"{shlex.quote(sys.executable)} -m perfmodel models list --json | head -c 10; exit ${{PIPESTATUS[0]}}"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr == ""
     assert len(done.stdout) == 10
 
 

@@ -28,7 +28,8 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     # 3 sequences fill up to 4, so that attention is cut for 4 of 8 KV heads, however many tokens each
     # verifies
     attention = count(graphs, batch=3.0, query=3.0)["attention (full)"]
-    assert (attention.work_items, attention.rows) == (3 * 8, 4 * 8)
+    assert attention.work_items == 3 * 8
+    assert attention.rows == 4 * 8
 
 
 def experts(popularity: float) -> Experts:

@@ -50,7 +50,8 @@ def test_weights_that_a_pass_reads(draft: str, tokens: float, read: float) -> No
 def test_eagle_3_projects_its_features_once_an_iteration() -> None:
     s = scenario("eagle:features=3,vocab=32000")
     (once,) = s.draft.iteration_ops(s.draft_shard, 5.0)
-    assert (once.cost.weight_bytes, once.cost.flops) == (2 * 3 * 4096 * 4096, 5 * 2 * 3 * 4096 * 4096)
+    assert once.cost.weight_bytes == 2 * 3 * 4096 * 4096
+    assert once.cost.flops == 5 * 2 * 3 * 4096 * 4096
     plain = scenario("eagle")
     assert plain.draft.iteration_ops(plain.draft_shard, 5.0) == []
     assert plain.draft_shard.stored_kv_bytes(1.0) == 131072 / 32
@@ -64,12 +65,15 @@ def test_drafts_of_all_tokens_in_one_pass_and_of_some_without_one() -> None:
     """P-EAGLE's four layers see one position a token; PARD is a parallel drafter; look-up takes no pass."""
     eagle = scenario("peagle", calibration="ideal")
     ops = {op.name: op for op in eagle.draft_ops(3.0, 512.0, 5.0)}
-    assert (float(eagle.draft.passes(5.0)), float(eagle.draft.query(5.0))) == (1.0, 5.0)
+    assert float(eagle.draft.passes(5.0)) == 1.0
+    assert float(eagle.draft.query(5.0)) == 5.0
     assert ops["down"].cost.flops == 3 * 5 * 2 * 4 * 14336 * 4096
     assert ops["lm_head"].cost.weight_bytes == 2 * 32000 * 4096
     pard, parallel = (scenario(f"{kind}:llama-3.2-1b").draft for kind in ("pard", "parallel"))
     assert pard.name == parallel.name == "parallel:llama-3.2-1b"
-    assert (pard.model, pard.passes(7.0), pard.query(7.0)) == (parallel.model, 1.0, 7.0)
+    assert pard.model == parallel.model
+    assert pard.passes(7.0) == 1.0
+    assert pard.query(7.0) == 7.0
     both = scenario("mtp_ngram:steps=2", model="deepseek-v3", hardware="h200", tp=8).draft
     assert [float(both.passes(gamma)) for gamma in (0.0, 1.0, 2.0, 9.0)] == [0.0, 1.0, 2.0, 2.0]
 
@@ -109,13 +113,16 @@ def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     assert kimi.model.kv_bytes_per_token() == 2 * 2 * 64 * 128
     assert kimi.model.dense_mlp_params == 3 * 7168 * 18432
     v3 = scenario("eagle3", model="deepseek-v3", hardware="h200", tp=8).draft.model
-    assert (v3.kv_bytes_per_token(), v3.dense_mlp_params) == (4096, 3 * 7168 * 18432)
+    assert v3.kv_bytes_per_token() == 4096
+    assert v3.dense_mlp_params == 3 * 7168 * 18432
     assert scenario("eagle3", model="gpt-oss-120b", hardware="h200").draft.model.intermediate_size == 3 * 2880
     for row in (row for row in published_heads() if row.kind == "eagle3"):
         draft = scenario(
             "eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1
         ).draft
-        assert (draft.name, draft.vocab, len(row.source) > 8) == ("eagle3", row.vocab, True)  # type: ignore[attr-defined]
+        assert draft.name == "eagle3"
+        assert draft.vocab == row.vocab
+        assert len(row.source) > 8
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,8 @@ def test_stacked_mtp_layers() -> None:
         scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3)
     )
     np.testing.assert_array_equal(three.draft_pass_s(1, 4096), one.draft_pass_s(1, 4096))
-    assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
+    assert one.draft.max_gamma is None
+    assert three.draft.max_gamma == 3
 
 
 ENDS = {
@@ -251,7 +259,8 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
     op = dense("name", part, 64, 96, 5.0, 3.0)
     cost = op.cost.flops, op.cost.weight_bytes, op.cost.kv_bytes, op.cost.activation_bytes
     assert cost == (2 * 64 * 48 * 15, 64 * 48 * 3 * (1 + 4 / 128**2), 0, (64 * (1 + 4 / 128) + 48 * 2) * 15)
-    assert (op.kernels, op.rows) == (3, 5)
+    assert op.kernels == 3
+    assert op.rows == 5
     assert dense("name", part, 64, 96, 5.0, tensor="lm_head").cost.weight_bytes == 2 * 64 * 48
 
 

@@ -34,7 +34,8 @@ def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
     same = scenario("eagle:features=3,vocab=32000")
     for name in (path, f"{path}/config.json", f"eagle:{path}"):
         s = scenario(name)
-        assert (s.draft.name, s.draft.precision.weights.name) == ("eagle3", "bf16")
+        assert s.draft.name == "eagle3"
+        assert s.draft.precision.weights.name == "bf16"
         assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
         assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
         assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)
@@ -60,19 +61,18 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + 11 * 4096)
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
-    assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
+    assert t.draft.name == "dspark"
+    assert t.draft.max_gamma == 7
 
 
 def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
     s = scenario(head(tmp_path, DSPARK_V4), model="deepseek-v4-flash", hardware="b200", tp=1)
     model = s.draft.model
-    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == (
-        "dspark",
-        3,
-        (),
-        None,
-    )
+    assert s.draft.name == "dspark"
+    assert model.num_sliding_layers == 3
+    assert model.compressed == ()
+    assert model.indexer is None
     attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
     experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
     into = 3 * 4096 * 4096
@@ -121,7 +121,9 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
         "vocab_size": 202048,
     }
     found = load_head(head(tmp_path, config | {"rms_norm_eps": 1e-5}), load_model("llama-3.1-8b"))
-    assert (found.kind, found.options["rank"], found.options["block"]) == ("dflash2", 256, 16)
+    assert found.kind == "dflash2"
+    assert found.options["rank"] == 256
+    assert found.options["block"] == 16
     draft = kind_of("dflash2")(
         found.model, parse_kv("full"), 1, precision_of(found.model, ()), **found.options
     )
@@ -160,7 +162,9 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         full = (found.model, parse_kv("full"), 1, precision_of(found.model, ()))
         made.append(kind_of(found.kind)(*full, **found.options))
     plain, domino = made
-    assert (plain.kind, domino.kind, domino.max_gamma) == ("dflash", "domino", 7)
+    assert plain.kind == "dflash"
+    assert domino.kind == "domino"
+    assert domino.max_gamma == 7
     part = shard(domino.model, 1, domino.precision)
     read = 4096 + 512
     more = domino.own_weight_bytes(part) - plain.own_weight_bytes(part)
@@ -194,8 +198,10 @@ def test_a_head_on_two_devices_and_of_two_layers(tmp_path: Path) -> None:
         head(tmp_path, EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}), tp=2, draft_weights="fp8"
     )
     wider, *_ = s.draft_ops(4.0, 512.0, 5.0)
-    assert (wider.cost.weight_bytes, wider.cost.flops) == (QKV / 2, 2 * QKV / 2 * 20)
-    assert (wider.kernels, wider.quantisations) == (0, 0)
+    assert wider.cost.weight_bytes == QKV / 2
+    assert wider.cost.flops == 2 * QKV / 2 * 20
+    assert wider.kernels == 0
+    assert wider.quantisations == 0
     own = 2 * LAYER + QKV + 3 * 4096 * 4096
     assert s.draft.own_weight_bytes(s.draft_shard) == own / 2 + 2 * (32000 * 4096 / 2 + 5 * 4096)
     into, *_ = scenario("eagle").draft_ops(4.0, 512.0, 5.0)

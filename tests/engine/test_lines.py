@@ -64,7 +64,9 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
     """At 1, 2 and 3 slots and five contexts, the best constant is 2 tokens: 1.3 times the baseline."""
 
     def stop(batches: Array, contexts: Array, constant: int) -> Stop:
-        assert (batches.tolist(), contexts.tolist(), constant) == ([1, 2, 3], [1, 2, 4, 8, 16], 2)
+        assert batches.tolist() == [1, 2, 3]
+        assert contexts.tolist() == [1, 2, 4, 8, 16]
+        assert constant == 2
         return gain, 5, 0.4
 
     table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))

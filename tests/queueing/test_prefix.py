@@ -112,7 +112,8 @@ def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_la
     assert list(blocks.idle.values()) == [40, 40, 60]
     blocks.trim(95)  # 45 too many
     assert list(blocks.idle.values()) == [30, 60]
-    assert (blocks.find(0, 100)[0], blocks.find(3, 70)[0]) == (30, 60)
+    assert blocks.find(0, 100)[0] == 30
+    assert blocks.find(3, 70)[0] == 60
     assert blocks.idle_tokens == 90
 
 
@@ -146,7 +147,8 @@ def test_a_preempted_request_leaves_its_blocks_twice() -> None:
         assert blocks.leave(0, decoded, keep=False) == prompt + decoded
         assert blocks.idle_tokens == sum(blocks.idle.values()) == idle
     blocks.trim(0)
-    assert (blocks.idle_tokens, len(blocks.idle)) == (0, 0)
+    assert blocks.idle_tokens == 0
+    assert len(blocks.idle) == 0
 
 
 def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:
@@ -238,15 +240,20 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     answer = pm.traffic("qwen3.5-35b-a3b", "h200", **question)
     light, heavy = answer.prefix
     rows = answer.rows
-    assert (light.gamma, light.block, light.dropped_tokens) == (3, 2144, 2144)
+    assert light.gamma == 3
+    assert light.block == 2144
+    assert light.dropped_tokens == 2144
     assert (light.hit_rate_without, light.hit_rate) == pytest.approx((3 * 2096 / 8192, 2 * 2144 / 8192))
     assert light.net_s == pytest.approx(rows[0].e2e_s.mean - rows[2].e2e_s.mean)
     waits = rows[2].ttft_s.mean - rows[0].ttft_s.mean
     assert light.net_s == pytest.approx(light.decode_gain_s - waits)
     assert 0.5 * waits < light.recomputed_s < waits
-    assert (light.pays, heavy.pays, heavy.net_s) == (True, False, None)
+    assert light.pays is True
+    assert heavy.pays is False
+    assert heavy.net_s is None
     best = heavy.changes[0]
-    assert (best.change, best.pays) == ("disable_eagle_block_drop", True)
+    assert best.change == "disable_eagle_block_drop"
+    assert best.pays is True
     kept = pm.traffic("qwen3.5-35b-a3b", "h200", **question, disable_eagle_block_drop=True)
     assert kept.verdicts[1].gamma
     assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)

@@ -74,7 +74,9 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, keeps, follows
     where.write_text(text)
     shared = trace.read_trace(where).shared
     assert shared is not None
-    assert (shared.paths, shared.keeps, shared.follows) == (paths, keeps, follows)
+    assert shared.paths == paths
+    assert shared.keeps == keeps
+    assert shared.follows == follows
 
 
 def test_empty_hashes_are_no_session(tmp_path):

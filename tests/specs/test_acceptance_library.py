@@ -110,15 +110,18 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
         "chat, thinking on and chat text at short contexts: a page; another; "
         "beyond 2 drafted as a, chat text: a page"
     )
-    assert (code.spread, code.tokens) == (0.0, {1: 1.5, 2: 2.0, 3: 4.0})
+    assert code.spread == 0.0
+    assert code.tokens == {1: 1.5, 2: 2.0, 3: 4.0}
     assert math_text.spread == 0.4  # that of no row is known
-    assert ([r.task for r in other.rows], other.survival) == (["mixed"], (0.5,))
+    assert [r.task for r in other.rows] == ["mixed"]
+    assert other.survival == (0.5,)
     both = [math.log(1.9), math.log(1.5)]  # code and mixed at 1
     assert other.spread == pytest.approx(math.sqrt((stdev(both) ** 2 + stdev(logs) ** 2) / 2), rel=1e-12)
     alone = find_published("b-2", "mtp", "chat")
     assert alone.spread == pytest.approx(stdev(logs), rel=1e-12)
     assert find_published("a-0528", "eagle3") == chat
-    assert (published_drafts("a-0528"), published_drafts("a")) == (("eagle3", "mtp"), ("eagle3",))
+    assert published_drafts("a-0528") == ("eagle3", "mtp")
+    assert published_drafts("a") == ("eagle3",)
     assert LibraryEntry((BY_HAND[3], replace(BY_HAND[3], drafted="2")), 0.0).tokens == {1: 2.0}
 
 

@@ -164,7 +164,9 @@ def test_ends_of_what_a_constant_may_be() -> None:
         for value in (scope.low, scope.high):
             CONSTANTS[name].check(name, Constant(value=value, source="a test"))
     factor = CONSTANTS["allreduce_multiplier"]
-    assert (factor.widest, CONSTANTS["gemm_blend_power"].widest, factor.ideal) == (100.0, 15.0, 1.0)
+    assert factor.widest == 100.0
+    assert CONSTANTS["gemm_blend_power"].widest == 15.0
+    assert factor.ideal == 1.0
     factor.check("x", Constant(value=1, stderr=100.0, source="a test"))
     with pytest.raises(ValueError, match=r"x: stderr must be from 0 to 100, given 100.5"):
         factor.check("x", Constant(value=1, stderr=100.5, source="a test"))
@@ -186,7 +188,8 @@ def test_an_all_reduce_by_hand() -> None:
     )
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.numbers()) == [2e-6, 8e-6, 1.0, 1.0]
-    assert (curve.link, curve.box_log_rms) == ("device", 0.0)
+    assert curve.link == "device"
+    assert curve.box_log_rms == 0.0
     of_a_file = {"knots": {"2": [[16, 2e-6], [64, 8e-6]]}, "source": "a test"}  # JSON has no numbers as keys
     assert AllReduce.of_mapping(of_a_file).knots == {2: curve.knots[2]}
     knots = ((1.0, 1.0), (2.0, 1.0))

@@ -69,7 +69,9 @@ def test_a_repository_is_its_base_model_in_the_mix_of_the_file(
     typed: str, model: str, mix: str, official: str
 ) -> None:
     found = load_model(typed)
-    assert (found.name, found.weights, hub_id(typed)) == (model, mix, official)
+    assert found.name == model
+    assert found.weights == mix
+    assert hub_id(typed) == official
     assert is_gguf(typed)
     assert not is_gguf(official)
 
@@ -132,7 +134,8 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
         whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, **question, **more)  # type: ignore[arg-type]
         for more in ({}, {"layer_split": 2}, {"tp": 2})
     )
-    assert (one.memory.fits, turn.memory.fits) == (False, True)
+    assert one.memory.fits is False
+    assert turn.memory.fits is True
     assert one.ar_tpot_s == turn.ar_tpot_s == pytest.approx(45.2e-3, rel=0.1)
     assert split.ar_tpot_s == pytest.approx(27.0e-3, rel=0.1)
     long = whatif("qwen3.8-27b", "rtx-5060-ti", 1, 129981, 0, tp=2, **question)  # type: ignore[arg-type]
@@ -206,7 +209,8 @@ def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length(
     assert one.serve.llamacpp_line == other.tables[0].export.llamacpp_line  # room for the states of 3 tokens
     smaller = states | {"hardware": "3090:22gb", "draft": "mtp", "alpha": 0.8}
     longer = schedule(**smaller).tables[0]  # type: ignore[arg-type]
-    assert (longer.max_tokens, longer.ranges[-1].high) == (3, 4)  # not one sequence with the states of 16
+    assert longer.max_tokens == 3
+    assert longer.ranges[-1].high == 4
     ngram = schedule("gpt-oss-20b", "3090", 16384, draft="ngram", rate="0.4x3", engine="llamacpp").tables[0]
     assert ngram.ranges[-1].high == 4
     assert not any("by default" in note for note in ngram.export.notes)

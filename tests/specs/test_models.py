@@ -71,7 +71,9 @@ def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
         found = load_model(row.checkpoint)
         shape = load_model(row.model)
         assert load_model(row.checkpoint.rpartition("/")[2]) == found
-        assert (found.name, found.weights, found.kv_dtype) == (shape.name, row.weights, row.kv_dtype)
+        assert found.name == shape.name
+        assert found.weights == row.weights
+        assert found.kv_dtype == row.kv_dtype
         assert hub_id(row.checkpoint) == row.checkpoint
         assert short_name(row.checkpoint) == short_name(row.model)  # its acceptance is the model's
     refused("no model named 'qwen/qwen3-32b-fp9'", load_model, "qwen/qwen3-32b-fp9")

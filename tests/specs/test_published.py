@@ -116,10 +116,14 @@ def test_the_readme_row_in_seconds() -> None:
     row = ("a100-sxm-80gb", "llama-3.1-8b", 64, 32000)
     points = published_points("magicdec")
     (point,) = (p for p in points if (p.hardware, p.target, p.batch, p.context) == row)
-    assert (point.tp, point.draft, point.draft_kv, point.gamma) == (8, "self", "streamingllm:512", 2)
+    assert point.tp == 8
+    assert point.draft == "self"
+    assert point.draft_kv == "streamingllm:512"
+    assert point.gamma == 2
     times = (point.draft_s, point.verify_s, point.target_s, point.ar_tpot_s, point.overhead_s)
     assert times == pytest.approx((9.54e-3, 30.86e-3, 26.99e-3, 26.99e-3, 1.5835e-3))
-    assert (point.tokens_per_iteration, point.speedup) == (2.45, 1.28)
+    assert point.tokens_per_iteration == 2.45
+    assert point.speedup == 1.28
 
 
 @pytest.mark.parametrize(
@@ -136,18 +140,25 @@ def test_what_an_iteration_runs_by_its_shape(
     unknown = dict.fromkeys(field.name for field in fields(Run))
     given: dict[str, Any] = unknown | {"batch": 1, "tp": 1, "context": 1, "set_name": "x", "row_id": "x"}
     point = MeasuredPoint(**given | shape)
-    assert (point.drafts, point.query, point.drafted, point.iteration_s) == (drafts, query, drafted, None)
+    assert point.drafts == drafts
+    assert point.query == query
+    assert point.drafted == drafted
+    assert point.iteration_s is None
     assert replace(point, tokens_per_iteration=2.5, sd_tpot_s=0.1).iteration_s == 0.25
 
 
 def test_a_row_in_seconds_with_cells_left_out() -> None:
     row = next(row for row in ROWS if row.overhead_ms is not None)
     bare = replace(row, drafts_ms=None, tokens_per_iteration=2.0, sd_tpot_ms=10.0, verify_ms=15.0)
-    assert (bare.overhead_ms, bare.point().draft_s, bare.point().overhead_s) == (5.0, None, 0.005)
+    assert bare.overhead_ms == 5.0
+    assert bare.point().draft_s is None
+    assert bare.point().overhead_s == 0.005
     for name in ("tokens_per_iteration", "sd_tpot_ms", "verify_ms"):
         assert replace(bare, **{name: None}).overhead_ms is None
     tree = replace(bare, tree_nodes=9, tree_levels=4, drafts_ms=3.0, gamma=None).point()
-    assert (tree.tree, tree.draft_s, tree.overhead_s) == ((9, 4), 0.001, 0.002)
+    assert tree.tree == (9, 4)
+    assert tree.draft_s == 0.001
+    assert tree.overhead_s == 0.002
     assert replace(bare, sd_tpot_ms=None, target_ms=30.0, speedup=2.0).point().sd_tpot_s == 0.015
     assert replace(bare, sd_tpot_ms=None, target_ms=None, speedup=2.0).point().sd_tpot_s is None
     assert replace(bare, tree_nodes=9, tree_levels=None).point().tree is None

@@ -65,7 +65,8 @@ def test_bits_of_a_weight_and_what_it_runs_at(
     """Formats that quantise activations run at their peak; weight-only ones in bf16."""
     form = weight_format(name).base
     assert form.bytes_per_value * 8 == pytest.approx(bits, rel=1e-12)
-    assert (form.compute, form.input_bytes) == (compute, input_bytes)
+    assert form.compute == compute
+    assert form.input_bytes == input_bytes
 
 
 # Formats by tensor.
@@ -117,10 +118,8 @@ def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
         "q8_0",
         "bf16",
     ]
-    assert (mix.within(("bf16",)), weight_format("mxfp4_moe").within(("fp4",)).of("experts").name) == (
-        mix,
-        "mxfp4-a8",
-    )
+    assert mix.within(("bf16",)) == mix
+    assert weight_format("mxfp4_moe").within(("fp4",)).of("experts").name == "mxfp4-a8"
     refused(r"--weights: must be the file \(--model FILE.gguf\) or its mean", weight_format, "UD-IQ1_M")
 
 
@@ -160,7 +159,8 @@ def test_a_quantised_gemm_reads_quantised_inputs() -> None:
     assert counted.cost.activation_bytes == 7 * 32 * (14336 + 2 * 4096)
     weight_only = ops("llama-3.1-8b", "fp8-wo", 7.0)["down"]
     assert weight_only.cost.activation_bytes == 7 * 32 * 2 * (14336 + 4096)
-    assert (weight_only.compute, weight_only.quantisations) == ("bf16", 0)
+    assert weight_only.compute == "bf16"
+    assert weight_only.quantisations == 0
     assert weight_only.packed_weights == 32 * 14336 * 4096
 
 
@@ -222,9 +222,11 @@ def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
     }
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
     model = load_model(str(tmp_path))
-    assert (model.weights, model.kv_dtype) == ("nvfp4,attention=bf16,mtp=bf16", "fp8")
+    assert model.weights == "nvfp4,attention=bf16,mtp=bf16"
+    assert model.kv_dtype == "fp8"
     s = resolve(Query(str(tmp_path), "b200-sxm-180gb", 1, 4000, draft="mtp", alpha=0.8))
-    assert (s.draft.precision.weights.name, s.draft.precision.kv.name) == ("bf16", "fp8")
+    assert s.draft.precision.weights.name == "bf16"
+    assert s.draft.precision.kv.name == "fp8"
 
 
 # Files of quantisers.
@@ -262,7 +264,8 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
     spec = from_config(
         config | {"quantization_config": row["quantization_config"]}, "config.json", row.get("beside")
     )
-    assert (spec.weights, spec.kv_dtype) == (row["weights"], row.get("kv_dtype", "bf16"))
+    assert spec.weights == row["weights"]
+    assert spec.kv_dtype == row.get("kv_dtype", "bf16")
 
 
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])

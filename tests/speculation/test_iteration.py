@@ -96,9 +96,14 @@ def test_figures_of_a_prediction_by_hand():
     """
     one = np.array(1.0)
     p = Prediction(4 * one, np.array(3), 10 * one, 2 * one, 12 * one, 2 * one, 2.5 * one, np.array(3), one)
-    assert (p.iteration_s, p.speedup, p.tpot_s, p.ar_tpot_s) == (20, 1.25, 8, 10)
-    assert (p.throughput_tokens_per_s, p.ar_throughput_tokens_per_s) == (0.5, 0.4)
-    assert (p.draft_to_target, p.verify_to_target) == (0.2, 1.2)
+    assert p.iteration_s == 20
+    assert p.speedup == 1.25
+    assert p.tpot_s == 8
+    assert p.ar_tpot_s == 10
+    assert p.throughput_tokens_per_s == 0.5
+    assert p.ar_throughput_tokens_per_s == 0.4
+    assert p.draft_to_target == 0.2
+    assert p.verify_to_target == 1.2
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -159,8 +164,12 @@ LARGEST = 2.0**40
 def test_numbers_at_the_ends_of_what_is_allowed() -> None:
     one = Workload.of(1, 1, 0)
     most = Workload.of(LARGEST, [LARGEST], 1024)
-    assert (one.batch, one.context, one.gamma) == (1.0, 1.0, 0)
-    assert (most.batch, most.context.tolist(), most.gamma) == (LARGEST, [LARGEST], 1024)
+    assert one.batch == 1.0
+    assert one.context == 1.0
+    assert one.gamma == 0
+    assert most.batch == LARGEST
+    assert most.context.tolist() == [LARGEST]
+    assert most.gamma == 1024
     assert most.gamma.dtype == np.int64
     assert Workload.of(3, 4).gamma == 0
 

@@ -113,7 +113,8 @@ def test_the_context_after_the_last_one_with_a_property(turn: float) -> None:
 
 
 def test_a_property_that_never_turns() -> None:
-    assert (last_where(lambda c: c < 0), last_where(lambda c: c >= SEARCH_TO)) == (1.0, None)
+    assert last_where(lambda c: c < 0) == 1.0
+    assert last_where(lambda c: c >= SEARCH_TO) is None
     assert last_where(lambda c: c < SEARCH_TO) == pytest.approx(SEARCH_TO)
 
 

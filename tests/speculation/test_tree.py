@@ -166,7 +166,8 @@ TREE = (-1, 0, 0, 1, 1, 2, 3)
 def test_depths_and_widths() -> None:
     assert depths(TREE) == [0, 1, 1, 2, 2, 2, 3]
     assert widths(TREE) == (1, 2, 3, 1)
-    assert (depths((-1,)), widths((-1,))) == ([0], (1,))
+    assert depths((-1,)) == [0]
+    assert widths((-1,)) == (1,)
 
 
 def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
@@ -187,11 +188,9 @@ def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
 
 
 def test_the_best_tree_is_asked_for_by_its_nodes() -> None:
-    assert (sequoia_nodes("sequoia:2"), sequoia_nodes("sequoia:1024"), sequoia_nodes("4x2")) == (
-        2,
-        1024,
-        None,
-    )
+    assert sequoia_nodes("sequoia:2") == 2
+    assert sequoia_nodes("sequoia:1024") == 1024
+    assert sequoia_nodes("4x2") is None
     for text in ("sequoia:1", "sequoia:1025", "sequoia:", "sequoia:-3", "sequoia"):
         refused("--tree: must be sequoia:NODES with 2 to 1024 nodes", sequoia_nodes, text)
 

@@ -83,5 +83,6 @@ def test_the_verb_has_the_best_pair() -> None:
         small_rate=0.5,
     )
     found = best_two_levels(*levels(), 4.0, CONTEXT, None, None)
-    assert (answer.gamma_1, answer.gamma_2) == (found.gamma_1, found.gamma_2)
+    assert answer.gamma_1 == found.gamma_1
+    assert answer.gamma_2 == found.gamma_2
     assert answer.speedup == pytest.approx(found.speedup)

@@ -32,8 +32,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_record_names_the_files_of_its_run_without_a_path(made) -> None:
     (record,) = (r for r in records(made) if r.data.kind == "measure")
     (device,), (calibration,) = made.glob("t-1/*-device.yaml"), made.glob("t-1/*-calibration.yaml")
-    assert (record.data.hardware, record.data.calibration) == (device.name, calibration.name)
-    assert (record.hardware, record.calibration) == (str(device), str(calibration))
+    assert record.data.hardware == device.name
+    assert record.data.calibration == calibration.name
+    assert record.hardware == str(device)
+    assert record.calibration == str(calibration)
     assert load_gpu(str(device)).calibration == str(calibration)
     assert calibration_of(record) == load_calibration(str(calibration))
     assert load_gpu(str(made / "t-1")) == load_gpu(str(device))  # of a folder, its newest

@@ -101,7 +101,8 @@ def test_ngram(target, prompts, plain, gamma, histogram) -> None:
     out = make_decoder(target, Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")).generate(
         prompts, NEW
     )
-    assert (out.tokens, out.histogram) == (plain.tokens, histogram)
+    assert out.tokens == plain.tokens
+    assert out.histogram == histogram
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,11 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
     t = driver._timing("u", LOAD, gamma, stretches, counters)
     assert (t.seconds, t.tokens_per_iteration) == pytest.approx((seconds, gained))
     assert t.how.startswith(how)
-    assert (t.batch, t.context, t.prompt, t.output, len(t.samples)) == (2.0, 115.0, 100.0, 50.0, 40)
+    assert t.batch == 2.0
+    assert t.context == 115.0
+    assert t.prompt == 100.0
+    assert t.output == 50.0
+    assert len(t.samples) == 40
 
 
 def test_rounds_that_another_process_slowed_do_not_count() -> None:
@@ -104,9 +108,11 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
         8, (2.0, 2 if events[0] else None), (3.0, events[2]), (4.0, 4 if events[0] else None), (6.0, 1)
     )
     found = driver.stretch_of([one, two], LOAD)
-    assert (found.chunks, found.seconds) == (4, 2.0)
+    assert found.chunks == 4
+    assert found.seconds == 2.0
     assert found.gaps == (1.5, 1.0, 1.0)
-    assert (found.tokens, found.grown) == (tokens, grown)
+    assert found.tokens == tokens
+    assert found.grown == grown
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
     assert driver.stretch_of([uncounted], LOAD) == driver.Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
@@ -154,7 +160,8 @@ def test_an_event_of_a_stream(before, event, chunks, total) -> None:
     """Of four tokens that were asked for, some of which may have come before."""
     held = StreamedAnswer([], before)
     held.add(event, 1.0, 4)
-    assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
+    assert [chunk.tokens for chunk in held.chunks] == chunks
+    assert held.total == total
 
 
 STARTS = {
@@ -290,7 +297,8 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     assert worst((0.6, 0.55), 3, ("pass_fixed_s",)) == "pass_fixed_s"
     assert _least_determined({}, estimate([], lambda values: np.zeros(0)), 0) is None
     kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
-    assert (len(kept), len(aside)) == (1, 1)
+    assert len(kept) == 1
+    assert len(aside) == 1
     for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
         refused(held, check_enough, [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
 

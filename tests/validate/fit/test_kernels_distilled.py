@@ -201,7 +201,8 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     assert list(found) == ["bf16", "int4"]
     assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
-    assert (found["bf16"].rows, found["bf16"].source) == (60, "vllm 1")
+    assert found["bf16"].rows == 60
+    assert found["bf16"].source == "vllm 1"
     assert kernels._experts(Held({}), H100, "vllm", "1") == {}
 
 
@@ -281,7 +282,8 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
     held = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *odd, same, *grouped]})
     found = kernels._attention(held, H100, "vllm", "0")
     assert found["bfloat16"].values == pytest.approx((8e-6, 0.75), rel=1e-4)
-    assert (found["bfloat16"].rows, found["bfloat16"].source) == (101, "vllm 1")
+    assert found["bfloat16"].rows == 101
+    assert found["bfloat16"].source == "vllm 1"
     assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
     caches = [row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] for row in grouped]
     assert found["fp8"].rows == sum(cache > 1e6 for cache in caches)
@@ -327,7 +329,8 @@ def test_latent_attention_comes_out() -> None:
         found = kernels._latent(held, H100, "vllm", "2")
         assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
         assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
-        assert (found["bfloat16"].rows, found["bfloat16"].source) == (24, source)
+        assert found["bfloat16"].rows == 24
+        assert found["bfloat16"].source == source
     noisy = [row | {"seconds": row["seconds"] * 2 ** (-1) ** i} for i, row in enumerate(wide)]
     held = Held({("mla", "vllm", "2", "generation_mla_perf"): noisy})
     assert kernels._latent(held, H100, "vllm", "2") == {}
@@ -403,7 +406,8 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert found.gemm["bf16"].values[:2] == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
     assert {form: fit.source for form, fit in found.gemm.items()} == {"bf16": "vllm 2", "fp8": "trtllm 7"}
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
-    assert (found.latent, found.allreduce) == ({}, {})
+    assert found.latent == {}
+    assert found.allreduce == {}
     assert kernels.distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
     refused(
         "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3",

@@ -93,7 +93,9 @@ def test_every_fit_stands_where_it_belongs() -> None:
     assert "link" not in found["allreduce"]
     assert found["allreduce"]["source"].endswith("at each size, tables 1")
     assert found["attention_fixed_s"]["source"] == "100 calls, median error 2.0%, vllm 2"
-    assert (found["name"], found["gpu"], found["kind"]) == ("h100-sxm-80gb.vllm", "h100-sxm-80gb", "kernels")
+    assert found["name"] == "h100-sxm-80gb.vllm"
+    assert found["gpu"] == "h100-sxm-80gb"
+    assert found["kind"] == "kernels"
     assert found["date"] == str(DAY)
 
 
@@ -170,7 +172,8 @@ def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
     found = with_indexer(FOUND, held(modules(known)[4:]), H100, "vllm", "1").index  # the fewest that will do
     assert found.values == pytest.approx(known, rel=1e-6)
-    assert (found.rows, found.source) == (60, "vllm 1")
+    assert found.rows == 60
+    assert found.source == "vllm 1"
     assert found.median_error < 1e-6
 
 

@@ -51,8 +51,10 @@ def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, we
     """Widened before the product on a CPU, multiplied as they are by tensor cores."""
     made = load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID, device=device)))
     scenario = scenario_of(made, made.points()[0])
-    assert (scenario.precision.weights.name, scenario.precision.kv.name) == (weights, "fp8")
-    assert (scenario.draft.precision.weights.name, scenario.draft.precision.kv.name) == (weights, "fp8")
+    assert scenario.precision.weights.name == weights
+    assert scenario.precision.kv.name == "fp8"
+    assert scenario.draft.precision.weights.name == weights
+    assert scenario.draft.precision.kv.name == "fp8"
     assert made.precisions().weights == scenario.precision.weights
     half = load_plan(
         str(write(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device))
@@ -66,7 +68,8 @@ def test_a_run_shows_predicted_beside_measured(tmp_path, capsys) -> None:
     assert "predicted with xeon-amx-2core.micro / measured / error" in capsys.readouterr().out
     assert not record.failures()
     (point,) = points(record)
-    assert (point.weights, point.kv_dtype) == ("fp8-wo", "fp8")
+    assert point.weights == "fp8-wo"
+    assert point.kv_dtype == "fp8"
 
 
 def test_kernels_read_what_the_plan_stores(plan: Plan) -> None:

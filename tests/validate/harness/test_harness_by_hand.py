@@ -122,10 +122,13 @@ def test_the_room_of_a_point(tmp_path) -> None:
             assert (one.state.limit - one.state.length).tolist() == [room - 1] * 2
             assert one.state.length.tolist() == [65, 65]
         assert [one.state.histogram.shape[1] for one in made.runs.values()] == [1, 3]
-        assert (made.batch, made.graphs, made.attention) == (2, False, "sdpa")
+        assert made.batch == 2
+        assert made.graphs is False
+        assert made.attention == "sdpa"
         made.runs["sd"].run(iterations=3, read_every=3)
         cache = made.runs["sd"].decoder.target.cache
-        assert (cache.floor, cache.bound) == (int(cache.lengths.min()), int(cache.lengths.max()))
+        assert cache.floor == int(cache.lengths.min())
+        assert cache.bound == int(cache.lengths.max())
         assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
         made.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
@@ -286,7 +289,9 @@ def test_what_is_timed(target, prompts) -> None:
     count.
     """
     timed = side_by_side.run(target, Request(4, 70, 20, 4), prompts, clock=ticks())
-    assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
+    assert timed.prefill_s == 1.0
+    assert timed.draft_s == 0.25
+    assert timed.verify_s == 1.0
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
     assert side_by_side.run(target, Request(4, 70, 8, 1), prompts, clock=ticks()).draft_s == 1.0
@@ -398,7 +403,8 @@ def test_where_no_clocks_are_watched(tmp_path, watch, monkeypatch) -> None:
     """Of a CPU; and where `nvidia-smi` says nothing or is absent."""
     with environment.watched(CPU) as state:
         pass
-    assert (state, watch.exists()) == ({}, False)
+    assert state == {}
+    assert watch.exists() is False
     for says_nothing in (True, False):
         program(tmp_path, "nvidia-smi", "exit 0")
         if not says_nothing:

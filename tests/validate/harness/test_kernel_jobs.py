@@ -70,7 +70,8 @@ def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
         heads = spec.num_attention_heads, spec.num_key_value_heads, spec.head_dim
         return spec.num_hidden_layers, *heads, spec.vocab_size, spec.max_position_embeddings
 
-    assert [shape(bare), shape(like)] == [(1, 4, 2, 16, 256, 131072), (2, 6, 3, 8, 99, 131072)]
+    assert shape(bare) == (1, 4, 2, 16, 256, 131072)
+    assert shape(like) == (2, 6, 3, 8, 99, 131072)
 
 
 def shapes(made: Any) -> Any:
@@ -117,7 +118,9 @@ def test_what_a_kernel_touches_and_makes(plan, alone, job, buffers, touched, mad
     """
     maker = kernels.KernelMaker(plan, CPU, torch.float32, spread_bytes=1000, max_buffers=9)
     kernel = maker.make(job)
-    assert (kernel.buffers, kernel.working_set_bytes, kernel.max_calls) == (buffers, touched, 2000)
+    assert kernel.buffers == buffers
+    assert kernel.working_set_bytes == touched
+    assert kernel.max_calls == 2000
     assert (kernel.spacer is not None) == (job.kind in ("gemm", "attention"))
     results = kernel.call(buffers - 1)
     if job.kind != "allreduce":
@@ -132,7 +135,8 @@ def test_buffers_that_take_turns(plan) -> None:
     maker = kernels.KernelMaker(plan, CPU, torch.float32, spread_bytes=1000, max_buffers=9)
     buffers = maker.rotating(torch.float32, (6, 10), (20,))
     addresses = {tensor.data_ptr() for buffer in buffers for tensor in buffer}
-    assert (len(buffers), len(addresses)) == (4, 8)
+    assert len(buffers) == 4
+    assert len(addresses) == 8
     assert maker.rotating(torch.float32, (6, 10), (20,)) is buffers
     assert maker.rotating(torch.float32, (20,), (6, 10)) is not buffers
 
@@ -149,7 +153,9 @@ def test_a_loop_kernel_goes_on_and_comes_back() -> None:
     kernel = loop.kernel()
     state = loop.state
     cache = loop.decoder.target.cache
-    assert (kernel.max_calls, kernel.buffers, kernel.working_set_bytes) == (819, 1, 0)
+    assert kernel.max_calls == 819
+    assert kernel.buffers == 1
+    assert kernel.working_set_bytes == 0
     assert cache.capacity == 4416, "256 + 4096 + 5 tokens in blocks of 64"
     for _ in range(3):
         kernel.call(0)

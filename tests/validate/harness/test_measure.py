@@ -34,11 +34,15 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
 def test_a_record_says_everything(record) -> None:
     data = record.data
     assert record.path.name.endswith("-01234567-test-tiny.json")
-    assert (data.schema_version, data.commit, data.dirty) == (SCHEMA_VERSION, COMMIT, False)
+    assert data.schema_version == SCHEMA_VERSION
+    assert data.commit == COMMIT
+    assert data.dirty is False
     assert data.environment.libraries["torch"]
     assert data.environment.device.kind == "cpu"
     assert data.plan.shapes["tiny"].num_hidden_layers == 2
-    assert (data.protocol.timer, data.protocol.samples, data.protocol.iterations) == ("perf_counter", 7, 1)
+    assert data.protocol.timer == "perf_counter"
+    assert data.protocol.samples == 7
+    assert data.protocol.iterations == 1
     protocol = json.loads(record.path.read_text(encoding="utf-8"))["protocol"]
     assert [protocol[key] for key in ("acceptance", "interleaved", "warmup")] == ["scripted", True, 1]
     assert len(record.rows) == 4
@@ -73,7 +77,8 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
     measurer.clock = Clock(refuse)
     refused = measurer.row(first, mode)
     measurer.clock = works
-    assert (refused["status"], refused["error"]) == ("failed", "CompilerError: out of shared memory")
+    assert refused["status"] == "failed"
+    assert refused["error"] == "CompilerError: out of shared memory"
     assert measurer.row(*second)["error"] == refused["error"]
     assert measurer.row(*third)["status"] == "ok"
 

@@ -35,7 +35,8 @@ def test_the_scales_of_drawn_errors_are_found_and_new_sources_are_covered() -> N
     for seed in range(5):
         found = fitted(drawn(seed, source=0.2, server=0.1, row=0.03), draws=1000)
         assert (found.source, found.server, found.row) == pytest.approx((0.2, 0.1, 0.03), rel=0.4)
-        assert (found.sources, found.rows) == (SOURCES, SOURCES * SERVERS * ROWS)
+        assert found.sources == SOURCES
+        assert found.rows == SOURCES * SERVERS * ROWS
         new = drawn(seed + 100, source=0.2, server=0.1, row=0.03)
         inside += [abs(e.off) <= found.log_within for e in new]
     assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.04)
@@ -61,7 +62,9 @@ def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> No
     errors = [LeftOutError("a", 1, off) for off in (0.1, -0.2, 0.5)]
     errors += [LeftOutError("b", 1, 0.1), LeftOutError("b", 2, 2.0, counts=False)]
     found = covered(errors, {"a": 0.3, "b": 0.2})
-    assert (found["rows"], found["sources"], found["all_rows"]) == (4, 2, 5)
+    assert found["rows"] == 4
+    assert found["sources"] == 2
+    assert found["all_rows"] == 5
     shares = found["inside"], found["inside_sources"], found["inside_all"]
     assert shares == pytest.approx((3 / 4, (2 / 3 + 1) / 2, 3 / 5))
     assert found["error"] == pytest.approx(np.expm1(0.9 / 4))

@@ -117,7 +117,10 @@ def test_errors_of_a_part_by_hand() -> None:
     found = _part([near, far, other])
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
     assert {name: found[name] for name in logs} == pytest.approx({n: math.expm1(x) for n, x in logs.items()})
-    assert (found["rows"], found["sources"], found["inside"], found["inside_shipped"]) == (3, 2, 1.0, 0.5)
+    assert found["rows"] == 3
+    assert found["sources"] == 2
+    assert found["inside"] == 1.0
+    assert found["inside_shipped"] == 0.5
     assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
     assert found["width"] == pytest.approx(((1.2 / 0.9) ** 0.5 + (1.5 / 1.05) ** 0.5) / 2 - 1)
     assert "inside" not in _part([far])
