@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = Array | float
-Kind = Literal["linear", "attention", "small", "allreduce", "upkeep", "host"]
+Kind = Literal["linear", "attention", "small", "allreduce", "exchange", "upkeep", "host"]
 Head = Literal["usual", "sinks", "wide", "latent"]
 """Attention heads for which engines have kernels of their own: with attention sinks, of more than `WIDE_HEAD`
 values, or of a latent cache (MLA).
@@ -48,7 +48,8 @@ class Op:
     """One kind of operation, summed over its layers.
 
     kernels: launches in one pass. compute: the peak at which it runs. query: tokens per sequence of the pass
-    (attention only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items:
+    (attention only, for the KV re-read factor). message_bytes: payload of each all-reduce, or values that an
+    exchange sends for a token. work_items:
     independent pieces of one attention call, one KV head of one sequence each; 0 if the number does not
     matter. longer_bytes: difference between the cache of a work item of the longest sequence and the mean.
     cache: one latent per token, a recurrent state (of Mamba-2) or an indexer's keys (attention only).

@@ -286,7 +286,7 @@ def _moves(rows: Iterable[Move]) -> None:
 def _subject(q: Query) -> str:
     """Model, devices and draft."""
     draft = draft_in_words(str(q.draft), q.draft_kv or "full")
-    return f"{q.model} on {devices(q.hardware, float(q.tp))}; {draft}"
+    return f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}; {draft}"
 
 
 def _at_point(q: Query) -> str:

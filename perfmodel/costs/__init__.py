@@ -5,10 +5,12 @@
 
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.passes import core, forward, gemm, selection
-from perfmodel.costs.shards import Shard, check_tensor_parallel, largest_degree, shard
+from perfmodel.costs.shards import ONE_BOX, Layout, Shard, check_tensor_parallel, largest_degree, shard
 
 __all__ = [
     "Experts",
+    "Layout",
+    "ONE_BOX",
     "Shard",
     "check_tensor_parallel",
     "core",

@@ -60,9 +60,9 @@ def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear,
 class Experts:
     """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
-    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0 means equally likely
-    experts. groups: expert-parallel groups of devices. Each expert is split within its group only, and a pass
-    waits for the group with the most touched experts.
+    num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
+    the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert is
+    split within its group only, and a pass waits for the group with the most touched experts.
     """
 
     form: Format
@@ -148,11 +148,14 @@ def linear(
     )
 
 
-def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -> Iterator[Linear]:
+def linears(
+    model: ModelSpec, devices: int, precision: Precision, groups: int, exchanges: bool = False
+) -> Iterator[Linear]:
     """All dense projections of the layers on one device, in the order of a layer.
 
     groups: data-parallel attention groups. Each has all of attention for its own sequences; the other
-    projections are split across all devices.
+    projections are split across all devices. exchanges: whether tokens leave their group for routed experts
+    only, so that each group has all other projections for its own sequences.
     """
     n = devices // groups
     if model.mla:
@@ -173,7 +176,9 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -
     if model.linear_attention:
         yield from _recurrent(model.linear_attention, model.hidden_size, n, precision)
     yield from (_projection(each, n, precision) for each in model.projections)
-    yield from (replace(one, gathered=groups > 1) for one in _mlp(model, devices, precision))
+    gathered = groups > 1 and not exchanges
+    shared_by = devices if gathered else n
+    yield from (replace(one, gathered=gathered) for one in _mlp(model, shared_by, precision))
 
 
 def _projection(one: Projection, n: int, precision: Precision) -> Linear:
@@ -278,9 +283,18 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
 
 
 def experts(
-    model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int
+    model: ModelSpec,
+    devices: int,
+    precision: Precision,
+    popularity: float,
+    groups: int,
+    redundant: int = 0,
+    imbalance: float = 1.0,
 ) -> Experts | None:
-    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`."""
+    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`.
+
+    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean.
+    """
     moe = model.moe
     layers = model.num_moe_layers
     if not moe:
@@ -301,12 +315,12 @@ def experts(
         form=form,
         layers=layers,
         kernels=2 * layers,
-        num_experts=moe.num_experts,
+        num_experts=moe.num_experts + redundant,
         experts_per_token=moe.experts_per_token,
         expert_weight_bytes=layers * weight_bytes,
         expert_columns=layers * columns,
-        flops_per_token=experts_met * 2.0 * matrices / groups,
-        activation_bytes_per_token=experts_met * per_token / groups,
+        flops_per_token=experts_met * 2.0 * matrices / groups * imbalance,
+        activation_bytes_per_token=experts_met * per_token / groups * imbalance,
         popularity=popularity,
         groups=groups,
     )

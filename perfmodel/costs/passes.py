@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,6 +40,20 @@ def forward(
     that the next query token of the sequence chooses again and does not read again. longer_tokens: tokens by
     which the longest context exceeds the mean. varying: whether sequences verify different numbers of tokens.
     """
+    if part.micro_batches > 1:
+        return _in_micro_batches(
+            part,
+            batch,
+            query,
+            context,
+            kv,
+            head_query=head_query,
+            independent_query=independent_query,
+            kept_states=kept_states,
+            topk_reuse=topk_reuse,
+            longer_tokens=longer_tokens,
+            varying=varying,
+        )
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
     gathered = tokens if part.groups == 1 else tokens * part.groups
@@ -63,13 +77,43 @@ def forward(
     ops += [_small(s, ran(s)) for s in part.smalls[1:]]
     ops += _messages(part, tokens, gathered)
     if head_query is not None:
-        ops.append(_dense(part.lm_head, part.rows(batch * head_query) * part.groups))
+        head_rows = part.rows(batch * head_query)
+        ops.append(_dense(part.lm_head, head_rows * part.groups if part.lm_head.gathered else head_rows))
     elif part.itemised:
-        ops.append(_dense(part.lm_head, gathered))
+        ops.append(_dense(part.lm_head, ran(part.lm_head)))
     ops.append(cache_upkeep(part, batch, context, kv))
     if every:
         ops.append(_host_launches(part, query, varying))
     return ops
+
+
+REPEATED = (
+    "kernels",
+    "work_items",
+    "packed_weights",
+    "columns",
+    "quantisations",
+    "expert_layers",
+    "held_bytes",
+)
+"""Counts of an op that add up over micro-batches. Attention's work items do not: see `_repeated`."""
+
+
+def _in_micro_batches(part: Shard, batch: Floats, *others: Any, **more: Any) -> list[Op]:
+    """The ops of a pass that runs as several, each with a part of the batch and all of the weights."""
+    count = part.micro_batches
+    each = replace(part, micro_batches=1, _stacks={})
+    return [_repeated(op, count) for op in forward(each, batch / count, *others, **more)]
+
+
+def _repeated(op: Op, count: int) -> Op:
+    """An op that runs `count` times in a pass. Sizes of one run stay: rows, messages, attention's items."""
+    c = op.cost
+    cost = Cost(c.flops * count, c.weight_bytes * count, c.kv_bytes * count, c.activation_bytes * count)
+    grown = {name: getattr(op, name) * count for name in REPEATED}
+    if op.kind == "attention":
+        grown["work_items"] = op.work_items
+    return replace(op, cost=cost, longer_bytes=op.longer_bytes * count, **grown)
 
 
 def _host_launches(part: Shard, query: Floats, varying: bool) -> Op:
@@ -92,6 +136,8 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
     the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
     parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
+    An all-to-all library dispatches tokens to the ranks of their experts and combines the results. Pipeline
+    stages send the tokens on.
     """
     ops = list[Op]()
     model = part.model
@@ -104,18 +150,44 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
             Op(name, "allreduce", kernels, Cost(), message_bytes=message, work_items=norms, devices=devices)
         )
 
-    if part.groups > 1:
+    if part.exchanges:
+        blocks = blocks - model.num_moe_layers
+        ops += _exchanges(part, tokens)
+    elif part.groups > 1:
         blocks = blocks - model.num_mlp_layers
         reach = 1.0
         if part.experts and part.experts.groups > 1:
             reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
         tell("all-to-all", part.tensor_parallel, model.num_mlp_layers, gathered * token_bytes * reach, 0)
+    if part.stages > 1:
+        tell("stage send", 2, part.stages - 1, tokens * token_bytes, 0)
     if attends > 1:
         tell("all-reduce", attends, blocks, tokens * token_bytes, 0)
         if model.wide_qk_norm:
             layers = model.num_attention_layers
             tell("qk norm sums", attends, layers, tokens * 8.0, layers)
     return ops
+
+
+def _exchanges(part: Shard, tokens: Floats) -> list[Op]:
+    """Dispatch of a group's tokens to the ranks of their experts, and the combination of the results."""
+    routed = part.experts
+    assert routed is not None  # `shard` exchanges tokens for routed experts only
+    values = float(part.model.hidden_size * min(routed.experts_per_token, routed.groups))
+    shared = part.tensor_parallel // part.groups  # devices of a group, each of which sends a share
+    return [
+        Op(
+            name,
+            "exchange",
+            routed.layers,
+            Cost(),
+            routed.form.compute,
+            message_bytes=values,
+            rows=tokens / shared,
+            devices=routed.groups,
+        )
+        for name in ("dispatch", "combine")
+    ]
 
 
 def core(ops: list[Op]) -> list[Op]:

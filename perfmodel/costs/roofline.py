@@ -12,6 +12,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from perfmodel.costs.fabric import Fabric
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
@@ -26,6 +27,8 @@ USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for other formats that compute at this peak."""
 PACKED = "q4_k"
 """The format of llama.cpp that stands in for its other formats below one byte per weight."""
+MESSAGES = ("allreduce", "exchange")
+"""Kinds of ops that send data between devices."""
 MEASURED_HOST_LINK = 32e9
 """Host links of the servers behind the all-reduce tables over PCIe, in bytes/s each way: PCIe 4.0 x16."""
 
@@ -39,7 +42,8 @@ class Machine:
     communicate over PCIe. drafts: whether the passes are a draft's, for which some engines have a separate
     time. attention_backend: of a serving engine; None is the engine's own choice. host_experts: share of the
     MoE layers whose experts a processor reads from the host's memory, at host_bytes_per_s. host_layers: share
-    of all layers that run on the host.
+    of all layers that run on the host. fabric: links beyond a box; None within one. schedulers:
+    ranks that each schedule and sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -51,6 +55,8 @@ class Machine:
     host_experts: float = 0.0
     host_layers: float = 0.0
     host_bytes_per_s: float = 1.0
+    fabric: Fabric | None = None
+    schedulers: int = 1
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
@@ -58,6 +64,8 @@ class Machine:
     def __post_init__(self) -> None:
         count = self.gpu.multiprocessors
         degree = self.tensor_parallel
+        if self.fabric is not None:
+            degree = min(degree, self.fabric.node_devices)
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
@@ -143,6 +151,9 @@ class Machine:
             return (("fixed", once + kept),), None
         if op.kind == "host":  # the device waits for the rest of a pass: see `predicted_s`
             return (("host", 0.0),), None
+        if op.kind == "exchange":
+            assert self.fabric is not None
+            return (("comm", op.kernels * self.fabric.exchange_s(op)),), None
         return (
             ("comm", op.kernels * self._allreduce_s(op)),
             ("fixed", op.work_items * c.wide_norm_s.value),
@@ -329,10 +340,20 @@ class Machine:
         the host if it takes longer. known: the times of its ops.
         """
         if known is None:
-            device_s = summed([self._pass_s(tokens), *(self.op_predicted_s(op) for op in ops)])
+            known = [self.op_predicted_s(op) for op in ops]
+            device_s = summed([self._pass_s(tokens), *known])
         else:
             device_s = sum(known, start=self._pass_s(tokens))
-        return self._with_host(ops, device_s)
+        return self._with_host(ops, device_s - self._hidden_s(ops, known))
+
+    def _hidden_s(self, ops: Sequence[Op], seconds: Sequence[Floats]) -> Floats:
+        """Time that two micro-batches save: one computes while the other communicates."""
+        overlap = self.fabric.overlap if self.fabric else 0.0
+        if not overlap:
+            return 0.0
+        sent = summed([s for op, s in zip(ops, seconds, strict=True) if op.kind in MESSAGES])
+        computed = summed([s for op, s in zip(ops, seconds, strict=True) if op.kind not in MESSAGES])
+        return overlap * np.minimum(sent, computed)
 
     def _with_host(self, ops: Sequence[Op], device_s: Floats) -> Floats:
         """Time of a pass in which the device works for `device_s`: that of the host's launches if they take
@@ -346,6 +367,7 @@ class Machine:
     def outside_ops_s(self, tokens: Floats) -> dict[str, Floats]:
         """Name -> calibrated seconds of the costs of a pass outside its ops."""
         c = self.calibration
+        tokens = tokens if self.schedulers == 1 else tokens / self.schedulers
         costs: dict[str, Floats] = {
             "start of the pass": c.pass_fixed_s.value,
             "scheduling": c.schedule_s.value,
@@ -372,7 +394,7 @@ class Machine:
         """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth). An all-reduce sends its payload
         once.
         """
-        if op.kind == "allreduce":
+        if op.kind in MESSAGES:
             return op.kernels * self._link_s(op)
         return np.maximum(op.cost.flops / self.gpu.peak_flops(op.compute), op.cost.bytes * self._byte_s)
 
@@ -381,13 +403,16 @@ class Machine:
         splits = [self.split(op) for op in ops]
         terms = by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
-        device_s = summed([self._pass_s(tokens), *map(seconds_of, ops, splits)])
+        seconds = list(map(seconds_of, ops, splits))
+        hidden_s = self._hidden_s(ops, seconds)
+        terms["comm"] = terms["comm"] - hidden_s
+        device_s = summed([self._pass_s(tokens), *seconds]) - hidden_s
         predicted_s = self._with_host(ops, device_s)
         terms["host"] = predicted_s - device_s
         flop_s = over(
-            ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.gpu.peak_flops(op.compute)
+            ops, lambda op: 0.0 if op.kind in MESSAGES else op.cost.flops / self.gpu.peak_flops(op.compute)
         )
-        sent_s = over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
+        sent_s = over(ops, lambda op: self.op_lower_s(op) if op.kind in MESSAGES else 0.0)
         param_load_s, kv_load_s, activation_s = (
             over(ops, attrgetter(f"cost.{name}")) * self._byte_s
             for name in ("weight_bytes", "kv_bytes", "activation_bytes")
@@ -417,15 +442,28 @@ class Machine:
         return load, compute
 
     def _link_s(self, op: Op) -> Floats:
-        """Time of a message at the link's rate."""
-        rate = self.gpu.link_rate(op.devices)
-        return op.message_bytes / rate if rate else 0.0
+        """Time of a message at the link's rate: the device's, which is no slower than that between nodes."""
+        rate = self.gpu.link_rate(min(op.devices, self.box(op.devices)))
+        message: Floats = op.message_bytes
+        if op.kind == "exchange":
+            message = op.message_bytes * op.rows
+        return message / rate if rate else 0.0
+
+    def box(self, devices: int) -> int:
+        """Devices of a node that holds some of this many; all of them without a fabric."""
+        return self.fabric.node_devices if self.fabric else devices
 
     def _allreduce_s(self, op: Op) -> Floats:
-        """Calibrated time of one all-reduce, at least that of its message over the link."""
+        """Calibrated time of one all-reduce, or of one message to the next pipeline stage, at least that of
+        the message over the link.
+        """
         floor = self._link_s(op)
         table = self.calibration.allreduce
         devices = op.devices
+        if self.fabric and op.name == "stage send":
+            return np.maximum(self.fabric.send_s(op.message_bytes), floor)
+        if self.fabric and (table is None or devices not in table.knots):
+            return np.maximum(self.fabric.allreduce_s(devices, op.message_bytes), floor)
         faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
@@ -436,7 +474,7 @@ class Machine:
             known = ", ".join(map(str, sorted(table.knots)))
             raise InputError(
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
-                f"given {devices}; use one of these or --calibration ideal"
+                f"given {devices}; use one of these, --nodes, or --calibration ideal"
             )
         seconds = self.calibration.allreduce_multiplier.value * table.seconds(
             devices, op.message_bytes, faster

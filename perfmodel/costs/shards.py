@@ -73,12 +73,33 @@ class States:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What a model's place beyond a box adds to its tensor-parallel degree and groups.
+
+    imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.
+    """
+
+    exchanges: bool = False
+    redundant_experts: int = 0
+    imbalance: float = 1.0
+    stages: int = 1
+    micro_batches: int = 1
+
+
+ONE_BOX = Layout()
+"""One group of devices of one server."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """One device's share of a model: everything in a pass that does not depend on batch, context and query.
 
     expert_bytes: weights of all routed experts that the device holds; part of stored_weight_bytes.
     graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups:
-    data-parallel attention groups, each with all of attention for its own sequences; 1 without. itemised:
+    data-parallel attention groups, each with all of attention for its own sequences; 1 without. exchanges:
+    whether an all-to-all library sends each token to the ranks of its experts. stages: pipeline stages, each
+    with a part of the layers; the ops of a pass are those of all stages. micro_batches: parts into which a
+    pass is cut to overlap computing and communicating. itemised:
     whether a pass lists every op. `summed` is the same share with fewer, larger ops of the same total time.
     """
 
@@ -96,6 +117,9 @@ class Shard:
     kv_page: int
     graph_sizes: tuple[int, ...]
     groups: int
+    exchanges: bool = False
+    stages: int = 1
+    micro_batches: int = 1
     itemised: bool = True
     _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(
         default_factory=dict, repr=False, compare=False
@@ -128,10 +152,14 @@ class Shard:
         return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:
-        """The sequences of a batch in the fullest data-parallel attention group."""
-        if self.groups == 1:
+        """The sequences of a batch in one pass of the fullest data-parallel attention group.
+
+        Each pipeline stage works on its own part of the batch at a time.
+        """
+        parts = self.groups * self.stages
+        if parts == 1:
             return batch
-        return np.ceil(batch / self.groups)
+        return np.ceil(batch / parts)
 
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run on."""
@@ -220,32 +248,37 @@ def shard(
     graph_sizes: tuple[int, ...] = (),
     groups: int = 1,
     expert_groups: int = 1,
+    layout: Layout = ONE_BOX,
 ) -> Shard:
     """One device's share of a model.
 
     The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
     replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
-    of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. Raises
-    InputError if the degree does not divide the query heads.
+    of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. layout: beyond
+    a box. Raises InputError if the degree does not divide the query heads.
     """
     attends = tensor_parallel // groups
     check_tensor_parallel(model, attends)
     n = tensor_parallel
     act = precision.activation_bytes
     hidden = model.hidden_size
-    head_devices = n if shards_lm_head else 1
+    exchanges = layout.exchanges and groups > 1 and model.moe is not None
+    shared_by = attends if exchanges else n
+    head_devices = shared_by if shards_lm_head else 1
     head = linear("lm_head", 1, (hidden, model.vocab_size / head_devices), precision)
-    head = replace(head, gathered=groups > 1)
-    gemms = tuple(linears(model, n, precision, groups))
-    routed = experts(model, n, precision, popularity, expert_groups)
+    head = replace(head, gathered=groups > 1 and not exchanges)
+    gemms = tuple(linears(model, n, precision, groups, exchanges))
+    redundant = layout.redundant_experts if model.moe else 0
+    routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance)
     attentions = _attentions(model, attends, precision)
     expert_bytes = routed.held_bytes if routed else 0.0
     embedding_bytes = 0.0
     if not model.tie_word_embeddings:
         value_bytes = precision.weights.of("embedding").bytes_per_value
-        embedding_bytes = model.embedding_params * value_bytes / n
+        embedding_bytes = model.embedding_params * value_bytes / shared_by
     vector_bytes = (model.norm_params + model.table_params / n) * act
     matrix_bytes = sum(op.weight_bytes for op in gemms) + expert_bytes + head.weight_bytes
+    stored_bytes = (matrix_bytes + embedding_bytes + vector_bytes) / layout.stages
     return Shard(
         model=model,
         tensor_parallel=n,
@@ -253,14 +286,17 @@ def shard(
         linears=gemms,
         lm_head=head,
         experts=routed,
-        smalls=tuple(_smalls(model, n, groups, attentions, act)),
+        smalls=tuple(_smalls(model, n, groups, attentions, act, exchanges)),
         attentions=attentions,
         states=_states(model, attends, act),
-        expert_bytes=expert_bytes,
-        stored_weight_bytes=matrix_bytes + embedding_bytes + vector_bytes,
+        expert_bytes=expert_bytes / layout.stages,
+        stored_weight_bytes=stored_bytes,
         kv_page=kv_page,
         graph_sizes=graph_sizes,
         groups=groups,
+        exchanges=exchanges,
+        stages=layout.stages,
+        micro_batches=layout.micro_batches,
     )
 
 
@@ -371,7 +407,12 @@ def _query_values(model: ModelSpec, a: Attention) -> float:
 
 
 def _smalls(
-    model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float
+    model: ModelSpec,
+    n: int,
+    groups: int,
+    attentions: tuple[Attention, ...],
+    act: float,
+    exchanges: bool,
 ) -> list[Small]:
     layers = model.num_attention_layers
     hidden = model.hidden_size
@@ -399,7 +440,7 @@ def _smalls(
     if model.moe:
         routed = model.num_moe_layers
         score_bytes = routed * model.moe.num_experts * act
-        smalls.append(Small("routing", 2 * routed, score_bytes, routed, groups > 1))
+        smalls.append(Small("routing", 2 * routed, score_bytes, routed, groups > 1 and not exchanges))
     part = model.linear_attention
     if part:
         convolved_bytes = part.layers * 2 * part.convolved * groups / n * act

@@ -74,6 +74,7 @@ def memory_of(
     kept = 1.0 - scenario.machine.host_layers
     target_kv = kept * target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
     batch = target.sequences(batch)
+    parts = target.groups * target.stages
     weights = weight_bytes(scenario)
     inside = 1.0 if account.draft_inside else 0.0
     pool = room - weights - inside * draft_weights
@@ -87,8 +88,8 @@ def memory_of(
         pool_bytes=pool,
         sequence_bytes=each,
         fits=np.less_equal(batch * each, pool),
-        max_batch=target.groups * _sequences(pool, each),
-        ar_max_batch=target.groups * _sequences(alone - weights, kept * target.stored_kv_bytes(context + 1)),
+        max_batch=parts * _sequences(pool, each),
+        ar_max_batch=parts * _sequences(alone - weights, kept * target.stored_kv_bytes(context + 1)),
     )
 
 
@@ -175,7 +176,7 @@ def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -
     plain = _sequence_bytes(scenario, 0)
     pool = max(room - weights - own, 0.0)
     length = scenario.account.length(part)
-    sequences = part.groups * scenario.account.cache_share(part)
+    sequences = part.groups * part.stages * scenario.account.cache_share(part)
     concurrency = sequences * pool / each
     return KVCache(
         kv_tokens=int(length * concurrency),

@@ -42,6 +42,7 @@ class Scenario:
     token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
     with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
+    layout: what a place beyond a box adds; a draft has no pipeline stages and no redundant experts.
     power_limit_w: of each device; None is the limit of its measurements. account: the engine's division of
     a device's memory.
     """
@@ -58,6 +59,7 @@ class Scenario:
     context_std: Floats = 0.0
     expert_parallel: int = 1
     data_parallel: int = 1
+    layout: costs.Layout = costs.ONE_BOX
     power_limit_w: float | None = None
     account: Account = field(default_factory=Account)
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
@@ -73,9 +75,10 @@ class Scenario:
         page = self.kv_page
         popularity = calibration.expert_popularity.value
         sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
-        for name, model, degree, precision in (
-            ("target", self.target, self.machine.tensor_parallel, self.precision),
-            ("draft", draft.model, draft.tensor_parallel, draft.precision),
+        of_draft = replace(self.layout, redundant_experts=0, stages=1, micro_batches=1)
+        for name, model, degree, precision, layout in (
+            ("target", self.target, self.machine.tensor_parallel, self.precision, self.layout),
+            ("draft", draft.model, draft.tensor_parallel, draft.precision, of_draft),
         ):
             alike = degree == self.machine.tensor_parallel  # a draft on all devices runs as the target does
             part = costs.shard(
@@ -88,10 +91,13 @@ class Scenario:
                 graph_sizes=sizes,
                 groups=self.data_parallel if alike else 1,
                 expert_groups=self.expert_parallel if alike and model.moe else 1,
+                layout=layout,
             )
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
         own: dict[str, Any] = {"tensor_parallel": draft.tensor_parallel, "kv_reread": None, "drafts": True}
+        if self.machine.fabric is not None:
+            own["fabric"] = replace(self.machine.fabric, overlap=0.0)
         object.__setattr__(
             self, "draft_machine", replace(self.machine, **own, host_experts=0.0, host_layers=0.0)
         )
@@ -158,6 +164,8 @@ class Scenario:
         """Ops of one draft pass with selection; query: tokens per sequence (a tree's level, a parallel
         draft).
         """
+        if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
+            batch = batch / self.layout.stages
         ops = self.draft.ops(part or self.draft_shard, batch, context, query)
         ops = costs.core(ops) if self.core_ops else ops
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
@@ -221,7 +229,7 @@ class Scenario:
         c = self.machine.calibration
         end: Floats = c.iteration_fixed_s.value
         if c.iteration_sequence_s.value:
-            end = end + c.iteration_sequence_s.value * batch
+            end = end + c.iteration_sequence_s.value * batch / self.machine.schedulers
         return end
 
     def _reading_verified(self, batch: Floats, context: Floats) -> list[Op]:

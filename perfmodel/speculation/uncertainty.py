@@ -19,6 +19,7 @@ from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, over_host, source_errors
 from perfmodel.specs.calibrations.fit_errors import square
 from perfmodel.specs.engines.engines import engines
+from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation.evidence import speedup_class, step_class
 from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
@@ -98,6 +99,8 @@ def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:
         return None
+    if scenario.machine.fabric is not None:
+        deviation = np.maximum(deviation, rack_constants().speedup_log_rms)
     tokens = np.asarray(batch, float)[..., None] * (np.asarray(gammas) + 1.0)
     beyond = c.unseen_log_error(np.asarray(context)[..., None], tokens)
     return np.asarray(np.hypot(deviation, beyond))
@@ -169,6 +172,11 @@ def step_log_error(
             deviation = np.hypot(deviation, scatter.deviation)
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
+    if machine.fabric is not None:
+        deviation = np.maximum(deviation, rack_constants().step_log_rms)
+        if step is not None:
+            links = machine.fabric.log_error(scenario.layout.exchanges)
+            deviation = np.hypot(deviation, links * step.comm_s / step.predicted_s)
     if step is None or not machine.over_host:
         return deviation
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)

@@ -228,7 +228,9 @@ class WhatIf(Answer):
         if self.speedup is None:
             return f"{self.sentence}: {self.reason}"
         sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
-        where = f"{q.model} on {devices(q.hardware, float(q.tp))}, batch {q.batch}, context {q.context}"
+        where = (
+            f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {q.context}"
+        )
         return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"
 
 

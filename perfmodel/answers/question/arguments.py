@@ -59,7 +59,7 @@ Hardware = Annotated[
 Batch = Annotated[
     Whole,
     Argument(
-        "Batch size: sequences decoded together.",
+        "Batch size: sequences decoded together, in all ranks and nodes.",
         COUNTS,
         "--batch-size -b",
         many=counts,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.engine_support import draft_word, runs_in
 from perfmodel.answers.question.query import CommonOptions, Options
+from perfmodel.answers.question.racks import rack_doubts
 from perfmodel.answers.question.smaller_batch import of_batch
 from perfmodel.specs import (
     CONSTANTS,
@@ -78,6 +79,7 @@ def common_doubts(
     if question.weights is None:
         sentences += by_name(question.model)
     sentences += beyond(question.model, scenario, context, gamma)
+    sentences += rack_doubts(question, scenario, batch, gamma)
     sentences += room.shortage(batch)
     sentences += of_batch(scenario, batch, context)
     if gamma:

@@ -57,7 +57,7 @@ def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> Non
     )
 
 
-def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
+def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0) -> None:
     """Refuse (InputError) groups that do not divide the devices, the experts, or the query heads of one
     group.
     """
@@ -67,8 +67,9 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
         if tp % groups:
             whole = ", all devices of a server (vLLM's sizes multiply to it)" if flag == "--dp" else ""
             raise refuse(flag, None, f"a divisor of --tp {tp}{whole}", groups)
-    if model.moe and model.moe.num_experts % ep:
-        raise refuse("--ep", None, f"a divisor of the {model.moe.num_experts} experts of {model.name}", ep)
+    if model.moe and (slots := model.moe.num_experts + redundant) % ep:
+        copies = f" and --redundant-experts {redundant}" if redundant else "; see --redundant-experts"
+        raise refuse("--ep", None, f"a divisor of the {slots} experts of {model.name}{copies}", ep)
     check_tensor_parallel(model, tp // dp)
 
 

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from perfmodel.answers.declaration import SHARE, TINY, Question, argument, question
 from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.nodes import ALL_TO_ALLS, OVERLAPS, devices_of_nodes, parse_nodes
 from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, whole
 from perfmodel.errors import InputError
 from perfmodel.parse import items
@@ -167,6 +168,68 @@ class CommonOptions(Question):
         default=None,
         group="Engine",
     )
+
+    nodes: str | None = argument(
+        "Servers and the devices of each, such as 2x8; --tp is all of them unless it is given.",
+        "NODESxDEVICES",
+        read=parse_nodes,
+        shown="one box, or as many as --tp and --pp need",
+        default=None,
+        group="Rack",
+    )
+    pp: Whole = argument(
+        "Pipeline stages, each of --tp devices; the batch is shared among them.",
+        "N",
+        "--pipeline-parallel-size --pp-size",
+        limits=(1, 256),
+        default=1,
+        group="Rack",
+    )
+    redundant_experts: Whole = argument(
+        "Further copies of experts in all, placed by load (EPLB).",
+        "N",
+        "--ep-num-redundant-experts",
+        read=whole,
+        limits=(0, 4096),
+        default=0,
+        group="Rack",
+    )
+    moe_imbalance: MaybeReal = argument(
+        "Tokens of the fullest expert-parallel rank over the mean.",
+        "RATIO",
+        limits=(1, 16),
+        shown="1 in a box; beyond, as published with and without redundant experts",
+        default=None,
+        group="Rack",
+    )
+    overlap: str = argument(
+        "Two micro-batches that overlap computing and communicating; auto is as engines start, none.",
+        choices=OVERLAPS,
+        default="auto",
+        group="Rack",
+    )
+    all_to_all: str = argument(
+        "Tokens reach their experts by gathering those of all ranks, or by a dispatch library; auto "
+        "dispatches beyond a box.",
+        "WAY",
+        "--moe-a2a-backend",
+        choices=ALL_TO_ALLS,
+        default="auto",
+        group="Rack",
+    )
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values, with --tp as all devices of --nodes if it is left out."""
+        nodes = values.get("nodes")
+        if nodes is None or values.get("tp") not in (1, (1,), None):
+            return super().settled(values)
+        devices = devices_of_nodes(nodes)
+        stages = values.get("pp") or 1
+        if devices % stages:
+            raise InputError(f"--pp: must divide the {devices} devices of --nodes {nodes}, given {stages}")
+        degree = devices // stages
+        return super().settled(values | {"tp": degree if values.get("tp") == 1 else (degree,)})
 
     def query(self, **changes: Any) -> "Query":
         """The `Query` with the same values in the common fields, and these changes."""

@@ -18,6 +18,7 @@ from perfmodel.answers.question.placement import (
     cuts_heads,
 )
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
+from perfmodel.answers.question.racks import Placed, place
 from perfmodel.answers.question.rates import GIVEN, parse_rate
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
@@ -193,7 +194,8 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
     ep = query.ep
     dp = query.dp
-    check_groups(target, tp, ep, dp)
+    check_groups(target, tp, ep, dp, query.redundant_experts)
+    placed = place(query, gpu, found.calibration, target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
     check_backend(query.attention_backend, found.calibration, target)
     if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
@@ -231,7 +233,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     server = _server(query, gpu, found.calibration)
     return Scenario(
         target=target,
-        machine=_machine(query, found),
+        machine=_machine(query, found, placed),
         precision=precision,
         draft=draft,
         acceptance=UNUSED,
@@ -241,12 +243,13 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         context_std=float(query.context_std),
         expert_parallel=ep,
         data_parallel=dp,
+        layout=placed.layout,
         power_limit_w=query.power_limit,
         account=account_of(engine_of(found.calibration), server),
     )
 
 
-def _machine(query: Query, found: Named) -> Machine:
+def _machine(query: Query, found: Named, placed: Placed) -> Machine:
     """The devices, and the layers and experts that llama.cpp leaves to their host."""
     host_layers = 0.0
     if query.gpu_layers is not None:
@@ -260,6 +263,8 @@ def _machine(query: Query, found: Named) -> Machine:
         attention_backend=query.attention_backend,
         host_experts=_host_experts(query, found.target) if query.cpu_moe else 0.0,
         host_layers=host_layers,
+        fabric=placed.fabric,
+        schedulers=query.dp * query.pp if placed.fabric else 1,
         host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
     )
 

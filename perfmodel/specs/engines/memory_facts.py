@@ -149,6 +149,7 @@ class SGLangMemory(Frozen):
     mib_per_prefill_token: Size
     mib_per_graph_sequence: Size
     mib_per_device: Size
+    server_devices: Positive
     mib_per_attention_group_sequence: Size
     large_mib: Size
     large_from_gib: Size

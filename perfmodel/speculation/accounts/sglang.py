@@ -33,8 +33,9 @@ class SGLangAccount(Account):
         sequences = tier.graph_batch_many if many else tier.graph_batch
         tokens = max(self.server.max_num_batched_tokens or tier.prefill_tokens, facts.tiers[0].prefill_tokens)
         rest = facts.constant_mib + tokens * facts.mib_per_prefill_token
-        rest += sequences * facts.mib_per_graph_sequence + part.tensor_parallel * facts.mib_per_device
-        if part.groups > 1:
+        devices = min(part.tensor_parallel, facts.server_devices)
+        rest += sequences * facts.mib_per_graph_sequence + devices * facts.mib_per_device
+        if part.groups > 1 and not part.exchanges:
             rest += sequences * part.groups * facts.mib_per_attention_group_sequence
         if gpu.memory_bytes > facts.large_from_gib * GIB:
             rest = max(rest, facts.large_mib)

@@ -1,0 +1,27 @@
+"""How a question names nodes, and its words for what several nodes do."""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.parse import parse_text
+
+OVERLAPS = ("auto", "none", "two-batch")
+"""Ways to overlap computing and communicating. Every engine starts with none."""
+ALL_TO_ALLS = ("auto", "gather", "dispatch")
+"""Ways to bring tokens to their experts: gather those of all ranks, or dispatch each to those it
+needs.
+"""
+
+
+def parse_nodes(given: object, flag: str) -> str:
+    """Reads ``2x8``: 2 nodes of 8 devices. Raises InputError."""
+    text = parse_text(given, flag).lower()
+    if not re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,3}", text):
+        raise refuse(flag, None, "NODESxDEVICES, such as 2x8", text)
+    return text
+
+
+def devices_of_nodes(nodes: str) -> int:
+    """Devices of all nodes of ``2x8``."""
+    count, _, each = nodes.partition("x")
+    return int(count) * int(each)

@@ -1,0 +1,161 @@
+"""The part of a question that is about several nodes, or about more devices of a rack than a box has."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.answers.question.nodes import devices_of_nodes
+from perfmodel.answers.question.query import CommonOptions
+from perfmodel.costs import Layout
+from perfmodel.costs.fabric import Fabric
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import Calibration, GPUSpec, ModelSpec, engine_of
+from perfmodel.specs.devices.links import link_of
+from perfmodel.specs.engines.rack_constants import rack_constants
+from perfmodel.speculation import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The links and the layout of a question. fabric: None within a box."""
+
+    fabric: Fabric | None
+    layout: Layout
+
+
+def place(
+    question: CommonOptions,
+    gpu: GPUSpec,
+    calibration: Calibration,
+    target: ModelSpec,
+    tp: int,
+    ep: int,
+    dp: int,
+) -> Placed:
+    """The links and the layout of a question. Raises InputError that names what is missing."""
+    _check(question, target, tp)
+    fabric = _fabric(question, gpu, calibration, tp)
+    exchanges = fabric is not None and dp > 1 and ep > 1 and question.all_to_all != "gather"
+    if fabric is not None and exchanges and fabric.link.exchange is None:
+        raise InputError(f"--dp: hardware/links/{fabric.link.name}.yaml has no table exchange")
+    micro_batches = 1
+    if question.overlap == "two-batch":
+        if not exchanges:
+            allowed = "auto or none without a dispatch (--ep and --dp over nodes)"
+            raise refuse("--overlap", None, allowed, question.overlap)
+        micro_batches = 2
+    layout = Layout(
+        exchanges=exchanges,
+        redundant_experts=question.redundant_experts,
+        imbalance=_imbalance(question, exchanges),
+        stages=question.pp,
+        micro_batches=micro_batches,
+    )
+    return Placed(fabric, layout)
+
+
+def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
+    """Refuse (InputError) counts that contradict each other or the model."""
+    stages = question.pp
+    if question.nodes is not None and devices_of_nodes(question.nodes) != tp * stages:
+        counted = f"--tp {tp}" if stages == 1 else f"--tp {tp} x --pp {stages}"
+        raise refuse("--nodes", None, f"as many devices as {counted}", question.nodes)
+    if question.redundant_experts and not target.moe:
+        none = f"0 for {target.name}, which has no experts"
+        raise refuse("--redundant-experts", None, none, question.redundant_experts)
+    if stages > target.num_hidden_layers:
+        raise refuse("--pp", None, f"at most the {target.num_hidden_layers} layers of {target.name}", stages)
+
+
+def _fabric(question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int) -> Fabric | None:
+    """The links between nodes; None for devices that a calibration knows as one box."""
+    devices = tp * question.pp
+    nodes, each = (1, devices)
+    if question.nodes is not None:
+        nodes, each = map(int, question.nodes.split("x"))
+    table = calibration.allreduce
+    within = nodes == 1 and (table is None or devices <= max(table.knots) or gpu.over_host(tp))
+    if within and question.all_to_all != "dispatch":
+        return None
+    link = link_of(gpu, "--tp" if question.nodes is None else "--nodes")
+    most = int(link.node_devices.value)
+    if question.nodes is None:
+        each = min(devices, most)
+        nodes = math.ceil(devices / each)
+    if each > most:
+        raise refuse("--nodes", None, f"nodes of at most {most} devices for {gpu.name}", question.nodes)
+    if nodes > 1 and link.devices:
+        file = f"hardware/links/{link.name}.yaml"
+        raise InputError(f"--nodes: {file} has no table between racks, given {nodes} nodes")
+    overlap = _overlap(question, calibration) if question.overlap == "two-batch" else 0.0
+    return Fabric(link, each, nodes, rack_constants().waiting.value, overlap)
+
+
+def _overlap(question: CommonOptions, calibration: Calibration) -> float:
+    """Share that two micro-batches hide in an engine."""
+    engine = engine_of(calibration) or calibration.stack
+    known = rack_constants().overlap
+    if engine not in known:
+        raise InputError(
+            f"--overlap: hardware/fitted/racks.yaml has no overlap of {engine} (it has {', '.join(known)})"
+        )
+    return known[engine].value
+
+
+def _imbalance(question: CommonOptions, exchanges: bool) -> float:
+    """Tokens of the fullest rank over the mean."""
+    if question.moe_imbalance is not None:
+        return question.moe_imbalance
+    if not exchanges:
+        return 1.0
+    known = rack_constants().imbalance
+    return known.balanced if question.redundant_experts else known.unbalanced
+
+
+def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
+    """Sentences about an instance beyond a box: what was assumed, and which times are not measured."""
+    layout = scenario.layout
+    groups = scenario.data_parallel
+    if layout.stages > 1 and gamma:
+        yield "few versions of engines combine pipeline stages and speculation (vLLM not before 2026-08)"
+    fabric = scenario.machine.fabric
+    if fabric is None:
+        return
+    parts = groups * layout.stages
+    each = math.ceil(batch / parts)
+    if parts > 1:
+        yield f"batch {batch:.0f} is of all {parts} ranks: {each} on the fullest"
+    if question.nodes is None and fabric.nodes > 1:
+        gpu = scenario.machine.gpu.name
+        yield f"no --nodes was given: {fabric.nodes} nodes of {fabric.node_devices} {gpu} are assumed"
+    link = fabric.link
+    attends = scenario.machine.tensor_parallel // groups
+    table = link.allreduce
+    if attends > fabric.node_devices and table and table.evidence == "assumed":
+        yield f"all-reduces between nodes are an assumption, no table: the interval is wider ({table.source})"
+    elif attends > (table.measured_devices if table else attends):
+        yield f"all-reduces of {attends} devices take the time of {table.measured_devices if table else 0}"
+    if layout.exchanges and link.exchange:
+        yield from _of_exchange(question, scenario, each * (gamma + 1))
+
+
+def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> Iterator[str]:
+    """What the table of a dispatch does not hold, and the assumed imbalance."""
+    fabric = scenario.machine.fabric
+    assert fabric is not None
+    table = fabric.link.exchange
+    assert table is not None
+    ranks = max(table.dispatch.us)
+    if scenario.expert_parallel > ranks:
+        yield f"{table.library} were measured on up to {ranks} ranks, given {scenario.expert_parallel}"
+    if tokens < table.assumed_below:
+        yield (
+            f"{table.library} were measured at {table.assumed_below:.0f} tokens of a rank; {tokens:.0f} take "
+            "at least the time of NVLink, a bound"
+        )
+    if question.moe_imbalance is None:
+        copies = "with" if question.redundant_experts else "without"
+        yield (
+            f"the fullest rank has {scenario.layout.imbalance:g} times the mean tokens, as published "
+            f"{copies} redundant experts (--moe-imbalance)"
+        )

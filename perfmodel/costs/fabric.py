@@ -1,0 +1,89 @@
+"""Times of messages between the devices of several nodes, or of a rack, from tables by library and link."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.errors import InputError
+from perfmodel.operations import Floats, Op
+from perfmodel.specs.devices.links import Knots, LinkSpec, Messages
+
+US = 1e-6
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """How the devices of one instance are joined beyond a box.
+
+    node_devices: devices of a node. nodes: their number. waiting: time of an exchange in an engine over that
+    of the table, because all ranks wait for the slowest. overlap: share of the shorter of computing and
+    communicating that two micro-batches hide; 0 without them.
+    """
+
+    link: LinkSpec
+    node_devices: int
+    nodes: int
+    waiting: float
+    overlap: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        """Devices of all nodes."""
+        return self.nodes * self.node_devices
+
+    def exchange_s(self, op: Op) -> Floats:
+        """Seconds of one dispatch or combination. op.rows: tokens of a rank; op.devices: ranks."""
+        table = self.link.exchange
+        assert table is not None  # checked when the question was read (`placement.fabric_of`)
+        direction = table.dispatch if op.name == "dispatch" else table.combine
+        payload = table.payloads.get(op.compute, 1.0) if op.name == "dispatch" else 1.0
+        measured_bytes = table.hidden * table.experts_per_token
+        tokens = op.rows * (op.message_bytes * payload / measured_bytes)
+        return US * self.waiting * by_ranks(direction.us, op.devices, tokens)
+
+    def allreduce_s(self, devices: int, message_bytes: Floats) -> Floats:
+        """Seconds of one all-reduce over devices of several nodes, or of more than a box."""
+        return US * along(self._table("allreduce").us, message_bytes)
+
+    def send_s(self, message_bytes: Floats) -> Floats:
+        """Seconds of one message to the devices of the next pipeline stage."""
+        return US * along(self._table("send").us, message_bytes)
+
+    def log_error(self, exchanges: bool) -> float:
+        """Standard deviation of the logarithm of the times of messages. exchanges: whether most of them
+        dispatch and combine tokens.
+        """
+        table = self.link.exchange if exchanges else self.link.allreduce
+        return table.log_rms if table else 0.0
+
+    def _table(self, name: str) -> Messages:
+        table = getattr(self.link, name)
+        if table is None:
+            flag = "--pp" if name == "send" else "--tp"
+            raise InputError(f"{flag}: hardware/links/{self.link.name}.yaml has no table {name}")
+        assert isinstance(table, Messages)
+        return table
+
+
+def along(knots: Knots, at: Floats) -> Floats:
+    """Linear interpolation; beyond the last knot by the slope before it."""
+    xs, ys = np.array(knots, float).T
+    inside = np.interp(at, xs, ys)
+    if len(xs) == 1:
+        return inside
+    slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+    return inside + slope * np.maximum(at - xs[-1], 0.0)
+
+
+def by_ranks(tables: Mapping[int, Knots], ranks: int, at: Floats) -> Floats:
+    """The table at a number of ranks: between two by the logarithm of ranks, beyond the ends the last one."""
+    known = sorted(tables)
+    low = max((n for n in known if n <= ranks), default=known[0])
+    high = min((n for n in known if n >= ranks), default=known[-1])
+    first = along(tables[low], at)
+    if low == high:
+        return first
+    share = math.log(ranks / low) / math.log(high / low)
+    return first + share * (along(tables[high], at) - first)

@@ -1,0 +1,93 @@
+"""Links beyond a box of eight devices, from ``hardware/links/<name>.yaml``: measured times of collectives by
+library.
+"""
+
+from functools import cache
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from perfmodel.errors import InputError
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.calibrations.fit_errors import LogError
+from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+
+Evidence = Literal["measured", "assumed"]
+Microseconds = Annotated[float, Meta(gt=0, le=1e7)]
+Knots = Annotated[tuple[tuple[float, Microseconds], ...], Meta(min_length=1)]
+"""Pairs of tokens per rank, or of bytes of a message, and microseconds."""
+
+
+class ByRanks(Frozen):
+    """Microseconds of one direction of an exchange. us: ranks -> tokens of a rank and their time."""
+
+    us: dict[int, Knots]
+
+
+class Exchange(Frozen):
+    """Dispatch of tokens to the ranks of their experts, and the combination of the results.
+
+    hidden, experts_per_token: those of the measurement. payloads: compute format -> size of a dispatched
+    token relative to the table's. assumed_below: tokens of a rank below which the times are a bound. log_rms:
+    standard deviation of the logarithm of a time.
+    """
+
+    library: Text
+    hidden: Positive
+    experts_per_token: Positive
+    payloads: dict[str, float]
+    dispatch: ByRanks
+    combine: ByRanks
+    source: Text
+    log_rms: LogError
+    assumed_below: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class Messages(Frozen):
+    """Times of an all-reduce, or of a message from one device to another, by size.
+
+    measured_devices: the largest group that was measured.
+    """
+
+    us: Knots
+    source: Text
+    evidence: Evidence
+    log_rms: LogError
+    measured_devices: Positive = 2
+
+
+class LinkSpec(Frozen):
+    """One file. devices: names of the devices whose boxes it joins; without them, vendors of such devices.
+
+    A missing table refuses the questions that need it.
+    """
+
+    name: str
+    title: Text
+    devices: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
+    node_devices: Quantity
+    exchange: Exchange | None = None
+    allreduce: Messages | None = None
+    send: Messages | None = None
+    notes: str = ""
+
+    def joins(self, gpu: GPUSpec) -> bool:
+        """Whether the link joins boxes of this device."""
+        return gpu.name in self.devices or gpu.vendor in self.vendors
+
+
+@cache
+def all_links() -> tuple[LinkSpec, ...]:
+    """The bundled files. Those of named devices come first."""
+    read = [files.load_bundled(LinkSpec, "links", name) for name in files.bundled_names("links")]
+    return tuple(sorted(read, key=lambda link: not link.devices))
+
+
+def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
+    """The link between boxes of a device. Raises InputError where no table of one exists."""
+    for link in all_links():
+        if gpu.kind == "gpu" and gpu.link is not None and link.joins(gpu):
+            return link
+    raise InputError(f"{flag}: hardware/links has no table of links between servers of {gpu.name}")

@@ -1,0 +1,48 @@
+"""What engines do beyond a box, from ``hardware/fitted/racks.yaml``."""
+
+import datetime
+from functools import cache
+from typing import Annotated
+
+from msgspec import Meta
+
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.calibrations.fit_errors import LogError
+
+
+class Factor(Frozen):
+    """A fitted factor."""
+
+    value: Annotated[float, Meta(ge=0, le=10)]
+    source: Text
+
+
+class Imbalance(Frozen):
+    """Tokens of the fullest rank over the mean: with redundant experts that are placed by load, and
+    without.
+    """
+
+    balanced: Annotated[float, Meta(ge=1, le=16)]
+    unbalanced: Annotated[float, Meta(ge=1, le=16)]
+    source: Text
+
+
+class RackConstants(Frozen):
+    """The file. waiting: see `Fabric`. overlap: engine -> share of the shorter of computing and communicating
+    that two micro-batches hide. step_log_rms, speedup_log_rms: errors of rows whose source was left out.
+    """
+
+    fitted_on: tuple[str, ...]
+    date: datetime.date
+    waiting: Factor
+    overlap: dict[str, Factor]
+    imbalance: Imbalance
+    step_log_rms: LogError
+    speedup_log_rms: LogError
+
+
+@cache
+def rack_constants() -> RackConstants:
+    """The bundled file."""
+    return files.load_bundled(RackConstants, "fitted", "racks")

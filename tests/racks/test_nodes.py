@@ -1,0 +1,149 @@
+"""Decoding on several nodes, or on a rack: properties of the model that no measurement is needed for."""
+
+import sys
+from typing import Any
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import InputError
+
+V3: dict[str, Any] = {
+    "model": "deepseek-v3",
+    "hardware": "h200",
+    "engine": "sglang",
+    "context": 4096,
+    "gamma": 0,
+}
+
+
+def step(**changes: Any) -> float:
+    return pm.whatif(**V3 | changes).target_step.predicted_s
+
+
+def operation(name: str, **changes: Any) -> Any:
+    return next(op for op in pm.ops(**V3 | changes).ops if op.name == name)
+
+
+@pytest.mark.parametrize("layout", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 8, "ep": 8, "dp": 8}])
+@pytest.mark.parametrize("batch", [1, 64, 1000])
+def test_one_node_is_the_box(layout: dict[str, int], batch: int) -> None:
+    boxed = pm.whatif(**V3 | layout, batch=batch)
+    assert step(**layout, batch=batch, nodes="1x8") == boxed.target_step.predicted_s
+
+
+@pytest.mark.parametrize("each", [1, 4, 16, 128])
+def test_more_ranks_never_read_more_experts(each: int) -> None:
+    read = []
+    for ranks in (16, 32, 64, 128):
+        experts = operation(
+            "experts", nodes=f"{ranks // 8}x8", ep=ranks, dp=ranks, batch=each * ranks, weights="fp8"
+        )
+        read.append(experts.weight_bytes)
+    assert read == sorted(read, reverse=True)
+
+
+def test_all_local_experts_are_read_so_verification_pays_payload_only() -> None:
+    wide = {"nodes": "8x8", "ep": 64, "dp": 64, "batch": 64 * 16}
+    plain = operation("experts", **wide)
+    verified = operation("experts", **wide | {"gamma": 3, "stage": "verify", "draft": "mtp"})
+    assert verified.weight_bytes == pytest.approx(plain.weight_bytes, rel=0.01)
+    sent = operation("dispatch", **wide).predicted_s
+    assert (
+        operation("dispatch", **wide | {"gamma": 3, "stage": "verify", "draft": "mtp"}).predicted_s
+        > 1.5 * sent
+    )
+
+
+def test_latent_attention_of_whole_heads_computes_when_it_verifies() -> None:
+    long = {"context": 32768, "gamma": 1, "stage": "verify", "draft": "mtp"}
+    wide = operation("attention (full)", **V3 | long | {"nodes": "2x8", "ep": 16, "dp": 16, "batch": 256})
+    boxed = operation("attention (full)", **V3 | long | {"tp": 8, "batch": 16})
+    assert wide.limiter == "flops"
+    assert boxed.limiter == "kv_load"
+
+
+def test_two_micro_batches_pay_when_messages_are_long_and_not_when_weights_are() -> None:
+    wide = {"nodes": "9x8", "ep": 72, "dp": 72, "redundant_experts": 32}
+    for each, pays in ((256, True), (4, False)):
+        batch = 72 * each
+        cut = step(**wide, batch=batch, overlap="two-batch")
+        assert (cut < step(**wide, batch=batch)) == pays
+
+
+def test_the_parts_of_a_pass_with_overlap_sum_to_its_time() -> None:
+    answer = pm.whatif(
+        **V3, nodes="4x8", ep=32, dp=32, batch=32 * 128, overlap="two-batch", redundant_experts=32
+    )
+    assert sum(answer.target_step.terms_s.values()) == pytest.approx(answer.target_step.predicted_s)
+
+
+def test_pipeline_stages_hold_a_part_of_the_weights_and_do_not_shorten_a_token() -> None:
+    one = pm.whatif(**V3, tp=8, batch=8)
+    two = pm.whatif(**V3, nodes="2x8", pp=2, batch=16)
+    assert two.memory.weight_bytes < 0.55 * one.memory.weight_bytes
+    assert two.target_step.predicted_s >= one.target_step.predicted_s
+    assert two.ar_throughput_tokens_per_s > one.ar_throughput_tokens_per_s
+
+
+def test_tp_beyond_a_box_assumes_nodes_and_says_so() -> None:
+    answer = pm.whatif(**V3, tp=16, batch=1)
+    assert any("2 nodes of 8" in w for w in answer.warnings)
+    assert any("assumption" in w for w in answer.warnings)
+    assert answer.ar_tpot_interval is not None
+    low, high = answer.ar_tpot_interval
+    boxed = pm.whatif(**V3, tp=8, batch=1).ar_tpot_interval
+    assert boxed is not None
+    assert high / low > boxed[1] / boxed[0]
+
+
+def test_the_batch_of_a_rank_is_said() -> None:
+    answer = pm.whatif(**V3, nodes="2x8", ep=16, dp=16, batch=40)
+    assert "batch 40 is of all 16 ranks: 3 on the fullest" in answer.warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": "2x8", "tp": 8}, "nodes: must be as many devices as tp 8, given '2x8'"),
+        ({"nodes": "two"}, "nodes: must be NODESxDEVICES"),
+        ({"nodes": "9x8", "ep": 72, "dp": 72}, "see redundant_experts"),
+        ({"hardware": "gb200-nvl72", "nodes": "2x64"}, "nvl72.yaml has no table between racks"),
+        ({"hardware": "mi300x", "nodes": "2x8"}, "rdma-amd.yaml has no table allreduce"),
+        (
+            {"nodes": "2x8", "ep": 16, "dp": 16, "overlap": "two-batch", "engine": "trtllm"},
+            "no overlap of trtllm",
+        ),
+        ({"tp": 8, "overlap": "two-batch"}, "overlap: must be auto or none without a dispatch"),
+        (
+            {"hardware": "tpu-v5p", "engine": None, "calibration": "ideal", "nodes": "2x8"},
+            "has no table of links",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_in_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        pm.whatif(**V3 | {"batch": 1} | changes)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def calls_of(**question: Any) -> int:
+    """Python calls of an answer, the second time it is asked."""
+    pm.whatif(**question)
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    sys.setprofile(count)
+    pm.whatif(**question)
+    sys.setprofile(None)
+    return counted
+
+
+def test_an_answer_about_nodes_costs_at_most_twice_that_about_a_box() -> None:
+    drafted = V3 | {"gamma": 3, "draft": "mtp", "alpha": 0.7, "batch": 64}
+    boxed = calls_of(**drafted, tp=8)
+    assert calls_of(**drafted, nodes="2x8", ep=16, dp=16) <= 2 * boxed
