@@ -80,13 +80,16 @@ def test_missing_unreadable_and_not_text(tmp_path: Path) -> None:
     assert "must be valid UTF-8 text: byte 2 is not" in unread(path)
 
 
-def test_json_that_is_none() -> None:
-    for text, words in (
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
         ("[" * 100_000, "not be nested so deeply"),
         ("{", "be valid JSON"),
         ("9" * 5000, "be valid JSON"),
-    ):
-        refused(f"here: must {words}", parse_json, "here", text)
+    ],
+)
+def test_json_that_is_none(text, words) -> None:
+    refused(f"here: must {words}", parse_json, "here", text)
 
 
 @pytest.mark.parametrize(

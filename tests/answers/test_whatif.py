@@ -284,21 +284,24 @@ def test_the_best_length_is_one_whose_states_fit() -> None:
     assert whatif(model="nemotron-h-56b", **point | {"batch": 31}).verdict == "does_not_fit"
 
 
-def test_the_query_of_an_answer_asks_it_again() -> None:
-    """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their
-    own.
-    """
-    for more in (
+@pytest.mark.parametrize(
+    "more",
+    [
         {"engine": "vllm@0.14"},
         {"engine": "sglang"},
         {"hardware": "h100-nvl"},
         {"hardware": "gb300"},
-    ):
-        a = whatif(**{"model": "qwen3-8b", "hardware": "h100", "batch": 8, "context": 4096, **more})
-        again = whatif(a.query)
-        assert again.calibration.stack == a.calibration.stack
-        assert again.ar_tpot_s == a.ar_tpot_s
-        assert again.iteration_s == a.iteration_s
+    ],
+)
+def test_the_query_of_an_answer_asks_it_again(more) -> None:
+    """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their
+    own.
+    """
+    a = whatif(**{"model": "qwen3-8b", "hardware": "h100", "batch": 8, "context": 4096, **more})
+    again = whatif(a.query)
+    assert again.calibration.stack == a.calibration.stack
+    assert again.ar_tpot_s == a.ar_tpot_s
+    assert again.iteration_s == a.iteration_s
 
 
 def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:

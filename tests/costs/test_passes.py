@@ -181,14 +181,20 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     assert part().context_of(0.0) == 0.0
 
 
-def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on() -> None:
-    for kv, once, kept in (("full", 1, 0), ("streamingllm:512", 0, 2 * 3)):
-        op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}[
-            "cache upkeep"
-        ]
-        assert op.kernels == once
-        assert op.work_items == kept
-        assert op.cost.bytes == 0
+@pytest.mark.parametrize(
+    ("kv", "once", "kept"),
+    [
+        ("full", 1, 0),
+        ("streamingllm:512", 0, 2 * 3),
+    ],
+)
+def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv, once, kept) -> None:
+    op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}[
+        "cache upkeep"
+    ]
+    assert op.kernels == once
+    assert op.work_items == kept
+    assert op.cost.bytes == 0
 
 
 def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:

@@ -315,11 +315,18 @@ def test_a_model_at_another_precision_keeps_a_second_copy() -> None:
     assert again.own_weight_bytes(s.draft_shard) == s.draft_shard.stored_weight_bytes
 
 
-def test_a_pass_of_a_block_is_listed_with_its_masks() -> None:
+@pytest.mark.parametrize(
+    ("draft", "gamma", "tokens"),
+    [
+        ("eagle3", 7, 1),
+        ("dflash", 7, 8),
+        ("dflash", None, 2),
+    ],
+)
+def test_a_pass_of_a_block_is_listed_with_its_masks(draft, gamma, tokens) -> None:
     """The last token, and a mask for each drafted one: at least one."""
-    for draft, gamma, tokens in (("eagle3", 7, 1), ("dflash", 7, 8), ("dflash", None, 2)):
-        found = ops("qwen3-8b", "h100", 1, 8192, gamma=gamma, draft=draft, stage="draft")
-        assert found.query_tokens == tokens
+    found = ops("qwen3-8b", "h100", 1, 8192, gamma=gamma, draft=draft, stage="draft")
+    assert found.query_tokens == tokens
 
 
 def test_a_draft_with_few_heads_is_on_fewer_devices_unless_a_number_is_given() -> None:

@@ -145,9 +145,9 @@ def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kern
     assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
 
 
-def test_a_cache_that_only_the_draft_uses_by_hand() -> None:
-    """At S = 1000: all tokens, or what the method does not evict."""
-    for text, tokens, beside in (
+@pytest.mark.parametrize(
+    ("text", "tokens", "beside"),
+    [
         ("full", 1000, 0),
         ("streamingllm:100", 100, 0),
         ("snapkv:100,generated=20", 120, 0),
@@ -155,8 +155,11 @@ def test_a_cache_that_only_the_draft_uses_by_hand() -> None:
         ("tova:100", 100, 100 * 4),
         ("quest:100,page=20", 1000, 50 * KAPPA),  # evicts nothing, and keeps bounds
         ("quantized,bits=8", 500, 1000 * 64),
-    ):
-        assert kv.parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
+    ],
+)
+def test_a_cache_that_only_the_draft_uses_by_hand(text, tokens, beside) -> None:
+    """At S = 1000: all tokens, or what the method does not evict."""
+    assert kv.parse_kv(text).own_bytes(1000.0, LLAMA) == tokens * KAPPA + beside, text
 
 
 def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:

@@ -127,18 +127,21 @@ def test_a_part_of_a_prompt_lets_a_shorter_one_pass() -> None:
     np.testing.assert_allclose(met.ttft_s * 1000, [45 + 30 + 20, 45])
 
 
-def test_prompts_hide_behind_what_a_pass_loads():
+@pytest.mark.parametrize(
+    ("reading", "seconds"),
+    [
+        (READING, [0.05, 0.5 + 0.1]),
+        (replace(READING, order=PassOrder.ALTERNATING), [1.05, 1.1]),
+    ],
+)
+def test_prompts_hide_behind_what_a_pass_loads(reading, seconds):
     """Beside 50 tokens a prompt of 50 hides, but for its own attention; two take 50 tokens too many.
 
     In a pass of their own nothing hides: both load the weights in 1 s.
     """
     prompts = np.array([50.0, 100.0])
-    for reading, seconds in (
-        (READING, [0.05, 0.5 + 0.1]),
-        (replace(READING, order=PassOrder.ALTERNATING), [1.05, 1.1]),
-    ):
-        np.testing.assert_allclose(reading(50.0, prompts), seconds)
-        np.testing.assert_allclose([reading.of_one()(50.0, p) for p in prompts.tolist()], seconds)
+    np.testing.assert_allclose(reading(50.0, prompts), seconds)
+    np.testing.assert_allclose([reading.of_one()(50.0, p) for p in prompts.tolist()], seconds)
 
 
 @pytest.mark.parametrize(

@@ -113,16 +113,21 @@ def test_a_printed_curve_never_gains_more_with_length(drafted, omega, known, gai
     assert one.tokens_per_iteration(np.array(known)) == pytest.approx(gained)
 
 
-def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_three():
-    for drafted, omega, more, prefix in (
+@pytest.mark.parametrize(
+    ("drafted", "omega", "more", "prefix"),
+    [
         ([3], [2.4], {"survival": (0.8, 0.4, 0.6)}, (0.8, 0.5, 1.0)),
         ([3], [2.952], {"survival": (0.8, 0.4)}, (0.8, 0.8, 0.8)),  # too few positions
         ([1, 3], [1.0, 1.0], {}, (0, 0, 0)),
         ([1], [1.8], {}, (0.8, 0.8, 0.8)),
         ([1], [1.8], {"decay": 0.9}, (0.8, 0.72, 0.648)),
-    ):
-        one = Acceptance.from_lengths(drafted, omega, "printed", **more)
-        assert one.prefix == pytest.approx(prefix), (drafted, omega, more)
+    ],
+)
+def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_three(
+    drafted, omega, more, prefix
+):
+    one = Acceptance.from_lengths(drafted, omega, "printed", **more)
+    assert one.prefix == pytest.approx(prefix), (drafted, omega, more)
 
 
 def test_what_differs_between_texts_is_the_accepted_tokens():

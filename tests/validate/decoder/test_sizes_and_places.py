@@ -208,15 +208,24 @@ def test_prompts_up_to_the_last_token() -> None:
         refused(f"must be at most {says}, given {length}", check_prompts, [[1] * length], 10, spec, 1, room)
 
 
-def test_every_method_and_its_budget() -> None:
+@pytest.mark.parametrize(
+    ("context", "gamma", "budget"),
+    [
+        (4096, 4, 512),
+        (100, 4, 64),
+        (519, 4, 64),
+        (520, 4, 65),
+        (100, 9, 72),
+    ],
+)
+def test_every_method_and_its_budget(context, gamma, budget) -> None:
     """An eighth of the context, 64 or eight times gamma at least; layers that slide run no published
     window.
     """
-    for context, gamma, budget in ((4096, 4, 512), (100, 4, 64), (519, 4, 64), (520, 4, 65), (100, 9, 72)):
-        budgeted = [f"{name}:{budget}" for name in names() if name not in ("full", "quantized", "retrieval")]
-        every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
-        assert {*every_method(context, gamma, own_prefill=False)} == every
-        assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
+    budgeted = [f"{name}:{budget}" for name in names() if name not in ("full", "quantized", "retrieval")]
+    every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
+    assert {*every_method(context, gamma, own_prefill=False)} == every
+    assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
 
 
 def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:

@@ -186,16 +186,24 @@ def test_a_shipped_calibration_is_the_fit_of_its_kernels() -> None:
     assert host_spec(kernels, name) == load_gpu(name)
 
 
-def test_the_linear_shapes_are_those_the_engine_counts() -> None:
-    for name, devices in (("kv-heavy", 1), ("weight-heavy", 1), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)):
-        spec = spec_of(name)
-        precisions = load_plan("gpu-8b").precisions()
-        part = costs.shard(spec, devices, precisions)
-        counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
-        shapes = linear_shapes(spec, devices)
-        assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)
-        columns = [op.columns / op.kernels for op in (*part.linears, part.lm_head)]
-        assert sorted(columns) == sorted(n for n, _ in shapes)
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("kv-heavy", 1),
+        ("weight-heavy", 1),
+        ("llama-3.1-8b", 1),
+        ("llama-3.1-8b", 8),
+    ],
+)
+def test_the_linear_shapes_are_those_the_engine_counts(name, devices) -> None:
+    spec = spec_of(name)
+    precisions = load_plan("gpu-8b").precisions()
+    part = costs.shard(spec, devices, precisions)
+    counted = [op.weight_bytes / op.kernels for op in (*part.linears, part.lm_head)]
+    shapes = linear_shapes(spec, devices)
+    assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)
+    columns = [op.columns / op.kernels for op in (*part.linears, part.lm_head)]
+    assert sorted(columns) == sorted(n for n, _ in shapes)
 
 
 def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:

@@ -44,14 +44,21 @@ def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:
     assert {group.constants.kernels.gpu for group in rows_of("maker").groups} == {"h200-sxm-141gb"}
 
 
-def test_rows_of_a_group_count_as_far_as_they_err_apart() -> None:
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        ((0.1, -0.1), 2.0),
+        ((0.1, 0.1), 1.0),
+        ((0.1, 0.3), 2 / 1.6),
+    ],
+)
+def test_rows_of_a_group_count_as_far_as_they_err_apart(values, rows) -> None:
     """Opposite errors have nothing in common, equal ones all; 0.1 and 0.3: 1 - 2 (0.02) / (0.01 + 0.09) =
     0.6.
     """
-    for values, rows in (((0.1, -0.1), 2.0), ((0.1, 0.1), 1.0), ((0.1, 0.3), 2 / 1.6)):
-        errors = HeldOutErrors(np.array(values), ["vllm"] * 2, ["a"] * 2)
-        assert errors.weights("vllm") == pytest.approx([rows / 2, rows / 2])
-        assert errors.weights("sglang") == pytest.approx([rows / 20, rows / 20])
+    errors = HeldOutErrors(np.array(values), ["vllm"] * 2, ["a"] * 2)
+    assert errors.weights("vllm") == pytest.approx([rows / 2, rows / 2])
+    assert errors.weights("sglang") == pytest.approx([rows / 20, rows / 20])
 
 
 def test_what_is_stated_of_an_engine_with_rows_and_of_one_without() -> None:
