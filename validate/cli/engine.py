@@ -5,7 +5,7 @@ server.
 import os
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -22,6 +22,10 @@ from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.engine.fit import ANY, check_enough
 from perfmodel.validate.records import RESULTS, machine_folder
 
+if TYPE_CHECKING:
+    from perfmodel.validate.engine.paste import Pasted
+    from perfmodel.validate.engine.timing import GivenFacts
+
 
 @question
 class EngineQuestion(Question):
@@ -33,8 +37,8 @@ class EngineQuestion(Question):
     source: Annotated[
         tuple[str, ...],
         Argument(
-            "Benchmark file of any supported format; may be repeated.",
-            "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X]",
+            "Benchmark file, log or page of any supported form; - reads standard input. May be repeated.",
+            "FILE|-[,batch=N,input=N,output=N,gamma=N,accepted=X]",
             flag="--from",
         ),
     ] = ()
@@ -163,7 +167,10 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
     if question.plan:
         return _print_plan(question, query)
     if question.watch:
-        return _watch(question, query)
+        return _watch_pages(question, query)
+    files = (*question.source, *question.files)
+    if question.url is None and (paste := _paste_of(files)) is not None:
+        return _paste(question, query, *paste, out)
     engine = question.engine
     version = question.version
     driven: tuple[str, ...] = ()
@@ -171,7 +178,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
         path, engine, version = _drive(question, question.url, query)
         click.echo(f"record: {path}")
         driven = (str(path),)
-    _calibrate(question, query, (*driven, *question.source, *question.files), engine, version, out)
+    _calibrate(question, query, (*driven, *files), engine, version, out)
 
 
 def _calibrate(
@@ -246,11 +253,85 @@ def _drive(q: EngineQuestion, url: str, query: Query) -> tuple[Path, str, str]:
     return path, engine, version
 
 
-def _watch(q: EngineQuestion, query: Query) -> None:
-    """Prints whether the served draft length is still good, and exits with 1 if it is not."""
-    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
+def _paste_of(files: tuple[str, ...]) -> "tuple[Pasted, GivenFacts] | None":
+    """The text to describe instead of a fit: standard input, or a single file of printed text or counters."""
+    from perfmodel.validate.engine.paste import STANDARD_INPUT, read_place, recognised
+    from perfmodel.validate.engine.sources import BenchFile, sources_of
+    from perfmodel.validate.engine.watch import page_of
+
+    if any(text.split(",")[0] == STANDARD_INPUT for text in files):
+        if len(files) > 1:
+            raise refuse("--from", None, "- alone, or files", " ".join(files))
+        place = BenchFile.parse(files[0])[0]
+        return recognised(*page_of(*read_place(STANDARD_INPUT))), place.given
+    places = sources_of(files)
+    if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
+        return None
+    pasted = recognised(*read_place(str(places[0].path)))
+    return pasted, places[0].given
+
+
+def _paste(q: EngineQuestion, query: Query, pasted: "Pasted", given: "GivenFacts", out: Path | None) -> None:
+    """Prints what a text is, what was taken from it, how it compares, and what a calibration needs."""
+    from perfmodel.validate.engine.paste import STANDARD_INPUT, compared, compared_prompts, steps_of
+    from perfmodel.validate.engine.pastes import form_of
+    from perfmodel.validate.engine.timing import GivenFacts
+    from perfmodel.validate.engine.watch import expected_gain
+
+    say(f"read: {pasted.title}")
+    if pasted.counters:
+        return _watch(q, query, pasted.where, pasted.text)
+    query = _of_engine(q, query, pasted.engine)
+    given = given.over(GivenFacts(gamma=q.gamma))
+    scenario = resolve(query, ANY)
+    timings, note = steps_of(
+        pasted, given, lambda timing: expected_gain(query, scenario, q.acceptance, timing)
+    )
+    form = form_of(pasted.text)
+    prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
+    if note:
+        say(note)
+    for timing in timings:
+        say(compared(query, timing))
+    for line in compared_prompts(query, prompts, drafts=any(timing.gamma for timing in timings)):
+        say(line)
+    if not timings and not prompts:
+        raise InputError(f"{pasted.where}: holds no decode step and no prompt")
+    try:
+        check_enough(timings)
+    except InputError as error:
+        why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
+        say(f"missing for a calibration: {why}")
+    else:
+        if pasted.where == STANDARD_INPUT:
+            return say("enough for a calibration: save the text, and give its name to --from")
+        _calibrate(q, query, (*q.source, *q.files), q.engine, q.version, out)
+
+
+def _of_engine(q: EngineQuestion, query: Query, printed_by: str = "") -> Query:
+    """The question about the engine that is named, or that prints a text."""
+    name = q.engine or printed_by
+    if name not in engines().engines or q.calibration is not None:
+        return query
+    return replace(query, engine=f"{name}{DRIFT}{q.version}" if q.version else name)
+
+
+def _watch_pages(q: EngineQuestion, query: Query) -> None:
+    """`_watch` for a page, or for the counts between two."""
     from perfmodel.validate.engine.acceptance.prometheus import since
-    from perfmodel.validate.engine.acceptance.sglang import draft_length
+    from perfmodel.validate.engine.watch import read_page
+
+    if len(q.watch) > 2:
+        raise refuse("--watch", None, "given once, or twice: an earlier page and a later one", len(q.watch))
+    (where, text), *earlier = [read_page(place) for place in reversed(q.watch)]
+    if earlier:
+        text = since(earlier[0][1], text)
+    _watch(q, query, where, text)
+
+
+def _watch(q: EngineQuestion, query: Query, where: str, text: str) -> None:
+    """Prints whether the served draft length is still good, and exits with 1 if it is not."""
+    from perfmodel.validate.engine.acceptance import AcceptanceSubject, draft_length, import_text
     from perfmodel.validate.engine.client import without_words
     from perfmodel.validate.engine.watch import (
         Served,
@@ -258,17 +339,10 @@ def _watch(q: EngineQuestion, query: Query) -> None:
         command,
         drift,
         expected,
-        read_page,
         running,
     )
 
-    if q.engine in engines().engines and q.calibration is None:
-        query = replace(query, engine=f"{q.engine}{DRIFT}{q.version}" if q.version else q.engine)
-    if len(q.watch) > 2:
-        raise refuse("--watch", None, "given once, or twice: an earlier page and a later one", len(q.watch))
-    (where, text), *earlier = [read_page(place) for place in reversed(q.watch)]
-    if earlier:
-        text = since(earlier[0][1], text)
+    query = _of_engine(q, query)
     scenario = resolve(query, ANY)
     longest = scenario.target.max_position_embeddings
     if q.context and max(q.context) > longest:

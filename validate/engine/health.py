@@ -13,6 +13,7 @@ from statistics import median
 from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.text import seconds
 from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.pastes.llama_server_log import logged
 
 _VLLM = re.compile(
     r"Avg generation throughput: (?P<decode>[\d.]+) tokens/s, Running: (?P<running>\d+) reqs, "
@@ -78,6 +79,9 @@ class Pace:
         if busy:
             paces = [int(m["running"]) / float(m["decode"]) for m in busy]
             return cls(median(paces), median([float(m["waiting"] or 0) for m in busy]))
+        alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
+        if alone:
+            return cls(median(alone), 0.0)
         total, count = (
             sum(value for _, value in samples(where, text, f"{_PAGE}_{part}")) for part in ("sum", "count")
         )

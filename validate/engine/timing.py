@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.specs import Frozen, files
 
 MAX_PREFILL_SHARE = 0.06
@@ -73,15 +73,19 @@ class GivenFacts:
         return replace(other, **named)
 
 
+class MissingFact(InputError):
+    """A text lacks a figure that the command line can state. key: its name in `GivenFacts`."""
+
+    def __init__(self, where: str, key: str) -> None:
+        way = f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say"
+        super().__init__(refuse(where, key, way, None).as_flags)
+        self.key = key
+
+
 def needed(where: str, key: str, value: float | None) -> float:
-    """A figure that the file or the command line must state. Raises InputError with the way to state it."""
+    """A figure that the file or the command line must state. Raises MissingFact with the way to state it."""
     if value is None:
-        raise refuse(
-            where,
-            key,
-            f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say",
-            None,
-        )
+        raise MissingFact(where, key)
     return value
 
 

@@ -32,6 +32,7 @@ from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server, holds_key
 from perfmodel.validate.engine.health import Health, Pace, health
+from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
 """Gain of another draft length from which restarting a server is worthwhile."""
@@ -99,6 +100,12 @@ def read_page(place: str) -> tuple[str, str]:
     return f"--watch: {server.shown}", text
 
 
+def page_of(where: str, text: str) -> tuple[str, str]:
+    """The page of metrics, if a text is the address of a server; otherwise the text. Raises InputError."""
+    address = text.strip()
+    return read_page(address) if address.startswith(("http://", "https://")) else (where, text)
+
+
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
     """The acceptance at the time of the advice: from a file's rows, or else the published one; None without
     either.
@@ -107,6 +114,17 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
     with suppress(UnknownAcceptance):
         return measured_acceptance(query.model, scenario.target, scenario.draft, context, rows)
     return None
+
+
+def expected_gain(
+    query: Query, scenario: Scenario, file: str | None, timing: Timing
+) -> tuple[float, str] | None:
+    """The expected tokens per iteration of a step, and where they are from; None if they are not known."""
+    known = expected(query, scenario, timing.context, file)
+    if known is None or (known.max_gamma is not None and timing.gamma > known.max_gamma):
+        return None
+    mean = float(known.tokens_per_iteration(timing.gamma))
+    return mean, f"{mean:.2f} tokens per iteration at K = {timing.gamma} ({known.source})"
 
 
 def running(where: str, text: str) -> float | None:
@@ -229,8 +247,8 @@ def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArra
 
 def _ranges_in_words(holds: Array, at: Array) -> str:
     """The ranges in which a length is good, in words; empty if there is none."""
-    stretches = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
-    return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches)
+    good = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
+    return ", ".join(f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}" for low, high in good)
 
 
 def command(query: Query, last: Served, extra: Sequence[str]) -> str:

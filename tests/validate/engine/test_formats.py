@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from perfmodel.validate.engine.formats import FORMATS, printed_block, read
+from perfmodel.validate.engine.formats import FORMATS, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
+from perfmodel.validate.engine.pastes.serving_block import HEAD, ServingBlock
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 from tests.validate.tiny import refused
@@ -320,14 +321,15 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     }
 
     def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
-        text = printed_block.HEAD + "".join(f"\n{name}:  {value}" for name, value in (printed | more).items())
-        (t,) = printed_block.read("x", text, GivenFacts(gamma=gamma))
+        text = HEAD + "".join(f"\n{name}:  {value}" for name, value in (printed | more).items())
+        (t,) = ServingBlock().read("x", text, GivenFacts(gamma=gamma))
         return t.gamma, t.tokens_per_iteration, t.seconds
 
-    assert step() == (0, 1.0, 0.02)
+    refused("x: gamma: must be stated, as in --from x,gamma=N", step)
+    assert step(**{"Accept length": 1.0}) == (0, 1.0, 0.02)
     assert step(3) == (3, 2.5, 0.05)
     assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
-    assert step(**{"Peak requests": 9, "median TPOT (ms)": 50}) == (0, 1.0, 0.02), (
+    assert step(3, **{"Peak requests": 9, "median TPOT (ms)": 50}) == (3, 2.5, 0.05), (
         "of a line that is there twice the first"
     )
 

@@ -39,9 +39,7 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
     """As `import_file` for a text. where: its place, for messages; the source has its last part."""
-    format = format or next(
-        (name for name, module in MODULES.items() if any(word in text for word in module.WORDS)), None
-    )
+    format = format or counts_drafts(text)
     if format is None:
         raise InputError(
             f"{where}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
@@ -54,6 +52,16 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
     rows = [_row(where, subject, rates, contexts) for rates, contexts in counts]
     data = {"schema_version": 1, "source": f"{os.path.basename(where)}, {source}", "rows": rows}
     return files.parse(AcceptanceFile, data, where)
+
+
+def counts_drafts(text: str) -> str | None:
+    """The engine whose figures about drafts a text holds; None without any."""
+    return next((name for name, m in MODULES.items() if any(word in text for word in m.WORDS)), None)
+
+
+def draft_length(text: str) -> int | None:
+    """The draft length that follows from a log's counts; None if they leave it open."""
+    return sglang.draft_length(text) or llama_cpp.draft_length(text)
 
 
 def _row(

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
-from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block, vllm
+from perfmodel.validate.engine.formats import clients, llama_cpp, vllm
+from perfmodel.validate.engine.pastes import form_of, text_forms
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import GivenFacts, Timing
@@ -76,19 +77,43 @@ FORMATS = {
 def read(path: Path, given: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
-    if printed_block.HEAD in text:
-        return printed_block.read(path.name, text, given)
+    form = form_of(text)
+    if form is not None:
+        return form.read(path.name, text, given)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
-    for known in FORMATS.values():
-        if all(map(known.has, runs)):
-            if known is RECORD:
-                check_record(path, text)
-            if len(runs) == 1:
-                places = [path.name]
-            else:
-                places = [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
-            return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
-    titles = "; ".join(
-        [*(known.title for known in FORMATS.values()), f"the printed block {printed_block.HEAD!r}"]
-    )
-    raise InputError(f"{path}: holds no benchmark known here; known: {titles}")
+    known = format_of(runs)
+    if known is None:
+        raise InputError(f"{path}: holds no benchmark known here; known: {titles()}")
+    if known is RECORD:
+        check_record(path, text)
+    return _timings(known, path.name, runs, given)
+
+
+def read_pasted(where: str, text: str, given: GivenFacts) -> list[Timing]:
+    """As `read`, for a text without a file. Raises InputError naming `where` and the fault."""
+    form = form_of(text)
+    if form is not None:
+        return form.read(where, text, given)
+    runs = parse_objects(where, text) if text.lstrip().startswith(("{", "[")) else []
+    known = format_of(runs) if runs else None
+    if known is None:
+        raise InputError(f"{where}: holds no benchmark known here; known: {titles()}")
+    return _timings(known, where, runs, given)
+
+
+def _timings(known: BenchFormat, name: str, runs: list[dict[str, Any]], given: GivenFacts) -> list[Timing]:
+    if len(runs) == 1:
+        places = [name]
+    else:
+        places = [f"{name}: run {n}" for n in range(1, len(runs) + 1)]
+    return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
+
+
+def format_of(runs: list[dict[str, Any]]) -> BenchFormat | None:
+    """The format that all of these objects have; None if there is none."""
+    return next((known for known in FORMATS.values() if all(map(known.has, runs))), None)
+
+
+def titles() -> str:
+    """All formats in words."""
+    return "; ".join([*(known.title for known in FORMATS.values()), *(form.title for form in text_forms())])

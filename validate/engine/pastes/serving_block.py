@@ -11,7 +11,8 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm as acceptance
 from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
-from perfmodel.validate.engine.timing import GivenFacts, Timing
+from perfmodel.validate.engine.pastes.base import TextForm
+from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
 HEAD = "Serving Benchmark Result"
 KEYS = {
@@ -28,6 +29,7 @@ KEYS = {
     "median ttft (ms)": "median_ttft_ms",
     "acceptance length": "accepted",
     "accept length": "accepted",
+    "concurrency": "concurrency",
     "drafts": "spec_decode_num_drafts",
     "draft tokens": "spec_decode_draft_tokens",
 }
@@ -36,14 +38,27 @@ _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
-def read(where: str, text: str, given: GivenFacts) -> list[Timing]:
-    """One step per block. Raises InputError for a truncated block."""
-    blocks = text.split(HEAD)[1:]
-    if len(blocks) == 1:
-        places = [where]
-    else:
-        places = [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
-    return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, given)]
+class ServingBlock(TextForm):
+    """One step per block. A truncated block is refused."""
+
+    title = f"block {HEAD!r} of vllm bench serve or sglang.bench_serving"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return HEAD in text
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        blocks = text.split(HEAD)[1:]
+        if len(blocks) == 1:
+            places = [where]
+        else:
+            places = [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
+        return [
+            timing
+            for place, block in zip(places, blocks, strict=True)
+            for timing in _block(place, block, given)
+        ]
 
 
 def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
@@ -60,6 +75,10 @@ def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
             number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"]
         )
         given = GivenFacts(gamma=length, accepted=run["accepted"]).over(given)
+    elif run.get("accepted", 1.0) > 1.0:
+        raise MissingFact(where, "gamma")
+    if "concurrency" in run and "max_concurrency" not in run:
+        given = given.over(GivenFacts(batch=run["concurrency"]))
     return vllm.serve(where, run, given)
 
 

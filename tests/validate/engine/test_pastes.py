@@ -1,0 +1,144 @@
+"""Pasted texts: each form is told apart, read, and refused with the one thing that it lacks.
+
+The samples are those of the tools' own documentation and threads: the tables of llama-bench's and
+llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673, and a block of vLLM's client.
+"""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.validate.engine.formats import read_pasted
+from perfmodel.validate.engine.pastes import form_of, text_forms
+from perfmodel.validate.engine.timing import GivenFacts
+from tests.validate.tiny import refused
+
+SAMPLES = Path(__file__).parent / "pastes"
+ASK = ["validate", "engine", "--model", "qwen3.6-27b", "--weights", "q4_k_m", "--hardware", "rtx-3090"]
+NAMES = sorted(path.stem for path in SAMPLES.iterdir())
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
+    assert {type(form).__module__.rpartition(".")[2] for form in text_forms()} == set(NAMES)
+    for name in NAMES:
+        takers = [type(form).__module__.rpartition(".")[2] for form in text_forms() if form.has(sample(name))]
+        assert takers == [name]
+    assert form_of("any other text | with a bar") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "steps"),
+    [
+        # batch, context, K, tokens per iteration, seconds: by hand from the samples
+        ("llama_bench", {}, [(1, 64, 0, 1.0, 1 / 120.60), (1, 512 + 64, 0, 1.0, 1 / 116.71)]),
+        ("llama_batched_bench", {}, [(1, 192, 0, 1.0, 3.079 / 128), (8, 192, 0, 1.0, 7.344 / 128)]),
+        # 254 tokens, of which the first is the prompt's and 167 are accepted drafts
+        ("llama_server_log", {}, [(1, 1520 + 253 / 2, 3, 253 / 86, 3.51148 / 86)]),
+        (
+            "mtp_bench",
+            {"input": 200},
+            [(1, 296, 3, 3.0, 192 / 54.4 / 64), (1, 229, 3, 58 / 19, 58 / 55.1 / 19)],
+        ),
+        ("serving_block", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+    ],
+)
+def test_the_steps_of_a_form(name, given, steps) -> None:
+    timings = read_pasted("-", sample(name), GivenFacts(**given))
+    assert [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in timings] == [
+        pytest.approx(step, rel=2e-3) for step in steps
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("mtp_bench", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
+        ("mtp_bench", ("acc= 128", "acc= 999"), r"acc"),
+        ("llama_server_log", (" eval time", " x"), r"eval time: must stand beside the acceptance"),
+        ("llama_server_log", ("259 generated", "100 generated"), r"at most the 100 generated tokens"),
+        ("llama_server_log", ("0.805, 0.632", "0.632, 0.805"), r"rates from 0 to 1 that do not rise"),
+        ("llama_bench", ("120.60", "x"), r"t/s of tg128"),
+        ("guidellm_table", ("", ""), r"must be GuideLLM's JSON"),
+    ],
+)
+def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
+    given = GivenFacts(input=9) if change[0].startswith("acc=") else GivenFacts()
+    refused(says, read_pasted, "-", sample(name).replace(*change), given)
+
+
+def pasted(monkeypatch, capsys, text: str, *more: str) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    status = run([*ASK, *more])
+    captured = capsys.readouterr()
+    return status, " ".join((captured.out + captured.err).split())
+
+
+def test_standard_input_is_told_compared_and_what_is_missing_is_said(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log")
+    status, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert status == 0
+    assert "read: log of llama.cpp's server" in out
+    assert "B=1 S=1646 K=3: 40.83 ms per iteration, 2.94 tokens per iteration; predicted" in out
+    assert "prompt of 1520 tokens: 1.83 s; predicted" in out
+    assert "missing for a calibration: must hold two draft lengths or more" in out
+
+
+def test_a_file_of_printed_text_is_described_as_standard_input_is(monkeypatch, tmp_path, capsys) -> None:
+    path = tmp_path / "bench.txt"
+    path.write_text(sample("llama_bench"))
+    _, of_file = pasted(monkeypatch, capsys, "", "--from", str(path))
+    _, of_input = pasted(monkeypatch, capsys, sample("llama_bench"), "--from", "-")
+    assert of_file == of_input
+    assert "prompt of 512 tokens behind 512 cached: 79.68 ms" in of_file
+
+
+def test_the_older_line_of_llama_cpp_tells_the_draft_length_too(monkeypatch, tmp_path, capsys) -> None:
+    older = (
+        sample("llama_server_log")
+        .partition(", mean acceptance")[0]
+        .replace("acceptance =", "acceptance rate =")
+    )
+    (tmp_path / "log").write_text(older)
+    status, out = pasted(
+        monkeypatch, capsys, "", "--watch", str(tmp_path / "log"), "--draft", "mtp", "--engine", "llamacpp"
+    )
+    assert status == 0
+    assert "2.94 tokens per iteration" in out
+    assert "health: healthy: measured 13.88 ms per token" in out
+
+
+def test_a_block_without_acceptance_takes_the_published_one_and_says_so(monkeypatch, capsys) -> None:
+    block = sample("serving_block")
+    plain = "\n".join(
+        line for line in block.splitlines() if "cceptance" not in line and "osition" not in line
+    )
+    plain = "\n".join(line for line in plain.splitlines() if "raft" not in line)
+    ask = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(plain.encode())))
+    assert run(["validate", "engine", *ask, "--from", "-"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "acceptance is not in the text; taken: 2.26 tokens per iteration at K = 3 (RedHatAI" in out
+    assert "K=3: 45.29 ms per iteration, 2.26 tokens per iteration" in out
+
+
+def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
+    status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
+    assert status == 2
+    assert "127.0.0.1:1 cannot be reached" in out
+    log = (SAMPLES.parent / "files" / "vllm-log-draft3.txt").read_text()
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--context", "600", "--from", "-")
+    assert "read: counters of vllm" in out
+    assert "K = 3" in out
+    status, out = pasted(monkeypatch, capsys, "Dear all,\n", "--from", "-")
+    assert status == 2
+    assert "-: holds no benchmark known here; known: " in out
+    status, out = pasted(monkeypatch, capsys, " \n", "--from", "-")
+    assert status == 2
+    assert "--from -: must be a text on standard input, given nothing" in out

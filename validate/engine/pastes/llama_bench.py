@@ -1,0 +1,53 @@
+"""The table that ``llama-bench`` prints: tokens per second of a test such as ``tg128 @ d4096``."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
+from perfmodel.validate.engine.timing import GivenFacts, Timing
+
+COLUMNS = ("test", "t/s")
+_TEST = re.compile(r"^(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\s*@\s*d(?P<depth>\d+))?$")
+
+
+class LlamaBench(TextForm):
+    """Rows ``tgN`` are baseline steps, rows ``ppN`` are prompts; ``@ dD`` is behind D cached tokens. Mixed
+    tests (``ppN+tgM``) time neither.
+    """
+
+    title = "table of llama-bench"
+    engine = "llamacpp"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return any(True for _ in rows(text, COLUMNS))
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        steps = []
+        for test, rate in _tests(where, text, "tg"):
+            lengths = (float(test["depth"] or 0), float(test["tokens"]))
+            steps.append(step(where, 1.0 / rate, 1.0, lengths, how="mean time of a token"))
+        return steps
+
+    def prompts(self, where: str, text: str) -> list[PromptTiming]:
+        """See `TextForm.prompts`."""
+        timed = []
+        for test, rate in _tests(where, text, "pp"):
+            tokens = float(test["tokens"])
+            timed.append(PromptTiming(tokens, float(test["depth"] or 0), tokens / rate))
+        return timed
+
+
+def _tests(where: str, text: str, kind: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    """The tests of one kind, with their tokens per second."""
+    for row in rows(text, COLUMNS):
+        test = _TEST.match(row["test"])
+        if test is None or test["kind"] != kind:
+            continue
+        rate = number(where, f"t/s of {row['test']}", row["t/s"].split("±")[0].strip())
+        if not rate:
+            raise refuse(where, f"t/s of {row['test']}", "above 0", row["t/s"])
+        yield test.groupdict(), rate

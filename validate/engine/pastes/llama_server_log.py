@@ -1,0 +1,184 @@
+"""The lines that llama.cpp's server prints after a request: its times, and the accepted part of its draft.
+
+``draft acceptance = 0.64479 (167 accepted / 259 generated), mean acceptance length = 2.92, acceptance rate
+per position = (0.805, 0.632, 0.483)``; older builds print ``draft acceptance rate = 0.57576 ( 171 accepted /
+297 generated)`` alone. The rates of positions are survival: their sum is the mean length less the bonus
+token.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
+from perfmodel.validate.engine.text import floats, is_count
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+SHORT = 0.15
+"""Share of a draft's tokens that may be missing at the ends of answers before the length is rounded down."""
+_LINE = re.compile(
+    r"(?P<prompt>prompt )?eval time\s*=\s*(?P<ms>[\d.]+) ms\s*/\s*(?P<tokens>\d+) (?P<unit>tokens|runs)"
+    r"|draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>\d+) accepted\s*/\s*(?P<drafted>\d+) "
+    r"generated\)(?:,\s*mean acceptance length\s*=\s*[\d.]+,\s*"
+    r"acceptance rate per position\s*=\s*\((?P<rates>[\d., ]+)\))?"
+)
+
+
+def drafted_length(mean: float) -> int:
+    """The draft length behind the mean tokens of a draft, which the ends of answers shorten."""
+    return max(math.ceil(mean - SHORT * mean), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAnswer:
+    """One request. rates: survival by position; empty if not printed. None: not printed."""
+
+    prompt: tuple[float, float] | None = None
+    decoding: tuple[float, float] | None = None
+    """Milliseconds and tokens; llama-cli prints the runs behind the first token."""
+    drafts: tuple[float, float] | None = None
+    """Accepted and drafted tokens."""
+    rates: tuple[float, ...] = ()
+
+    def joined(self, other: "LoggedAnswer") -> "LoggedAnswer":
+        """This request with what another line says of it."""
+        return LoggedAnswer(
+            self.prompt or other.prompt,
+            self.decoding or other.decoding,
+            self.drafts or other.drafts,
+            self.rates or other.rates,
+        )
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Seconds per token behind the first; None if not printed, or for an answer of one token."""
+        if self.decoding is None or self.decoding[1] <= 1:
+            return None
+        return self.decoding[0] / 1e3 / (self.decoding[1] - 1)
+
+    @property
+    def iterations(self) -> float | None:
+        """Iterations with a draft: by the rates of positions, else tokens less accepted ones; None if neither
+        is printed.
+        """
+        if self.drafts is None:
+            return None
+        if sum(self.rates):
+            return self.drafts[0] / sum(self.rates)
+        if self.decoding is None:
+            return None
+        return self.decoding[1] - 1 - self.drafts[0]
+
+    @property
+    def draft_length(self) -> int | None:
+        """Positions that are printed, or fewer if drafts stop early (``--spec-draft-p-min``); None without
+        any.
+        """
+        if not self.rates or not self.drafts or not self.iterations:
+            return None
+        return min(len(self.rates), drafted_length(self.drafts[1] / self.iterations))
+
+
+def logged(where: str, text: str) -> list[LoggedAnswer]:
+    """The requests of a log, in order. Raises InputError for impossible counts."""
+    answers = [LoggedAnswer()]
+    for line in _LINE.finditer(text):
+        printed = _line(where, line)
+        last = answers[-1]
+        again = any(
+            getattr(printed, key) is not None and getattr(last, key) is not None
+            for key in ("prompt", "decoding", "drafts")
+        )
+        if again or (printed.prompt and last.decoding):
+            answers.append(printed)
+        else:
+            answers[-1] = last.joined(printed)
+    return answers
+
+
+def _line(where: str, line: re.Match[str]) -> LoggedAnswer:
+    """What one line says of its request."""
+    if line["accepted"]:
+        return LoggedAnswer(drafts=_drafts(where, line), rates=_rates(where, line))
+    behind_first = float(line["unit"] == "runs")
+    tokens = number(where, "tokens", line["tokens"]) + behind_first
+    timed = (number(where, "eval time", line["ms"]), tokens)
+    return LoggedAnswer(prompt=timed) if line["prompt"] else LoggedAnswer(decoding=timed)
+
+
+def _drafts(where: str, line: re.Match[str]) -> tuple[float, float]:
+    accepted, drafted = (number(where, name, line[name]) for name in ("accepted", "drafted"))
+    if accepted > drafted:
+        raise refuse(where, "draft acceptance", f"at most the {drafted:g} generated tokens", accepted)
+    return accepted, drafted
+
+
+def _rates(where: str, line: re.Match[str]) -> tuple[float, ...]:
+    """Survival by position. Raises InputError if the rates rise."""
+    if not line["rates"]:
+        return ()
+    rates = floats(word for word in line["rates"].replace(" ", "").split(",") if word)
+    falling = all(later <= earlier for earlier, later in zip([1.0, *rates], rates, strict=False))
+    if not all(map(is_count, rates)) or not falling:
+        raise refuse(
+            where, "acceptance rate per position", "rates from 0 to 1 that do not rise", line["rates"]
+        )
+    return tuple(rates)
+
+
+class LlamaServerLog(TextForm):
+    """Requests are assumed to be sequential (``batch=N`` changes that)."""
+
+    title = "log of llama.cpp's server"
+    engine = "llamacpp"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return not text.lstrip().startswith("{") and _LINE.search(text) is not None
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`. The first token of an answer comes from the prompt."""
+        answers = logged(where, text)
+        timed = [answer for answer in answers if answer.decoding]
+        if not timed:
+            raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
+        if len(answers) == 1:
+            places = [where]
+        else:
+            places = [f"{where}: request {n}" for n in range(1, len(timed) + 1)]
+        steps = [_step(place, answer, given) for place, answer in zip(places, timed, strict=True)]
+        return [each for each in steps if each is not None]
+
+    def prompts(self, where: str, text: str) -> list[PromptTiming]:
+        """See `TextForm.prompts`."""
+        return [
+            PromptTiming(answer.prompt[1], 0.0, answer.prompt[0] / 1e3)
+            for answer in logged(where, text)
+            if answer.prompt and answer.prompt[1] and answer.prompt[0]
+        ]
+
+
+def _step(where: str, answer: LoggedAnswer, given: GivenFacts) -> Timing | None:
+    """The mean iteration of an answer; None for an answer of one token."""
+    assert answer.decoding is not None
+    milliseconds, count = answer.decoding
+    tokens = count - 1
+    if tokens < 1:
+        return None
+    prompt = given.input if answer.prompt is None else answer.prompt[1]
+    lengths = (needed(where, "input", prompt), tokens)
+    drafted = (0, 1.0)
+    iterations = tokens
+    if answer.drafts is not None and answer.drafts[1]:
+        iterations = tokens - answer.drafts[0]
+        if iterations < 1:
+            allowed = "below the tokens of the answer, which count one of each iteration"
+            raise refuse(where, "draft acceptance", allowed, answer.drafts[0])
+        length = answer.draft_length or given.gamma or drafted_length(answer.drafts[1] / iterations)
+        gained = min(tokens / iterations, length + 1.0)
+        drafted = speculation(where, given, gained, length)
+    seconds = milliseconds / 1e3 / iterations
+    made = step(where, seconds, given.batch or 1.0, lengths, drafted, how="answer time over iterations")
+    return made.replace(output=count)

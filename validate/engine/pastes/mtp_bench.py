@@ -1,0 +1,50 @@
+"""The lines of ``mtp-bench.py``, the script of llama.cpp's threads about MTP (ggml-org/llama.cpp#22673).
+
+A line is ``code_python  pred= 192 draft= 186 acc= 128 rate=0.688 tok/s=24.4``.
+"""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.pastes.llama_server_log import drafted_length
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_LINE = re.compile(
+    r"^\s*(?P<task>\S+)\s+pred=\s*(?P<tokens>\d+)\s+draft=\s*(?P<drafted>\d+)\s+acc=\s*(?P<accepted>\d+)\s+"
+    r"rate=\s*\S+\s+tok/s=\s*(?P<rate>[\d.]+)",
+    re.M,
+)
+
+
+class MtpBench(TextForm):
+    """One request per line; the prompt's length is not printed (``input=N``)."""
+
+    title = "lines of mtp-bench.py"
+    engine = "llamacpp"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return _LINE.search(text) is not None
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        prompt = needed(where, "input", given.input)
+        return [_answer(f"{where}: {line['task']}", line, prompt, given) for line in _LINE.finditer(text)]
+
+
+def _answer(where: str, line: re.Match[str], prompt: float, given: GivenFacts) -> Timing:
+    tokens, drafted, accepted, rate = (
+        number(where, name, line[name]) for name in ("tokens", "drafted", "accepted", "rate")
+    )
+    iterations = tokens - accepted
+    if iterations < 1 or accepted > drafted or not rate:
+        raise refuse(where, "acc", "at most draft, and below pred, with tok/s above 0", accepted)
+    gained = tokens / iterations
+    length = given.gamma or drafted_length(drafted / iterations)
+    count = speculation(where, given, gained, length) if drafted else (0, 1.0)
+    seconds = tokens / rate / iterations
+    return step(
+        where, seconds, given.batch or 1.0, (prompt, tokens), count, how="answer time over iterations"
+    )
