@@ -38,10 +38,15 @@ def _too_large(what: str, need_bytes: float, device: torch.device, remedy: str) 
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Free memory of the device; on a host the memory without swapping, including file caches."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    meminfo = Path("/proc/meminfo")
+    return free_host_bytes()
+
+
+def free_host_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Free memory of the host without swapping, including file caches; its free pages where the system does
+    not state it.
+    """
     if meminfo.is_file():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         if "MemAvailable" in fields:

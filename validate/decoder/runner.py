@@ -53,7 +53,7 @@ class Observed:
 @dataclass
 class Runner:
     """Runs `model` over `cache`. `attention` is the implementation in use, `rotary` that of the longest
-    sequence.
+    sequence. prefill_chunk: tokens of a prompt in one pass.
     """
 
     model: Model
@@ -61,6 +61,7 @@ class Runner:
     attention: FoldedAttention
     rotary: Rotary
     tap: Tap | None = None
+    prefill_chunk: int = PREFILL_CHUNK
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones.
@@ -74,9 +75,7 @@ class Runner:
             tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees
         )
 
-    def prefill(
-        self, tokens: Tensor, lengths: Tensor, window: int, chunk: int = PREFILL_CHUNK
-    ) -> tuple[Tensor, Observed]:
+    def prefill(self, tokens: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Observed]:
         """Runs prompts tokens [batch, longest] of `lengths` [batch]. Rows are padded on the right with any
         tokens.
 
@@ -86,6 +85,7 @@ class Runner:
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
         observed = Observed.of(self.model, batch, window)
+        chunk = self.prefill_chunk
         chunk = min(chunk, self.model.spec.sliding_window or chunk)  # the tokens of a chunk see each other
         for start in range(0, longest, chunk):
             part = tokens[:, start : start + chunk]

@@ -69,9 +69,17 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; if `graphs`, each part is a graph."""
+    """The four parts of an iteration one by one; if `graphs`, each part is a graph.
 
-    def __init__(self, run: DecoderRun, graphs: bool) -> None:
+    capture: makes a replay of a part's work, which draws from the generator.
+    """
+
+    def __init__(
+        self,
+        run: DecoderRun,
+        graphs: bool,
+        capture: Callable[[Callable[[], object], torch.Generator], Callable[[], object]] = captured,
+    ) -> None:
         decoder = run.decoder
         state = run.state
         results = dict[str, Any]()
@@ -99,7 +107,7 @@ class PhaseRunner:
         }
         self._run: dict[str, Callable[[], object]] = {part: partial(self._keep, part) for part in self.parts}
         if graphs:
-            self._run = {part: captured(work, self.generator) for part, work in self._run.items()}
+            self._run = {part: capture(work, self.generator) for part, work in self._run.items()}
 
     def run(self, part: str) -> None:
         """Runs one of `parts`: "draft" is all draft steps (none in the baseline), "commit" includes periodic

@@ -140,11 +140,9 @@ def eager_and_replayed(
 
 
 @torch.inference_mode()
-def test_captured_parts_equal_eager_ones(monkeypatch, target, small, prompts) -> None:
-    monkeypatch.setattr(point_runner, "captured", emulated)
-
+def test_captured_parts_equal_eager_ones(target, small, prompts) -> None:
     def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
-        parts = point_runner.PhaseRunner(point_runner.DecoderRun(made, state), replayed)
+        parts = point_runner.PhaseRunner(point_runner.DecoderRun(made, state), replayed, emulated)
 
         def run() -> None:
             for part in parts.parts:

@@ -4,7 +4,6 @@ float64.
 
 import math
 from collections.abc import Callable
-from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 from perfmodel.specs import MoE, RopeScaling
 from perfmodel.validate.decoder import Generation, KVCache, Model, Projected, Request, State, make_decoder
 from perfmodel.validate.decoder.drafts import NGramDrafter
-from perfmodel.validate.decoder.runner import Runner
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
@@ -206,12 +204,13 @@ def test_the_limit_is_kept(target, prompts, plain, new) -> None:
     assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
 
 
-def test_prefill_in_chunks(target, prompts, monkeypatch) -> None:
+@pytest.mark.parametrize("draft_kv", ["full", "snapkv:24,window=8", "retrieval:24,every=3"])
+def test_prefill_in_chunks(target, prompts, draft_kv) -> None:
     """Views that choose by the prompt's last queries have observed the same ones."""
-    methods = ("full", "snapkv:24,window=8", "retrieval:24,every=3")
-    whole = [run(target, prompts, gamma=4, draft_kv=method) for method in methods]
-    monkeypatch.setattr(Runner, "prefill", partialmethod(Runner.prefill, chunk=16))
-    assert [run(target, prompts, gamma=4, draft_kv=method) for method in methods] == whole
+    whole = run(target, prompts, gamma=4, draft_kv=draft_kv)
+    made = make_decoder(target, Request(len(prompts), 70, NEW, 4, draft_kv=draft_kv))
+    made.target.prefill_chunk = 16
+    assert made.generate(prompts, NEW).tokens == whole.tokens
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 8])

@@ -8,7 +8,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from perfmodel.specs import RopeScaling
 from perfmodel.validate.decoder import Model, Projected, Request, Sampling, make_decoder
-from perfmodel.validate.decoder.kv import streamingllm
 
 NEW, GAMMA = 60, 3
 
@@ -90,16 +89,17 @@ MODELS = {
 )
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_account_says(
-    make_model, prompts, monkeypatch, kind, budget, sinks, chunk, layers
+    make_model, prompts, kind, budget, sinks, chunk, layers
 ) -> None:
     """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is
     read.
     """
-    monkeypatch.setattr(streamingllm, "WINDOW_CHUNK", chunk)
     target, small = (make_model(**MODELS[layers], num_hidden_layers=count) for count in (2, 1))
     model, draft = (small, small) if kind == "model" else (target, None)
     method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"
     made = make_decoder(target, Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0)), draft)
+    for passes in made.models:
+        passes.view.chunk = min(chunk, passes.view.chunk)
     state = made.start(prompts, NEW, seed=1)
     accounts = [Account(model, budget, sinks) for _ in prompts]
     chunk = min(chunk, budget - sinks)

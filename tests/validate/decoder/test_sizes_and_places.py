@@ -3,11 +3,16 @@ device.
 """
 
 import math
+import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import (
@@ -58,25 +63,34 @@ def test_the_bounds_of_a_cache() -> None:
     assert cache.positions(torch.tensor([3, 9]), 3).tolist() == [[3, 4, 5], [9, 10, 11]]
 
 
+class FusedAttention(TorchDispatchMode):
+    """The fused kernel of CUDA, for its arguments alone: its log-sum-exp has rows of 32 queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket is torch.ops.aten._scaled_dot_product_efficient_attention:
+            self.calls.append(args)
+            return args[0], torch.zeros(3, 2, 32, device="meta"), None, None
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.mark.parametrize("slots", [33, 48])
-def test_what_the_fused_kernel_of_cuda_is_given(monkeypatch, slots) -> None:
+def test_what_the_fused_kernel_of_cuda_is_given(slots) -> None:
     """A mask whose rows begin at multiples of 16 elements; seen without a device."""
-    given = []
-
-    def kernel(*args: Any) -> Any:
-        given.append(args)
-        return args[0], torch.zeros(3, 2, 32, device="meta"), None, None
-
-    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_efficient_attention", kernel)
     q = torch.zeros(3, 2, 5, 16, device="meta")
     k = torch.zeros(3, 2, slots, 16, device="meta")
-    _, lse = partial_sdpa(q, k, k, torch.zeros(3, 1, 1, slots, device="meta"))
-    bias = given[0][3]
+    with FusedAttention() as kernel:
+        _, lse = partial_sdpa(q, k, k, torch.zeros(3, 1, 1, slots, device="meta"))
+        partial_sdpa(q, k, k, None)
+    masked, unmasked = kernel.calls
+    bias = masked[3]
     assert bias.shape == (3, 2, 5, slots)
-    assert lse.shape == (3, 2, 5)
     assert bias.stride(0) == 48
-    partial_sdpa(q, k, k, None)
-    assert given[1][3:] == (None, True)
+    assert lse.shape == (3, 2, 5)
+    assert unmasked[3:] == (None, True)
 
 
 def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
@@ -133,7 +147,7 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
     assert backends.choose("auto", device, dtype).name == attention
     assert backends.pointwise("auto", device, dtype).name == pointwise
     assert backends.pointwise("torch", device, dtype).name == "torch"
-    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "triton", None)
     assert backends.choose("auto", device, dtype).name == attention.replace("triton", "sdpa")
     for choice in (backends.choose, backends.pointwise):
         refused("triton needs the package triton, a CUDA device", choice, "triton", device, dtype)
@@ -162,31 +176,38 @@ def test_the_place_of_a_pair(monkeypatch, cuda, device, found) -> None:
 
 @pytest.mark.parametrize(
     ("target", "chosen", "threads"),
-    [(CHECKPOINT, None, [1]), (CHECKPOINT, 3, [3]), ("llama-68m", None, []), ("llama-68m", 2, [2])],
+    [(CHECKPOINT, None, 1), (CHECKPOINT, 3, 3), ("llama-68m", None, None), ("llama-68m", 2, 2)],
 )
-def test_a_small_target_has_one_thread_unless_asked(monkeypatch, target, chosen, threads) -> None:
-    found: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", found.append)
+def test_a_small_target_has_one_thread_unless_asked(threads_before, target, chosen, threads) -> None:
     Pair(str(target)).set_threads(chosen)
-    assert found == threads
+    assert torch.get_num_threads() == (threads or threads_before)
 
 
-def test_free_memory(monkeypatch, tmp_path) -> None:
-    """What is available without swapping, else the free pages; what needs all of it fits."""
+@pytest.fixture
+def threads_before() -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(5)
+    yield 5
+    torch.set_num_threads(before)
+
+
+def test_free_memory_of_a_host(tmp_path) -> None:
+    """What is available without swapping, else the free pages."""
     meminfo = tmp_path / "meminfo"
-    monkeypatch.setattr(memory, "Path", lambda _: meminfo)
-    monkeypatch.setattr(memory.os, "sysconf", {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert memory._free_bytes(CPU) == 12288
+    assert memory.free_host_bytes(meminfo) > 0, "of a system without the file"
     meminfo.write_text("MemTotal: 99 kB\n")
-    assert memory._free_bytes(CPU) == 12288
+    assert memory.free_host_bytes(meminfo) > 99_000
     meminfo.write_text("MemTotal: 99 kB\nMemAvailable: 5000000 kB\n")
-    assert memory._free_bytes(CPU) == 5_120_000_000
-    memory.check_fits("it", 5_120_000_000, CPU)
-    says = r"^it: must fit in the 5.1 GB free on cpu, needs 5.6 GB: sleep$"
-    refused(says, memory.check_fits, "it", 5_600_000_000, CPU, "sleep")
+    assert memory.free_host_bytes(meminfo) == 5_120_000_000
+
+
+def test_what_does_not_fit_is_refused_before_it_is_allocated() -> None:
+    memory.check_fits("it", 1, CPU)
+    says = r"^it: must fit in the \d+\.\d GB free on cpu, needs 100000000000\.0 GB: sleep$"
+    refused(says, memory.check_fits, "it", 1e20, CPU, "sleep")
     memory.check_fits("it", 1e20, CUDA)
     assert memory.allocate("it", (3, 5), CPU, torch.float16).tolist() == [[0.0] * 5] * 3
-    refused(r"needs 8\.0 GB", memory.allocate, "it", (1000, 1000, 2000), CPU, torch.float32)
+    refused(r"needs 8000000\.0 GB", memory.allocate, "it", (10**6, 10**6, 2000), CPU, torch.float32)
 
 
 def test_what_a_request_says_of_itself() -> None:
@@ -228,12 +249,25 @@ def test_every_method_and_its_budget(context, gamma, budget) -> None:
     assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
 
 
-def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
-    monkeypatch.setattr(shard.dist, "new_group", tuple)
-    whole: Any = RankShard(4, 6, None)
+@pytest.fixture
+def fifth_of_six() -> Iterator[RankShard]:
+    """Of ranks that are not there."""
+    dist.init_process_group("fake", rank=4, world_size=6, store=FakeStore())
+    yield RankShard(4, 6, dist.group.WORLD)
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("size", "rank", "neighbours"), [(2, 0, [4, 5]), (3, 1, [3, 4, 5])])
+def test_drafts_split_over_fewer_ranks(fifth_of_six, size, rank, neighbours) -> None:
+    part = shard.for_draft(fifth_of_six, size)
+    assert part.rank == rank
+    assert part.size == size
+    assert dist.get_process_group_ranks(part.group) == neighbours
+
+
+def test_sizes_over_which_no_draft_is_split() -> None:
+    whole = RankShard(4, 6, None)
     assert shard.for_draft(whole, 6) is whole
-    assert shard.for_draft(whole, 2) == RankShard(0, 2, (4, 5))
-    assert shard.for_draft(whole, 3) == RankShard(1, 3, (3, 4, 5))
     for size in (0, 4, 12):
         refused(f"--draft-tp: must divide --tp 6, given {size}", shard.for_draft, whole, size)
 

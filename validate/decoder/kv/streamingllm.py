@@ -94,7 +94,9 @@ class RollingView(StreamingView):
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
-        self.rotary, self.chunk = replace(runner.rotary, scale=1.0), min(WINDOW_CHUNK, self.ring)
+        self.rotary = replace(runner.rotary, scale=1.0)
+        self.chunk = min(WINDOW_CHUNK, self.ring)
+        """Most tokens of a prompt in one pass."""
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
         """Keys at their original positions, because rotating rotated keys would accumulate rounding
         errors.
