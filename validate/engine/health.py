@@ -16,13 +16,20 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
 _VLLM = re.compile(
+    r"(?:Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s, )?"
     r"Avg generation throughput: (?P<decode>[\d.]+) tokens/s, Running: (?P<running>\d+) reqs, "
     r"Waiting: (?P<waiting>\d+) reqs"
 )
 _SGLANG = re.compile(
     r"Decode batch.*?#running-req: (?P<running>\d+).*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
-    r"(?:, #queue-req: (?P<waiting>\d+))?"
+    r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)"
 )
+_CAPTURED_TOKENS = re.compile(
+    r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
+)
+_CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
+LEAST_SHARE = 0.05
+"""Share of the time from which prompts are named."""
 _PAGE = "vllm:request_time_per_output_token_seconds"
 
 
@@ -70,6 +77,7 @@ class Pace:
 
     tpot_s: float
     waiting: float
+    prompt_tokens_per_s: float = 0.0
 
     @classmethod
     def of(cls, where: str, text: str) -> "Pace | None":
@@ -78,7 +86,8 @@ class Pace:
         busy = [m for m in lines if int(m["running"]) and float(m["decode"])]
         if busy:
             paces = [int(m["running"]) / float(m["decode"]) for m in busy]
-            return cls(median(paces), median([float(m["waiting"] or 0) for m in busy]))
+            waiting = median([float(m["waiting"] or 0) for m in busy])
+            return cls(median(paces), waiting, median([float(m["prompt"] or 0) for m in busy]))
         alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
         if alone:
             return cls(median(alone), 0.0)
@@ -103,48 +112,104 @@ class Health:
         return self.half is Half.NONE
 
 
-def health(
-    pace: Pace, predicted: WhatIf, gained: float, expected: tuple[float, float] | None, text: str
-) -> Health:
-    """Compares a pace with the prediction.
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a server should do at its own load.
 
-    predicted: at the server's running requests, context, draft length and acceptance. gained: tokens per
-    iteration that the server counts. expected: their expected interval; None if none is known. text: the log.
+    predicted: at its running requests, context, draft length and acceptance. gained: tokens per iteration
+    that it counts, and `usual` their expected interval; None if none is known. prompt_token_s: seconds of a
+    prompt token.
     """
-    iteration_s = pace.tpot_s * gained
-    low, high = predicted.iteration_interval or (predicted.iteration_s, predicted.iteration_s)
-    times = iteration_s / predicted.iteration_s
+
+    predicted: WhatIf
+    gained: float
+    usual: tuple[float, float] | None
+    prompt_token_s: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Seconds of an iteration."""
+        return self.predicted.iteration_interval or (self.predicted.iteration_s,) * 2
+
+    @property
+    def rejected(self) -> bool:
+        """Whether fewer tokens are accepted than expected."""
+        return self.usual is not None and self.gained < self.usual[0]
+
+
+def health(pace: Pace, should: Expectation, text: str) -> Health:
+    """Compares a pace with the prediction. text: the log."""
+    predicted = should.predicted
+    iteration_s = pace.tpot_s * should.gained
+    low, high = should.interval
+    share = min(pace.prompt_tokens_per_s * should.prompt_token_s, 1.0)
+    signs = [*_signs(text), *_outside_captured(text, predicted)]
+    half = _half(iteration_s, high, share, should.rejected, pace, signs)
     measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
-    should = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
-    signs = list(_signs(text))
-    half = _half(iteration_s > high, expected is not None and gained < expected[0], pace, signs)
-    lines = [f"health: {half.value}: {measured}; {should}"]
-    if half is Half.ACCEPTANCE and expected is not None:
+    expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
+    lines = [f"health: {half.value}: {measured}; {expected}"]
+    if half is Half.ACCEPTANCE and should.usual is not None:
         lines.append(
-            f"{gained:.2f} tokens per iteration, below the expected {expected[0]:.2f} to {expected[1]:.2f}: "
-            "check the draft's checkpoint, the chat template, sampling and context"
+            f"{should.gained:.2f} tokens per iteration, below the expected {should.usual[0]:.2f} to "
+            f"{should.usual[1]:.2f}: check the draft's checkpoint, the chat template, sampling and context"
         )
     if iteration_s > high:
-        lines.append(f"an iteration takes {times:.1f} times as long as predicted")
+        lines.append(
+            f"an iteration takes {iteration_s / predicted.iteration_s:.1f} times as long as predicted"
+        )
     named = [sign.meaning for sign in signs]
     if half in (Half.STEP, Half.LOAD):
-        waiting = [f"{pace.waiting:.0f} requests wait"] if half is Half.LOAD and pace.waiting else []
-        lines.append(f"seen in the log: {'; '.join(named + waiting) or 'nothing that explains it'}")
+        load = _load_in_words(pace, share) if half is Half.LOAD else []
+        lines.append(f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}")
     if half is Half.STEP and not named:
         lines.append(
-            "not seen, but possible: a batch outside the captured sizes, a power or clock limit, all-reduce "
-            "over PCIe, a draft launched by the host"
+            "not seen, but possible: a batch outside the captured sizes, fewer threads, a power or clock "
+            "limit, all-reduce over PCIe, a draft launched by the host"
         )
     return Health(half, tuple(lines))
 
 
-def _half(slow: bool, rejected: bool, pace: Pace, signs: list[Sign]) -> Half:
-    """A slow iteration decides before a low acceptance; waiting or preempted requests make it the load's."""
-    if slow:
-        loaded = pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
-        return Half.LOAD if loaded and not any(sign.half is Half.STEP for sign in signs) else Half.STEP
-    return Half.ACCEPTANCE if rejected else Half.NONE
+def _half(
+    iteration_s: float, high: float, share: float, rejected: bool, pace: Pace, signs: list[Sign]
+) -> Half:
+    """A slow iteration decides before a low acceptance. Waiting or preempted requests, or prompts that take
+    the time that is missing, make it the load's, unless the log has a sign of a slow step.
+    """
+    if iteration_s <= high:
+        return Half.ACCEPTANCE if rejected else Half.NONE
+    read = iteration_s * (1.0 - share) <= high
+    loaded = read or pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
+    slow = any(sign.half is Half.STEP for sign in signs)
+    return Half.LOAD if loaded and not slow else Half.STEP
+
+
+def _load_in_words(pace: Pace, share: float) -> list[str]:
+    words = []
+    if pace.waiting:
+        words.append(f"{pace.waiting:.0f} requests wait")
+    if share >= LEAST_SHARE:
+        words.append(
+            f"{pace.prompt_tokens_per_s:.0f} prompt tokens per second take {share:.0%} of the time: smaller "
+            "chunks of prompts, or another server for them"
+        )
+    return words
 
 
 def _signs(text: str) -> Iterator[Sign]:
     return (sign for sign in SIGNS if sign.pattern.search(text))
+
+
+def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """A sign if the running batch is larger than the largest captured graph, in tokens (vLLM) or requests
+    (SGLang).
+    """
+    running = predicted.query.batch
+    tokens = running * ((predicted.query.gamma or 0) + 1)
+    for pattern, count, unit in (
+        (_CAPTURED_TOKENS, tokens, "tokens"),
+        (_CAPTURED_REQUESTS, running, "requests"),
+    ):
+        sizes = [int(word) for line in pattern.finditer(text) for word in re.findall(r"\d+", line[0])]
+        if sizes and count > max(sizes):
+            meaning = f"an iteration has {count} {unit}, and the largest captured CUDA graph {max(sizes)}"
+            yield Sign(pattern, Half.STEP, meaning)

@@ -31,7 +31,9 @@ from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server, holds_key
-from perfmodel.validate.engine.health import Health, Pace, health
+from perfmodel.validate.engine.health import Expectation, Health, Pace, health
+from perfmodel.validate.engine.paste import predicted_prompt_s
+from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
@@ -210,7 +212,11 @@ def check_health(
         task=None,
     )
     gained = float(served.acceptance.tokens_per_iteration(served.gamma))
-    return health(pace, whatif(point), gained, _interval(expected, served.gamma), text)
+    prompt = PromptTiming(served.context, 0.0, 0.0)
+    scenario = resolve(point)
+    prompt_token_s = predicted_prompt_s(scenario, prompt, drafts=True) / prompt.tokens
+    should = Expectation(whatif(point), gained, _interval(expected, served.gamma), prompt_token_s)
+    return health(pace, should, text)
 
 
 def _interval(expected: Acceptance | None, gamma: int) -> tuple[float, float] | None:

@@ -104,3 +104,57 @@ def test_a_length_that_is_best_nowhere_is_said_without_empty_ranges(tmp_path, ca
     rates = (0.05, 0.01, 0.001)
     _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(rates), rates=rates))
     assert "none" not in out
+
+
+GRAPHS = "compilation_config={'cudagraph_capture_sizes': [1, 2, 4, 8, 16], 'max_cudagraph_capture_size': 16}"
+EAGER = "Initializing a V1 LLM engine (v0.32.0) with config: enforce_eager=True, kv_cache_dtype=auto"
+BAD = (0.2, 0.04, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("slowed", "log", "half", "why"),
+    [
+        ("nothing", {}, "healthy", ""),
+        ("eager mode", {"times": 2.5, "first": EAGER}, "the iteration is off", "CUDA graphs are off"),
+        ("fewer threads", {"times": 2.5}, "the iteration is off", "fewer threads"),
+        (
+            "a batch outside the captured sizes",
+            {"times": 2.0, "first": GRAPHS},
+            "the iteration is off",
+            "an iteration has 32 tokens, and the largest captured CUDA graph 16",
+        ),
+        ("a draft that is rejected", {"rates": BAD}, "the acceptance is off", "1.25 tokens per iteration"),
+        (
+            "long prompts",
+            {"times": 2.5, "prompts": 9000.0},
+            "the load is off",
+            "9000 prompt tokens per second take",
+        ),
+    ],
+)
+def test_a_server_that_is_slowed_in_five_ways(tmp_path, capsys, slowed, log, half, why) -> None:
+    """A stand-in prints the lines of vLLM 0.32 for a server that is slower by a factor."""
+    rates = log.get("rates", RATES)
+    pace = predicted_tokens_per_s(rates) / log.get("times", 1.0)
+    text = vllm_log(pace, rates=rates, first=log.get("first", ""))
+    text = text.replace("prompt throughput: 0.0", f"prompt throughput: {log.get('prompts', 0.0)}")
+    status, out = watched(tmp_path, capsys, text)
+    assert f"health: {half}: measured" in out, slowed
+    assert why in out
+    assert status == (0 if half == "healthy" else 1)
+
+
+def test_prompts_that_take_little_do_not_excuse_a_slow_step(tmp_path, capsys) -> None:
+    text = vllm_log(predicted_tokens_per_s() / 2.5).replace(
+        "prompt throughput: 0.0", "prompt throughput: 90.0"
+    )
+    _, out = watched(tmp_path, capsys, text)
+    assert "health: the iteration is off" in out
+
+
+def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
+    log = "server_args=ServerArgs(cuda_graph_max_bs=2)\n" + sglang_log(2.8, (2.8 - 1) / 5).replace(
+        "400.00", "40.00"
+    )
+    _, out = watched(tmp_path, capsys, log, "--engine", "sglang")
+    assert "an iteration has 4 requests, and the largest captured CUDA graph 2" in out
