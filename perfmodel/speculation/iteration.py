@@ -225,6 +225,11 @@ class Passes:
         rate[self.gammas == 0] = 1.0
         return rate
 
+    def ratios(self, scenario: Scenario) -> Array:
+        """Time of an iteration over that of a baseline step, over ``[gamma, batch, context]``."""
+        found = self.speedups(scenario)
+        return np.asarray(self.gained.reshape(-1, *(1,) * (found.ndim - 1)) / found)
+
     def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
         """Tokens per second of one speculating sequence, over ``[gamma, batch, context]``."""
         along = (-1, *(1,) * (verify.ndim - 1))

@@ -20,6 +20,7 @@ from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, over_host, sour
 from perfmodel.specs.calibrations.fit_errors import square
 from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.rack_constants import rack_constants
+from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.speculation.evidence import speedup_class, step_class
 from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
@@ -80,21 +81,27 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
     None if the calibration has no observed error (ideal).
     """
-    if (deviation := stated_log_error(scenario, batch, context, gammas)) is None:
+    passes = Passes(scenario, batch, context, gammas)
+    deviation = stated_log_error(scenario, passes)
+    if deviation is None:
         return None
-    constants = variance_of(scenario, Passes(scenario, batch, context, gammas))
+    constants = variance_of(scenario, passes)
     variance = np.moveaxis(constants, 0, -1) + deviation**2
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
-def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array | None:
+def stated_log_error(scenario: Scenario, passes: Passes) -> Array | None:
     """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
 
     Over ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
     """
     c = scenario.machine.calibration
+    batch = passes.batch
+    context = passes.context
+    gammas = passes.gammas
     if (found := speedup_class(scenario)) is not None:
-        deviation: Floats = source_errors().speedups[found].deviation
+        share = extra_share(passes.ratios(scenario))
+        deviation: Floats = source_errors().speedups[found].deviation * np.moveaxis(share, 0, -1)
     elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:
@@ -148,7 +155,7 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
 
     None if no error was observed; 0 at gamma 0, which is the baseline.
     """
-    deviation = stated_log_error(scenario, passes.batch, passes.context, passes.gammas)
+    deviation = stated_log_error(scenario, passes)
     if deviation is None or not passes.gammas[0]:
         return None if deviation is None else 0.0
     return math.hypot(math.sqrt(float(variance_of(scenario, passes)[0])), float(np.ravel(deviation)[0]))
@@ -223,6 +230,9 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
     those of the constants already.
     """
     c = scenario.machine.calibration
+    fit = c.fit if speedup_class(scenario) is None else None
+    if fit is None and not scenario.machine.over_host:
+        return np.zeros((len(passes.gammas), *np.broadcast_shapes(passes.batch.shape, passes.context.shape)))
     known = passes.op_seconds(scenario)
     base = np.log(passes.speedups(scenario, known))
 
@@ -236,18 +246,16 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
         return np.asarray(np.log(again) - base)
 
     variance = np.zeros_like(base)
-    if c.fit is not None and speedup_class(scenario) is None:
+    if fit is not None:
         slopes = []
-        for name in c.fit.parameters:
+        for name in fit.parameters:
             constant = _constant(c, name)
             step = STEP_STDERR
             if CONSTANTS[name].unit == "fraction":  # a fraction must not exceed 1 or reach 0
                 step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
             slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
         stacked = np.stack(slopes)
-        variance = np.maximum(
-            np.einsum("i...,ij,j...->...", stacked, square(c.fit.correlation), stacked), 0.0
-        )
+        variance = np.maximum(np.einsum("i...,ij,j...->...", stacked, square(fit.correlation), stacked), 0.0)
     if scenario.machine.over_host:
         step = STEP_STDERR * c.allreduce_multiplier.value
         variance = (

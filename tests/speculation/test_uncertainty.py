@@ -9,6 +9,7 @@ import pytest
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import MeasuredRange, Scatter, StatedFit, Z, source_errors
 from perfmodel.specs.engines.engines import engines
+from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.speculation import (
     Acceptance,
     Passes,
@@ -79,9 +80,9 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     carried = resolve(SERVED)
     c = carried.machine.calibration
     passes = Passes(carried, 16.0, 8192.0, np.array([3]))
-    stated = source_errors().speedups["known"]
+    stated = source_errors().speedups["known"].deviation * extra_share(passes.ratios(carried).item())
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
-    known = math.hypot(stated.deviation, beyond)
+    known = math.hypot(stated, beyond)
     assert beyond > 0
     assert ratio_log_error(carried, passes) == pytest.approx(known)
     ideal = resolve(replace(SERVED, calibration="ideal"))
@@ -198,9 +199,10 @@ def test_a_speedup_is_as_wide_as_those_of_its_draft_in_its_engine(engine, draft,
     scenario = resolve(question)
     assert speedup_class(scenario) == name
     assert is_measured(scenario) == measured
-    at = np.asarray(1.0), np.asarray(1000.0), np.array([0, 3])
-    _, drafting = stated_log_error(scenario, *at)
-    assert drafting == pytest.approx(source_errors().speedups[name].deviation)
+    passes = Passes(scenario, 1.0, 1000.0, np.array([0, 3]))
+    _, drafting = stated_log_error(scenario, passes)
+    _, ratio = passes.ratios(scenario)
+    assert drafting == pytest.approx(source_errors().speedups[name].deviation * extra_share(ratio))
 
 
 def test_own_rows_and_research_stacks_state_their_own_errors() -> None:

@@ -1,8 +1,9 @@
 """What was chosen with the held-out sources in sight: ``results/choices.json``.
 
-Which constants exist, where their priors lie and how strong they are was decided while the errors of these
-sources were known, so that errors of sources left out are slightly optimistic. The file lists these choices
-next to the sources. A choice may only change together with the set of sources: `text` refuses anything else.
+Which constants exist, where their priors lie, how strong they are and how a width is formed was decided while
+the errors of these sources were known, so that errors of sources left out are slightly optimistic. The file
+lists these choices next to the sources. A choice may only change together with the set of sources: `text`
+refuses anything else.
 """
 
 import json
@@ -11,9 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files
+from perfmodel.specs import COVERAGE, files
+from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import effects, left_out, llamacpp
+from perfmodel.validate.studies import held_out, left_out, llamacpp
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.public_runs import public_runs
 
@@ -31,11 +33,7 @@ def _choices() -> dict[str, Any]:
     of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
     without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
     spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
-    of_effects = {
-        "freedom": effects.FREEDOM,
-        "prior_scale": effects.PRIOR_SCALE,
-        "prior_freedom": effects.PRIOR_FREEDOM,
-    }
+    of_widths = {"other_classes": held_out.BORROWED, "least_extra": LEAST_EXTRA, "coverage": COVERAGE}
     return {
         "constants_of_public_runs": sorted(left_out.FREE),
         "constants_of_tables": of_tables,
@@ -44,7 +42,8 @@ def _choices() -> dict[str, Any]:
         "spread_without_rows": spreads,
         "variances_of_folds": asdict(left_out.VARIANCES),
         "spreads_of_llamacpp": {"row": asdict(llamacpp.SPREAD), "pass": asdict(llamacpp.ALONE)},
-        "effects": of_effects,
+        "freedom_of_rows": left_out.FREEDOM,
+        "widths": of_widths,
     }
 
 

@@ -3,7 +3,7 @@
 Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`) are fitted again without
 each source. This is a regularised least-squares problem on the logarithms of step times, and of iterations
 over steps, solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a
-server; distant rows have less weight (`effects`). A constant without rows of another source returns to its
+server; distant rows have less weight (Student's t). A constant without rows of another source returns to its
 neutral value: 1 for a factor, a tenth for a time, and for a version's factor on a time the median of such
 factors. All other constants stay.
 """
@@ -18,7 +18,6 @@ from perfmodel.answers.question import resolve
 from perfmodel.specs import DRIFT, devices_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Scenario, speedups, with_calibration
-from perfmodel.validate.studies.effects import FREEDOM
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, Parameter
 from perfmodel.validate.studies.public_runs import Answered, speculating_query, step_query
@@ -58,6 +57,8 @@ TIME, FACTOR, MEASURED = 2.0, 0.7, 0.3
 """Spread of the logarithm of a constant around its neutral value: of a time, of a factor, and of one known
 from other data.
 """
+FREEDOM = 4.0
+"""Degrees of freedom of the t distribution of errors, which gives distant rows less weight."""
 LATER = 0.4
 """A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
 ROUNDS, EVEN, LONGEST = 7, 2, 1.5

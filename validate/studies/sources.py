@@ -24,7 +24,7 @@ from perfmodel.validate.studies import choices, llamacpp, widths
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.public_runs import Answered, answers, public_runs, spelled_kind
+from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs, spelled_kind
 from perfmodel.validate.studies.widths import Cell, LeftOutError
 
 PATH = files.data_directory("") / "sources.yaml"
@@ -105,15 +105,15 @@ def texts_of(errors: Errors, date: datetime.date) -> dict[Path, str]:
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": {name: widths.fitted(of).as_mapping() for name, of in classes["step"].items()},
-        "speedups": {name: widths.fitted(of).as_mapping() for name, of in speedups.items()},
+        "steps": {name: widths.fitted(classes["step"], name).as_mapping() for name in classes["step"]},
+        "speedups": {name: widths.fitted(speedups, name).as_mapping() for name in speedups},
         "devices": sorted({a.run.hardware for a in of_figure("step") if a.run.engine in ENGINES}),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)
     SourceErrors.of_mapping(short)
     coverage = {
-        figure: {name: widths.covered(of, widths.without_each(of)) for name, of in by_class.items()}
+        figure: {name: widths.covered(by_class, name) for name in by_class}
         for figure, by_class in classes.items()
     }
     found = {"errors": errors, "coverage": shortened(coverage, 4)}
@@ -128,9 +128,17 @@ def _by_class(
     found: dict[str, list[LeftOutError]] = {name: [] for name in get_args(CLASSES[figure])}
     for a in answered():
         if a.figure == figure:
-            run = a.run
-            found[class_of(a)].append(LeftOutError(run.source_id, run.server, errors[run.id], run.counts))
+            found[class_of(a)].append(_left_out_error(a.run, figure, errors[a.run.id]))
     return found
+
+
+def _left_out_error(run: PublicRun, figure: str, off: float) -> LeftOutError:
+    if figure == "step":
+        return LeftOutError(run.source_id, off, counts=run.counts)
+    assert run.tokens_per_iteration
+    assert run.speedup
+    ratio = run.tokens_per_iteration / run.speedup
+    return LeftOutError.of_ratio(run.source_id, -off, ratio, run.counts)
 
 
 def _class_of_speedup(a: Answered, measured: Sequence[Cell]) -> SpeedupClass:

@@ -1,13 +1,17 @@
 """Widths of intervals: errors of sources that were left out, by class of question.
 
-Model: `effects`, fitted to each class alone. Data: errors of public runs and of the tables to which engines
-are fitted, by constants that have not seen their source. A class of speedups is ``known`` if another source
-has the engine's kind of draft, and ``new`` if none has; the tables' rows also count as new, by constants that
-have not seen their kind of draft. Folds: `without_each` fits a width without each source, which judges its
-rows.
+A width is the size that 90 % of the errors of a class do not exceed. Errors of one source are alike, so a
+source counts as often as it has independent rows, and errors of the other classes count a tenth (`held_out`):
+a class with few sources borrows from them. Errors of speedups are relative to the share of an iteration that
+is extra time (`extra_share`).
+
+Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
+their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
+if none has; the tables' rows also count as new, by constants that have not seen their kind of draft. Folds:
+a width without each source judges its rows (`covered`).
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -15,30 +19,40 @@ import numpy as np
 
 from perfmodel.answers.question import resolve
 from perfmodel.specs import LLAMACPP, device_class, load_gpu
-from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, StepClass
+from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, StepClass, extra_share
 from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies import effects
 from perfmodel.validate.studies.engines import HeldOutReplay
+from perfmodel.validate.studies.held_out import HeldOutErrors, quantile
 from perfmodel.validate.studies.left_out import alike
 from perfmodel.validate.studies.public_runs import PublicRun, spelled_kind, step_query
-
-FEW_DRAWS = 1000
-"""Draws of a width without a source, of which only the coverage is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOutError:
     """The logarithm of predicted over measured by constants that have not seen the row's source.
 
-    counts: whether widths are fitted to it; without, it is left out by judgement and counts for the coverage
-    only.
+    per: the share to which it is relative. counts: whether widths are fitted to it; without, it is left out
+    by judgement and counts for the coverage only.
     """
 
     source: str
-    server: Hashable
     off: float
+    per: float = 1.0
     counts: bool = True
+
+    @classmethod
+    def of_ratio(cls, source: str, off: float, measured: float, counts: bool = True) -> "LeftOutError":
+        """The error of a ratio of an iteration to a step, relative to the predicted extra time."""
+        return cls(source, off, float(extra_share(measured * np.exp(off))), counts)
+
+    @property
+    def relative(self) -> float:
+        """The error over its share."""
+        return self.off / self.per
+
+
+ByClass = Mapping[str, Sequence[LeftOutError]]
 
 
 def class_of_step(run: PublicRun) -> StepClass:
@@ -82,57 +96,53 @@ def of_tables(ratios: HeldOutReplay, measured: Sequence[Cell]) -> dict[SpeedupCl
     without_kind = ratios.ratios["draft"].off.tolist()
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
         name = class_of_speedup(row.engine, row.kind, row.study, measured)
-        found[name].append(LeftOutError(row.study, row.group, of_study))
+        found[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio))
         if name != "new":
-            found["new"].append(LeftOutError(row.study, row.group, of_kind))
+            found["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio))
     return found
 
 
-def fitted(errors: Sequence[LeftOutError], draws: int = effects.DRAWS) -> SourceError:
-    """The error to state for a class, from its rows that count."""
-    errors = [e for e in errors if e.counts]
-    drawn = effects.scales(
-        np.array([e.off for e in errors]),
-        [e.source for e in errors],
-        [(e.source, e.server) for e in errors],
-        draws,
-    )
-    source, server, row = np.median(drawn, axis=0).tolist()
-    return SourceError(
-        log_within=effects.log_within(drawn),
-        source=source,
-        server=server,
-        row=row,
-        sources=len({e.source for e in errors}),
-        rows=len(errors),
-    )
-
-
-def without_each(errors: Sequence[LeftOutError]) -> dict[str, float]:
-    """Source -> half-width of an interval, fitted to the other sources of its class."""
-    found = {}
-    for source in dict.fromkeys(e.source for e in errors if e.counts):
-        others = [e for e in errors if e.counts and not alike(e.source, source)]
-        found[source] = fitted(others, FEW_DRAWS).log_within if others else effects.log_within_of_prior()
-    return found
-
-
-def covered(errors: Sequence[LeftOutError], within: Mapping[str, float]) -> dict[str, Any]:
-    """Coverage of a class: of rows, of rows where each source counts as one, and of all rows, with those that
-    are left out by judgement.
-
-    within: source -> half-width without it, see `without_each`. ratio: of the mean half-width to the mean
-    error.
+def within(by_class: ByClass, name: str, without: str = "") -> float:
+    """Half-width of the intervals of a class, from all rows that count, or from those of other sources than
+    `without`.
     """
-    widest = max(within.values())
+    classes = []
+    kept = []
+    for other, of_class in by_class.items():
+        seen = [e for e in of_class if e.counts and not alike(e.source, without)]
+        classes += [other] * len(seen)
+        kept += seen
+    errors = np.array([e.relative for e in kept])
+    sources = [(other, e.source) for other, e in zip(classes, kept, strict=True)]
+    return quantile(np.abs(errors), HeldOutErrors(errors, classes, sources).weights(name))
+
+
+def fitted(by_class: ByClass, name: str) -> SourceError:
+    """The error to state for a class."""
+    counted = [e for e in by_class[name] if e.counts]
+    return SourceError(
+        log_within=within(by_class, name),
+        sources=len({e.source for e in counted}),
+        rows=len(counted),
+    )
+
+
+def covered(by_class: ByClass, name: str) -> dict[str, Any]:
+    """Coverage of a class by widths without the source of each row: of rows, of rows where each source counts
+    as one, and of all rows, with those that are left out by judgement.
+
+    ratio: of the mean half-width to the mean error.
+    """
+    errors = by_class[name]
+    without = {source: within(by_class, name, source) for source in dict.fromkeys(e.source for e in errors)}
 
     def inside(some: Sequence[LeftOutError]) -> float:
-        return float(np.mean([abs(e.off) <= within.get(e.source, widest) for e in some]))
+        return float(np.mean([abs(e.relative) <= without[e.source] for e in some]))
 
     counted = [e for e in errors if e.counts]
     of_sources = grouped(counted, lambda e: e.source)
     error = float(np.expm1(np.mean([abs(e.off) for e in counted])))
-    width = float(np.expm1(np.mean([within[e.source] for e in counted])))
+    width = float(np.expm1(np.mean([e.per * without[e.source] for e in counted])))
     return {
         "rows": len(counted),
         "sources": len(of_sources),

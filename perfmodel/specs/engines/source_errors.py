@@ -1,17 +1,19 @@
 """Errors of predictions for sources left out, from ``hardware/sources.yaml``.
 
-The logarithm of predicted over measured is a sum of three parts: one of the source (settings that its page
-does not state), one of the server within it (model, device, degree, version), and the rest of the row. Each
-part is Student t; their scales are fitted to errors by constants that have not seen the source (`validate
-calibrate sources`). A user's question is about a new source and a new server.
+An error is the logarithm of predicted over measured, by constants that have not seen the row's source
+(`validate calibrate sources`). A user's question is about a new source.
+
+An iteration with drafts is a baseline step and extra time. Only the extra time makes a ratio of the two
+uncertain, so the error of a speedup is stated per share of an iteration that is extra time (`extra_share`).
 """
 
 import datetime
 from functools import cache
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta
+import numpy as np
 
+from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
 from perfmodel.specs.calibrations.fit_errors import LogError, Z
@@ -28,20 +30,17 @@ in llama.cpp.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
 """Kinds of memory of boards and of small machines; servers have HBM."""
-Number = Annotated[float, Meta(ge=0, le=10)]
+LEAST_EXTRA = 0.1
+"""Least share of extra time to which an error is relative: drafting always costs something."""
 
 
 class SourceError(Frozen):
-    """The error of one class. source, server, row: medians of the scales of the three parts.
+    """The error of one class.
 
-    log_within: half-width that holds 90 % of the errors of new sources: a quantile of their posterior
-    predictive distribution.
+    log_within: half-width that holds 90 % of the errors of sources left out; of speedups, over `extra_share`.
     """
 
     log_within: LogError
-    source: Number
-    server: Number
-    row: Number
     sources: Positive
     rows: Positive
 
@@ -68,6 +67,11 @@ class SourceErrors(Frozen):
     def devices_with(self, engine: str, draft: str) -> tuple[str, ...]:
         """Classes of devices on which this engine's speedup with this kind of draft was measured."""
         return self.speculating.get(engine, {}).get(draft, ())
+
+
+def extra_share(ratio: Floats) -> Floats:
+    """Share of an iteration that is extra time, from its ratio to a baseline step; at least `LEAST_EXTRA`."""
+    return np.maximum(1.0 - 1.0 / ratio, LEAST_EXTRA)
 
 
 def device_class(gpu: GPUSpec) -> str:

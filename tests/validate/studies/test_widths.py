@@ -1,0 +1,79 @@
+"""Widths of intervals: drawn errors are covered as often as stated, and few sources borrow from others."""
+
+import numpy as np
+import pytest
+
+from perfmodel.specs import COVERAGE, source_errors
+from perfmodel.specs.engines.source_errors import extra_share
+from perfmodel.validate.studies.widths import Cell, LeftOutError, class_of_speedup, covered, fitted, within
+
+SOURCES, ROWS = 60, 8
+
+
+def drawn(seed: int, of_source: float, of_row: float) -> list[LeftOutError]:
+    """Errors of `SOURCES` sources with a common part each, Student t as those of public runs."""
+    rng = np.random.default_rng(seed)
+    common = of_source * rng.standard_t(4, SOURCES)
+    offs = common[:, None] + of_row * rng.standard_t(4, (SOURCES, ROWS))
+    return [LeftOutError(f"s{i}", off) for i, row in enumerate(offs.tolist()) for off in row]
+
+
+def test_new_sources_are_covered_as_often_as_stated() -> None:
+    inside = []
+    for seed in range(5):
+        found = fitted({"own": drawn(seed, 0.2, 0.05)}, "own")
+        assert (found.sources, found.rows) == (SOURCES, SOURCES * ROWS)
+        inside += [abs(e.off) <= found.log_within for e in drawn(seed + 100, 0.2, 0.05)]
+    assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.04)
+
+
+def test_one_source_with_many_rows_is_outvoted_by_several_with_few() -> None:
+    """Its rows share their error, so forty of them say hardly more than one."""
+    many = [LeftOutError("many", 0.01 + 1e-4 * i) for i in range(40)]
+    several = [LeftOutError(f"s{i}", 0.3) for i in range(4)]
+    assert within({"own": [*many, *several]}, "own") == 0.3
+
+
+def test_a_class_with_one_source_borrows_from_the_others() -> None:
+    alone = [LeftOutError("a", 0.01), LeftOutError("a", -0.02)]
+    others = [LeftOutError(f"s{i}", 0.4) for i in range(20)]
+    assert within({"few": alone}, "few") == 0.02
+    assert within({"few": alone, "many": others}, "few") == 0.4
+
+
+def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -> None:
+    """Of a ratio of 2, half an iteration is extra; of 1.01 a tenth is assumed."""
+    assert LeftOutError.of_ratio("a", np.log(2.0 / 1.6), 1.6).relative == pytest.approx(np.log(1.25) / 0.5)
+    assert extra_share(np.array([2.0, 1.01])).tolist() == [0.5, 0.1]
+
+
+def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> None:
+    """Judged by b's error of 0.1, one of a's rows is inside; by a's 0.5, b is; what does not count is not."""
+    errors = [LeftOutError("a", off) for off in (0.1, -0.2, 0.5)]
+    errors += [LeftOutError("b", 0.1), LeftOutError("b", 2.0, counts=False)]
+    found = covered({"own": errors}, "own")
+    assert (found["rows"], found["sources"], found["all_rows"]) == (4, 2, 5)
+    shares = found["inside"], found["inside_sources"], found["inside_all"]
+    assert shares == pytest.approx((2 / 4, (1 / 3 + 1) / 2, 2 / 5))
+    assert found["error"] == pytest.approx(np.expm1(0.9 / 4))
+    assert found["width"] == pytest.approx(np.expm1((3 * 0.1 + 0.5) / 4))
+
+
+def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
+    cells = [
+        Cell("vllm", "eagle", "hopper", "a"),
+        Cell("vllm", "eagle", "blackwell", "b"),
+        Cell("vllm", "mtp", "hopper", "InferenceX"),
+        Cell("llamacpp", "mtp", "apple", "c"),
+    ]
+    assert class_of_speedup("vllm", "eagle", "a", cells) == "known"
+    assert class_of_speedup("sglang", "eagle", "a", cells) == "new"
+    assert class_of_speedup("vllm", "mtp", "SemiAnalysisAI/InferenceX#870", cells) == "new"
+    assert class_of_speedup("llamacpp", "mtp", "a", cells) == "llamacpp"
+
+
+def test_stated_widths_are_those_of_sources_left_out() -> None:
+    """Kernels of another device and drafts that were never measured are less sure."""
+    stated = source_errors()
+    assert stated.steps["own"].log_within < stated.steps["borrowed"].log_within
+    assert stated.speedups["known"].log_within < stated.speedups["new"].log_within
