@@ -17,6 +17,7 @@ from perfmodel.answers.advice.engine_lines import Export, export
 from perfmodel.answers.advice.servers import ServedTarget, servers
 from perfmodel.answers.question import Query, resolve
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands
+from tests.engine.questions import printed
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
@@ -108,6 +109,15 @@ def planned() -> dict[str, dict[str, str | None]]:
     return found
 
 
+def asked() -> dict[str, dict[str, str | None]]:
+    """The lines that `advise` prints for random questions."""
+    nothing = {"vllm_line": None, "sglang_line": None, "sglang_adaptive": None}
+    return {
+        f"question {number}": nothing | {f"{case.engine}_line": case.line}
+        for number, case in enumerate(printed())
+    }
+
+
 def as_record(accepted: dict[str, str]) -> dict[str, object]:
     """The lines with the version of the parser that took each."""
     lines = {
@@ -119,7 +129,7 @@ def as_record(accepted: dict[str, str]) -> dict[str, object]:
 
 def main(engine: Path) -> int:
     """Parse all lines with the engines' own code; 1 where one is refused."""
-    lines = {name: asdict(e) for name, e in emitted().items()} | planned()
+    lines = {name: asdict(e) for name, e in emitted().items()} | planned() | asked()
     (engine / "lines.json").write_text(json.dumps(lines))
     versions = {}
     for name in CHECKED:

@@ -26,12 +26,18 @@ def main(engine: Path) -> int:
         if not export["vllm_line"]:
             continue
         words = shlex.split(export["vllm_line"])[2:]
-        config = json.loads(words[-1])
+        drafts = "--speculative-config" in words
+        config = json.loads(words[-1]) if drafts else {"method": None}
         words[0] = str(models / ("mtp" if config["method"] == "mtp" else "target"))
         if "model" in config:
             config["model"] = str(models / (config["method"] if config["method"] in HEADS else "draft"))
+        if drafts:
+            words[-1] = json.dumps(config)
         parser = make_arg_parser(FlexibleArgumentParser())
-        args = parser.parse_args([*words[:-1], json.dumps(config)])
+        args = parser.parse_args(words)
+        if not drafts or name.startswith("question"):  # priced for other models than the tiny ones
+            print(f"vllm takes: {name}")
+            continue
         args.model = args.model_tag or args.model
         made = AsyncEngineArgs.from_cli_args(args)
         model = made.create_model_config()

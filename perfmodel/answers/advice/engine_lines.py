@@ -20,9 +20,9 @@ from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.specs import engine_of, hub_id, in_gguf, is_gguf, served_id
+from perfmodel.specs import ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id
 from perfmodel.specs.acceptance.acceptance_library import head_kind
-from perfmodel.specs.models.checkpoints import checkpoint
+from perfmodel.specs.models.checkpoints import FP8, checkpoint
 from perfmodel.specs.models.ggml import repository
 from perfmodel.speculation import Scenario, speedups
 
@@ -33,7 +33,7 @@ UNQUANTISED = ("bf16", "fp16", "fp32")
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
     """The target of a question. Formats of the checkpoint itself need no flag."""
     asked = question.weights not in (None, scenario.target.weights)
-    weights = scenario.precision.weights.name
+    weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
     return ServedTarget(
         model_id,
         scenario.machine.tensor_parallel,
@@ -46,6 +46,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         attention_backend=question.attention_backend,
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
+        latent=scenario.target.mla is not None,
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
         longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
     )
@@ -191,10 +192,18 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
         path = path or _draft_source(named, question.model, scenario)
     served = served_target(question, question.model_path or served_id(question.model, path), scenario)
     if question.model_path is None and served.file is None and served.other_checkpoint:
-        known = checkpoint(scenario.target.name, served.weights)
-        repository_id = known.repository if known else None
-        served = replace(served, model_id=repository_id, checkpoint=known.weights if known else "")
+        served = _in_its_format(served, scenario.target)
     return served, path
+
+
+def _in_its_format(served: ServedTarget, model: ModelSpec) -> ServedTarget:
+    """The target with a checkpoint in the format of the question; without a name if none is known."""
+    if served.weights == "fp8" and model.weights in FP8:
+        return replace(served, checkpoint=model.weights)
+    known = None if served.model_id is None else checkpoint(served.model_id, served.weights)
+    if known is None:
+        return replace(served, model_id=None)
+    return replace(served, model_id=known.checkpoint, checkpoint=known.weights)
 
 
 def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:

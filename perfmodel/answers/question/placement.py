@@ -21,6 +21,7 @@ from perfmodel.specs import (
 
 BLOCK = 128
 """Weights that share a scale in `fp8-block`. No engine cuts a block in two (vLLM, quantization/fp8.py)."""
+_PARTS = {"mlp": "dense MLPs", "experts": "experts", "shared": "shared experts"}
 
 
 def check_head(word: str | None, target: ModelSpec) -> None:
@@ -125,11 +126,27 @@ def check_engine(
             f"--tp: {stack} needs KV heads that divide evenly: {model.name} has {heads} (one of "
             f"{', '.join(map(str, fits))}), given {attends}"
         )
-    if model.moe and precision.weights.of("experts").name == WEIGHT_FORMATS["fp8-block"].name:
-        width = model.moe.intermediate_size
-        cut = tp // ep
-        if width % cut or (width // cut) % BLOCK:
+    check_blocks(model, precision, tp, ep, dp)
+
+
+def check_blocks(model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int) -> None:
+    """Refuse (InputError) degrees at which devices would divide the blocks of an FP8 format.
+
+    vLLM checks the width of every divided matrix (quantization/utils/fp8_utils.py of 0.32,
+    `validate_fp8_block_shape` and `validate_fp8_block_shape_moe`).
+    """
+    attends = tp // dp
+    widths: dict[str, tuple[int, int]] = {}
+    if model.moe:
+        widths["experts"] = (model.moe.intermediate_size, tp // ep)
+        widths["shared"] = (model.moe.shared_intermediate_size, attends)
+    if model.num_dense_layers:
+        widths["mlp"] = (model.intermediate_size, attends)
+    for part, (width, cut) in widths.items():
+        in_blocks = precision.weights.of(part).name.removesuffix("-wo") == WEIGHT_FORMATS["fp8-block"].name
+        if in_blocks and cut > 1 and width % (cut * BLOCK):
+            remedy = f"--ep {tp} or fewer devices" if part == "experts" else "fewer devices"
             raise InputError(
-                f"--tp: experts of {model.name} are {width} wide in blocks of {BLOCK}, and {cut} "
-                f"devices would divide a block; use --ep {tp} or fewer devices"
+                f"--tp: {_PARTS[part]} of {model.name} are {width} wide in blocks of {BLOCK}, and {cut} "
+                f"devices would divide a block; use {remedy}"
             )

@@ -1,33 +1,46 @@
 """Repositories of quantised checkpoints, by model and format."""
 
-from dataclasses import dataclass
-from functools import cache
-
-from perfmodel.reading import data_folder, read_rows
+from perfmodel.errors import InputError
+from perfmodel.specs.models.model import Checkpoint, base_name, hub_id, listed_checkpoints
 
 FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128")
 """Formats of 4 bits in groups of 128 weights. They differ only in their zeros, a thousandth of the bytes."""
+FP8 = ("fp8", "fp8-block")
+"""Formats of FP8 weights. They differ only in their scales."""
+ALIKE = (FOUR_BIT_GROUPS, FP8)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """One repository. weights: its format, as in ``--weights``. source: where it was served."""
+def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
+    """A listed checkpoint of a model in a format, in this format but for some parts, or in one of the same
+    size; None without one.
 
-    target: str
-    weights: str
-    repository: str
-    source: str
+    model_id: any repository of the model.
+    """
+    of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
+    alike = next((formats for formats in ALIKE if weights in formats), ())
+    for formats in ((weights,), alike):
+        for of in (_whole, main_format):
+            found = next((row for row in of_model if of(row.weights) in formats), None)
+            if found is not None:
+                return found
+    return None
 
 
-@cache
-def checkpoints() -> tuple[Checkpoint, ...]:
-    """The rows of the bundled ``models/served.csv``."""
-    return read_rows(data_folder("models") / "served.csv", Checkpoint)
+def main_format(weights: str) -> str:
+    """The format of most weights in a mix: that of the experts, if these have one of their own."""
+    first, *parts = weights.split(",")
+    named = dict(part.split("=") for part in parts)
+    return named.get("experts", first)
 
 
-def checkpoint(target: str, weights: str) -> Checkpoint | None:
-    """A known checkpoint of a model in a format, or in one of the same size; None without one."""
-    of_target = {row.weights: row for row in checkpoints() if row.target == target}
-    alike = FOUR_BIT_GROUPS if weights in FOUR_BIT_GROUPS else ()
-    known = (of_target[name] for name in (weights, *alike) if name in of_target)
-    return next(known, None)
+def _whole(weights: str) -> str:
+    return weights
+
+
+def _same(name: str, model_id: str) -> bool:
+    """Whether a bundled name is that of the model in a repository."""
+    try:
+        listed = hub_id(name) or name
+    except InputError:
+        listed = name
+    return base_name(listed) == base_name(model_id)

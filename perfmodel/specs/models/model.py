@@ -85,7 +85,7 @@ def _variants() -> dict[str, Variant]:
 
 def variant(name: str) -> Variant | None:
     """The variant that a name means; None for the bundled model itself."""
-    return _variants().get(_base_name(name))
+    return _variants().get(base_name(name))
 
 
 def name_of(name: str, model: ModelSpec) -> str:
@@ -96,7 +96,10 @@ def name_of(name: str, model: ModelSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id."""
+    """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id.
+
+    source: where its config.json, its card or a log of its server is.
+    """
 
     checkpoint: str
     model: str
@@ -106,11 +109,17 @@ class Checkpoint:
 
 
 @cache
+def listed_checkpoints() -> tuple[Checkpoint, ...]:
+    """The rows of ``models/checkpoints.csv``."""
+    return read_rows(data_folder("models") / "checkpoints.csv", Checkpoint)
+
+
+@cache
 def _quantised(key: str) -> ModelSpec | None:
     """The bundled model in the formats of a listed checkpoint, by its id with or without the owner."""
     if key in aliases():
         return None
-    for row in read_rows(data_folder("models") / "checkpoints.csv", Checkpoint):
+    for row in listed_checkpoints():
         spelled = files.spelling(row.checkpoint)
         if key in (spelled, spelled.rpartition("/")[2]):
             return load_model(row.model).replace(
@@ -169,7 +178,7 @@ def _plain(name: str) -> str | None:
     """
     if name in aliases():
         return None
-    plain = _base_name(name)
+    plain = base_name(name)
     if plain in aliases() or plain in files.bundled_names("models"):
         return plain
     return None
@@ -195,7 +204,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     if "/" in name:
         return next((i for i in listed if files.spelling(i) == key), name)
     tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
-    bare = {_base_name(i): i for i in reversed(tails.values())}
+    bare = {base_name(i): i for i in reversed(tails.values())}
     like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
     return like or (found.hf_id if key in aliases() else None)
 
@@ -211,14 +220,14 @@ def served_id(name: str, head: str | None) -> str | None:
     if found is None or tuned is None or "/" in name or _TUNED.search(found) or exists(name):
         return found
     model = load_model(name)
-    plain = _base_name(found)
-    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and _base_name(i) == plain), found)
+    plain = base_name(found)
+    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and base_name(i) == plain), found)
 
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 
-def _base_name(name: str) -> str:
+def base_name(name: str) -> str:
     """An id without its owner, its maker and its tuning suffix."""
     own = re.sub(
         r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", files.spelling(name.rpartition("/")[2])

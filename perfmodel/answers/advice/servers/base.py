@@ -65,6 +65,8 @@ class ServedTarget:
     """The GGUF file, which only some engines serve."""
     mtp_layers: int | None = None
     """Multi-token prediction layers of the checkpoint; None if unknown."""
+    latent: bool = False
+    """Whether its attention caches a latent."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
     checkpoint: str = ""

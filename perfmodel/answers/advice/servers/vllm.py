@@ -27,7 +27,7 @@ NO_SPARSE = (
 PER_HEAD = "per_token_head"
 PER_HEAD_IN = "TRITON_ATTN"
 """End of the names of vLLM's caches with a scale per token and head, and the only backend that reads them
-(v1/attention/backends/triton_attn.py of 0.32).
+(v1/attention/backends/triton_attn.py of 0.32). No backend of a latent cache does (v1/attention/backends/mla).
 """
 
 
@@ -94,7 +94,9 @@ class VLLM(Server):
     def _cache(self, target: ServedTarget, backend: Backend | None, notes: list[str]) -> str | None:
         """The engine's word for the KV format; None for its default, with a note if it has no such format."""
         name = self.kv_names.get(target.kv_dtype)
-        if name and name.endswith(PER_HEAD) and backend and backend.word != PER_HEAD_IN:
+        per_head = name is not None and name.endswith(PER_HEAD)
+        other = backend is not None and backend.word != PER_HEAD_IN
+        if per_head and (target.latent or other):
             name = None
         if name is None:
             note_missing_cache(self.title, target, backend, notes)
