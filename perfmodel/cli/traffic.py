@@ -64,8 +64,8 @@ def _print(a: Traffic) -> None:
         table(COLUMNS, [_cells(row) for row in a.rows])
         recommended = {(v.request_rate, v.concurrency, v.gamma) for v in a.verdicts}
         for row in a.rows:
-            if row.throughput_interval and (row.request_rate, row.concurrency, row.gamma) in recommended:
-                say(_intervals(row, row.throughput_interval))
+            if row.tpot_interval and (row.request_rate, row.concurrency, row.gamma) in recommended:
+                say(_intervals(row))
     else:
         say(_rollout(a.rollout), "bold")
         table(ROLLED_OUT, [_rollout_cells(row) for row in a.rollout])
@@ -159,16 +159,17 @@ def _replicas(row: TrafficRow) -> str:
     return NONE if row.replicas is None else str(row.replicas)
 
 
-def _intervals(row: TrafficRow, throughput: tuple[float, float]) -> str:
-    """The 90 % intervals of a row. There may be none of the TTFT."""
+def _intervals(row: TrafficRow) -> str:
+    """The 90 % intervals of a row. There may be none of the TTFT and of the throughput."""
     times = {"TPOT": row.tpot_interval, "TTFT": row.ttft_interval}
     parts = []
     for name, interval in times.items():
         if interval:
             low, high = map(seconds, interval)
             parts.append(f"{name} {low} to {high}")
-    served = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in throughput))
-    parts.append(f"{served} tokens/s")
+    if row.throughput_interval:
+        served = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in row.throughput_interval))
+        parts.append(f"{served} tokens/s")
     return f"90 % intervals at {_load(row)} with {in_words(row.gamma)}: {', '.join(parts)}"
 
 

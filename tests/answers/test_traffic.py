@@ -310,3 +310,15 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
     assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
     assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)
     assert replayed.running_mean <= clients
+
+
+def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) -> None:
+    ask = {"input_len": 8024, "output_len": 256, "max_concurrency": 1, "gamma": 0}
+    answer = pm.traffic("qwen3.6-27b", "rtx-3090", weights="q4_k_m", **ask)
+    (row,) = answer.rows
+    assert row.tpot_interval is not None
+    assert row.ttft_interval is None
+    assert row.throughput_interval is None
+    assert any("TTFT is a rough guide without an interval" in warning for warning in answer.warnings)
+    (served,) = pm.traffic("qwen3-8b", "h100", **ask).rows
+    assert served.ttft_interval is not None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.specs import Z, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.specs.engines.serving import untimed_prompts
 from perfmodel.speculation import Scenario
 
 
@@ -15,7 +16,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
 
     In a closed loop clients send when an answer ends, so the throughput is as uncertain as the time of a
     request. In an open loop the throughput is the request rate, or the saturation rate if that is lower. If
-    slower passes would saturate the server, the TTFT has no interval.
+    slower passes would saturate the server, the TTFT has no interval. On an engine whose prompts were never
+    timed (`untimed_prompts`), neither the TTFT nor the throughput of a closed loop has one.
     """
     if log_off is None or row.tpot_interval is None or not row.tpot_s.mean:
         return row
@@ -36,6 +38,10 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
+    if untimed_prompts(engine_of(scenario.machine.calibration)):
+        if row.request_rate is None or row.concurrency is not None:
+            return row
+        ttft = None
     usual = row.output_tokens_per_s * seconds[1]
     low = usual / seconds[0]
     high = usual / seconds[2]

@@ -40,6 +40,7 @@ from perfmodel.queueing.policies import Choice, Fixed, Replica
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.specs.engines.serving import untimed_prompts
 from perfmodel.speculation import Acceptance, KVCache, Scenario, check_draft_length, kv_cache_of
 
 if TYPE_CHECKING:
@@ -249,6 +250,9 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
     gamma: the longest draft; 0 without a draft.
     """
     notes = doubts(query, scenario, 1.0, _mean_context(question), gamma)
+    engine = engine_of(scenario.machine.calibration)
+    if known := untimed_prompts(engine):
+        notes += (f"TTFT is a rough guide without an interval: {known}",)
     if not gamma:
         return notes
     if question.reuse:

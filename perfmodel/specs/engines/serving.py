@@ -166,10 +166,11 @@ class ServingEngine(Stack):
     scheduler: None if prompts and decoding share passes. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
-    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
-    experts whose kernels the engine chooses itself, without the cost of default flags. int4_experts: the
-    first version with fast kernels for experts in 4-bit integers. cuts_heads: whether tensor parallelism
-    gives each device whole KV heads and whole blocks of scaled weights.
+    untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
+    interval. wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts:
+    formats of experts whose kernels the engine chooses itself, without the cost of default flags.
+    int4_experts: the first version with fast kernels for experts in 4-bit integers. cuts_heads: whether
+    tensor parallelism gives each device whole KV heads and whole blocks of scaled weights.
     """
 
     constants_of: str | None = None
@@ -182,6 +183,7 @@ class ServingEngine(Stack):
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
     scheduler: Scheduler | None = None
+    untimed_prompts: str = ""
     defects: tuple[Defect, ...] = ()
     attention: EngineAttention | None = None
     kernel_tables: str = ""
@@ -225,6 +227,14 @@ def _read(word: str) -> ServingEngine | ResearchStack:
     if "research" in data:
         return files.parse(ResearchStack, data, str(path))
     return files.parse(ServingEngine, data, str(path))
+
+
+def untimed_prompts(word: str | None) -> str:
+    """What is known of the time of an engine's prompts, if none were fitted; empty if some were, or without
+    an engine.
+    """
+    engine = serving_engines().get(word or "")
+    return "" if engine is None else engine.untimed_prompts
 
 
 @cache
