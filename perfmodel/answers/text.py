@@ -1,23 +1,35 @@
-"""Numbers for people: three or four digits and a unit."""
+"""Numbers for people, with a unit, and remarks on answers."""
 
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.speculation import KVCache
 
 NONE, UNKNOWN = "none", "unknown"
+LAST_OF_UNIT = 999.5
+"""Times are rounded to the next unit from here on."""
 PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
+class Note(str):
+    """A remark that puts nothing of an answer in doubt, among its warnings."""
+
+    __slots__ = ()
+
+
 def seconds(value: float | None) -> str:
-    """85.2 us, 25.30 ms, 1.20 s, 86,400 s; a word for an unknown time."""
+    """8.5 us, 85 us, 2.5 ms, 25 ms, 1.2 s, 86,400 s; a word for an unknown time."""
     if value is None:
         return UNKNOWN
-    if value < 1e-3:
-        return f"{value * 1e6:.1f} us"
-    if value < 1:
-        return f"{value * 1e3:.2f} ms"
-    if value < 1e3:
-        return f"{value:.2f} s"
-    return f"{value:,.0f} s"
+    for unit, factor in (("us", 1e6), ("ms", 1e3)):
+        if value * factor < LAST_OF_UNIT:
+            return f"{_two_digits(value * factor)} {unit}"
+    return f"{_two_digits(value)} s"
+
+
+def _two_digits(value: float) -> str:
+    """A number with two digits, or with all of its whole part."""
+    if value < 0.95:
+        return f"{value:.2g}"
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
 
 
 def clients(number: int) -> str:
@@ -38,7 +50,7 @@ def count(value: float) -> str:
 def _prefixed(value: float) -> str:
     for prefix, factor in PREFIXES.items():
         if value >= factor:
-            return f"{value / factor:.2f} {prefix}"
+            return f"{value / factor:.1f} {prefix}"
     return f"{value:.0f} "
 
 

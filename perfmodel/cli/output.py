@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from perfmodel.answers.answer import Answer, Rows
+from perfmodel.answers.text import Note
 
 WIDTH, PIPED, TERMINAL = 112, 100, 80
 """Most columns of a sentence, columns of all output without a terminal, and columns of a terminal that does
@@ -92,16 +93,21 @@ def say_whole(text: str) -> None:
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Print warnings, each once."""
-    for note in dict.fromkeys(notes):
-        say(f"warning: {note}", "yellow")
+    """Print warnings and notes, each once; the warnings first."""
+    each = dict.fromkeys(notes)
+    for text in sorted(each, key=lambda text: isinstance(text, Note)):
+        if isinstance(text, Note):
+            say(f"note: {text}", "dim")
+        else:
+            say(f"warning: {text}", "yellow")
 
 
 def warn_some(notes: Sequence[str]) -> None:
     """Print warnings of a grid on stderr, at most `SHOWN` and how many more there are."""
     more = [f"{len(notes) - SHOWN} more"] if len(notes) > SHOWN else []
     for note in (*notes[:SHOWN], *more):
-        click.echo(f"warning: {note}", err=True)
+        word = "note" if isinstance(note, Note) else "warning"
+        click.echo(f"{word}: {note}", err=True)
 
 
 def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
@@ -116,7 +122,8 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
             places.setdefault(note, []).append(place)
     for note, where in places.items():
         everywhere = len(where) == len(noted)
-        warn([note if everywhere else f"{'; '.join(where)}: {note}"])
+        placed = note if everywhere else f"{'; '.join(where)}: {note}"
+        warn([Note(placed) if isinstance(note, Note) else placed])
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,14 +184,17 @@ def test_units_begin_at_their_own_number() -> None:
         (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}),
     ):
         for unit, power in least.items():
-            assert function(10.0**power) == f"1.00 {unit}"
+            assert function(10.0**power) == f"1.0 {unit}"
             assert not function(0.99 * 10.0**power).endswith(f" {unit}")
-    assert [text.seconds(s) for s in (None, 9e-4, 1e-3, 0.9, 1.0, 1000.0)] == [
+    assert [text.seconds(s) for s in (None, 4e-8, 9.96e-5, 9e-4, 9.996e-4, 0.0123, 0.9, 1.0, 1000.0)] == [
         "unknown",
-        "900.0 us",
-        "1.00 ms",
-        "900.00 ms",
-        "1.00 s",
+        "0.04 us",
+        "100 us",
+        "900 us",
+        "1.0 ms",
+        "12 ms",
+        "900 ms",
+        "1.0 s",
         "1,000 s",
     ]
     assert [text.tokens(n) for n in (None, 2.0, 2.1, 12345.0)] == ["none", "2", "3", "12,345"]

@@ -95,3 +95,12 @@ def test_a_layout_for_each_width(terminal, layout, capsys, monkeypatch) -> None:
     output.warn_some(["one", "two", "three", "four"])
     shown = capsys.readouterr()
     assert shown.out + shown.err == layout
+
+
+def test_what_is_assumed_is_noted_and_not_warned_of(capsys) -> None:
+    """A head that was not named is a note, after the warnings; a context beyond the model's is a warning."""
+    shown = run(capsys, "whatif", *shlex.split(LLAMA), "--batch", "4", "--context", "140k")
+    marked = [line.partition(":")[0] for line in shown.splitlines() if re.match("(warning|note): ", line)]
+    assert marked == sorted(marked, reverse=True)
+    assert "note: no draft was given: eagle3 is assumed" in shown
+    assert "warning: no draft" not in shown

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import CommonOptions, common_doubts, slowing
-from perfmodel.answers.text import seconds
+from perfmodel.answers.text import Note, seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs import BF16, ENGINES, Relation
@@ -75,6 +75,8 @@ _WOULD = {
 }
 CLIFF = 1.1
 """A pass gets a warning if it takes this many times as long as one with one sequence or token less."""
+MUCH_LONGER = 1.5
+"""A verification that takes at most this many times as long for want of a split cache is only noted."""
 WARN_PADDING = 1.25
 """Ratio of padded tokens to a batch's own tokens above which a warning is given."""
 WARN_SLOWER = 0.01
@@ -226,10 +228,12 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     once = replace(machine, kv_reread=1.0)
     verify_s, once_s = (float(m.predicted_s(ops, batch * query)) for m in (machine, once))
     if verify_s > CLIFF * once_s:
-        yield (
+        longer = verify_s / once_s
+        text = (
             f"{name} does not split the cache for several query tokens: verification takes "
-            f"{verify_s / once_s:.1f} times as long as with one read of the cache (--attention-backend)"
+            f"{longer:.1f} times as long as with one read of the cache (--attention-backend)"
         )
+        yield text if longer > MUCH_LONGER else Note(text)
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

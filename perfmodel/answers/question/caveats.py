@@ -11,6 +11,7 @@ from perfmodel.answers.question.engine_support import draft_word, runs_in
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
 from perfmodel.answers.question.smaller_batch import of_batch
+from perfmodel.answers.text import Note
 from perfmodel.specs import (
     CONSTANTS,
     ENGINES,
@@ -98,9 +99,9 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
     """The assumed value of an argument that was left open and decides the answer."""
     own = scenario.draft.kind == "self"
     if question.draft is None and not own:
-        yield f"no draft was given: {scenario.draft.name} is assumed"
+        yield Note(f"no draft was given: {scenario.draft.name} is assumed")
     if own and getattr(question, "draft_kv", None) is None:
-        yield f"no draft_kv was given: {SELF_DRAFT_KV} is assumed"
+        yield Note(f"no draft_kv was given: {SELF_DRAFT_KV} is assumed")
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
@@ -129,7 +130,8 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     given = question.weights
     repo = repository(question.model)
     if given is None and (not repo[1] if repo else not is_gguf(question.model)):
-        yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
+        default = f"{scenario.target.weights} is assumed, the default of llama-server -hf"
+        yield Note(f"no weights were given: {default}")
     if given is not None and (mix := in_gguf(given)) != given:
         yield f"llama.cpp has no {given} weights: the answer uses {mix}"
     if scenario.machine.host_experts or scenario.machine.host_layers:
