@@ -117,13 +117,15 @@ def own_records(results: Path = RESULTS) -> dict[str, Record]:
     return {r.name: r for r in records(results) if r.data.kind == "measure"}
 
 
-def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
+def gated_sets(results: Path = RESULTS, bundled: Path = BUNDLED) -> tuple[str, ...]:
     """The sets that the gate replays: all published ones and all own records.
 
-    Bundled results of `UNGATED` machines are left out.
+    Results of `UNGATED` machines in the bundled folder are left out.
     """
-    own = (name for name in own_records(results) if results != BUNDLED or not name.startswith(UNGATED))
-    return (*SETS, *own)
+    names = [*own_records(results)]
+    if results == bundled:
+        names = [name for name in names if not name.startswith(UNGATED)]
+    return (*SETS, *names)
 
 
 def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """``perfmodel validate accuracy``: this repository's gate; for maintainers."""
 
-import json
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -9,7 +8,6 @@ import click
 from perfmodel.answers.declaration import Argument
 from perfmodel.cli.commands import Json, flagged
 from perfmodel.errors import InputError
-from perfmodel.reading import read_text
 from perfmodel.validate.records import BUNDLED
 from perfmodel.writing import write_all
 
@@ -32,17 +30,24 @@ def accuracy(
     and exit with 1 on FAIL.
     """
     need_studies("accuracy")
-    from perfmodel.validate.accuracy.compare import SETS, gated_sets
-    from perfmodel.validate.studies import gate, record as module
+    from perfmodel.validate.studies import gate, page, record as module
 
     if not write:
         gate.read(module.PATH)  # before the work
     found = module.record()
     if write:
-        _renew(found)
+        write_all(page.files(found), "--write")
     if json:
         click.echo(module.render(found), nl=False)
-    faults = gate.faults(gate.read(module.PATH), found)
+    conclude(gate.read(module.PATH), found, json)
+
+
+def conclude(recorded: dict[str, Any], found: dict[str, Any], json: bool) -> None:
+    """Prints what the gate finds, and exits with 1 if a figure or an input is not as recorded."""
+    from perfmodel.validate.accuracy.compare import SETS, gated_sets
+    from perfmodel.validate.studies import gate
+
+    faults = gate.faults(recorded, found)
     for line in faults:
         click.echo(line, err=True)
     if not json:
@@ -57,12 +62,3 @@ def accuracy(
         )
     if faults:
         raise click.exceptions.Exit(1)
-
-
-def _renew(found: dict[str, Any]) -> None:
-    """Writes the record and everything derived from it, completely or not at all."""
-    from perfmodel.validate.studies import page, record as module
-
-    text = module.render(found)
-    pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.PAGES}
-    write_all({module.PATH: text, **pages}, "--write")

@@ -63,7 +63,7 @@ def compare(
     if row is not None:
         _show_row(cells, held_out)
     else:
-        _show(cells)
+        show_cells(cells)
 
 
 def _show_row(cells: list[module.Cell], held_out: bool) -> None:
@@ -89,7 +89,7 @@ def _value(c: module.Cell, value: float) -> str:
     return f"{value:.2f}x"
 
 
-def _show(cells: list[module.Cell]) -> None:
+def show_cells(cells: list[module.Cell]) -> None:
     rows = []
     for name, part in module.partitions(cells, ("",)).items():
         e = module.error(part)

@@ -157,7 +157,7 @@ def generate(question: GenerateQuestion) -> None:
             most = q.batch or len(given)
             texts = [last_tokens(one, length, reader.bos if reader else None) for one in given[:most]]
         else:
-            texts = _default_prompts(request, pair, target, q.context is not None, q.seed)
+            texts = default_prompts(request, pair, target, q.context is not None, q.seed)
         request = replace(
             request, batch=len(texts), context=max(map(len, texts)), eos=end_tokens(pair.folder)
         )
@@ -182,7 +182,7 @@ def generate(question: GenerateQuestion) -> None:
             generated.details(runs)
 
 
-def _default_prompts(
+def default_prompts(
     request: "Request", pair: "Pair", model: "Model", given: bool, seed: int
 ) -> list[list[int]]:
     """Default prompts: held-out text for the bundled model, else random tokens."""

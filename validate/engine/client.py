@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
 COMPLETIONS = "/v1/completions"
-PAGE_S, ANSWER_S = 10.0, 600.0
-"""Longest time of a page and of an answer, from the request to the last byte."""
 PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
 """Most bytes of a page, of a line of a stream, and of a stream per requested token."""
 LONGEST_NAME = 500
@@ -148,9 +146,14 @@ class StreamedAnswer:
 
 @dataclass(frozen=True)
 class Server:
-    """An OpenAI-compatible server by its URL, with or without ``/v1``."""
+    """An OpenAI-compatible server by its URL, with or without ``/v1``.
+
+    page_s, answer_s: longest time of a page and of an answer, from the request to the last byte.
+    """
 
     url: str
+    page_s: float = 10.0
+    answer_s: float = 600.0
 
     @classmethod
     def at(cls, url: str) -> "Server":
@@ -179,7 +182,7 @@ class Server:
 
     def get(self, path: str) -> str | None:
         """The text of a page; None if the server has no such page. Raises InputError if it cannot be read."""
-        status, text = self._run(path, PAGE_S, self._page(path))
+        status, text = self._run(path, self.page_s, self._page(path))
         if status in (401, 403):
             raise InputError(f"--url: {self.shown} asks for a key: set {KEY}")
         return text if status == 200 else None
@@ -214,7 +217,7 @@ class Server:
         """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError for an
         incomplete one.
         """
-        return self._run(COMPLETIONS, ANSWER_S, self._answers(model, prompts, tokens))
+        return self._run(COMPLETIONS, self.answer_s, self._answers(model, prompts, tokens))
 
     async def _answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
         async with self._client() as client:

@@ -74,7 +74,7 @@ def measure(
     counted = after.since(before) if before and after else None
     if counted and (gamma or counted.drafts):
         counted.check(f"--url: {server.shown}/metrics, {load.key} at K = {gamma}")
-    return _timing(server.shown, load, gamma, stretches, counted)
+    return timing_of(server.shown, load, gamma, stretches, counted)
 
 
 def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
@@ -149,9 +149,14 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
 
 
-def _timing(
+def timing_of(
     url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
 ) -> Timing:
+    """The time of a step from the rounds of a point. counted: acceptance of the same rounds, if the server
+    counts.
+
+    Raises InputError where neither chunks nor counters tell the iterations.
+    """
     means = [statistics.fmean(s.gaps) for s in stretches]
     calm = [s for s, mean in zip(stretches, means, strict=True) if mean <= CALM * min(means)]
     disturbed = len(stretches) - len(calm)

@@ -365,11 +365,11 @@ def kind_of(run: PublicRun) -> StepKind:
     return step_kind(bool(load_model(run.model).moe), run.batch, run.context_tokens)
 
 
-def texts(date: datetime.date) -> dict[Path, str]:
+def texts(date: datetime.date, passes: Passes | None = None) -> dict[Path, str]:
     """The files of all devices with rows, and the errors of rows with constants fitted without their source;
-    by path.
+    by path. passes: those of all public runs by default.
     """
-    rows = Passes()
+    rows = passes or Passes()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
 
     gpus = [load_gpu(row.run.hardware) for row in rows.rows]

@@ -4,6 +4,7 @@ accuracy record.
 A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import unknown_name
+from perfmodel.reading import read_text
 from perfmodel.specs import COVERAGE, LLAMACPP
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
@@ -18,6 +20,7 @@ from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.memory import FAR as FAR_TOKENS, NEAR as NEAR_TOKENS
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.record import PATH, render
 from perfmodel.validate.studies.source_figures import NEAR
 from perfmodel.validate.studies.traffic_figures import FIGURES as SERVED
 
@@ -41,6 +44,14 @@ PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """The pages: the short one, and the one with all tables."""
 VERDICT = "correct verdict (speedup above or below 1)"
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
+
+
+def files(found: Record) -> dict[Path, str]:
+    """The record's file, and all pages that are derived from it; by path."""
+    text = render(found)
+    read_again = json.loads(text)
+    pages = {path: filled(read_text(path), read_again) for path in PAGES}
+    return {PATH: text, **pages}
 
 
 def filled(text: str, found: Record) -> str:

@@ -9,7 +9,7 @@ the number of InstructCoder's requests, and the spread of prompts.
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -299,9 +299,16 @@ def gaps(run: ServedRun, batches: Array) -> Array | None:
     None if prompts fall into most gaps, or if the run is far above those with gaps.
     """
     study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # without gaps, on the same servers
+    return gaps_among(run, runs(study), rows_of(study), batches)
+
+
+def gaps_among(
+    run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
+) -> Array | None:
+    """See `gaps`. replayed: runs of the study. rows: all its rows, of which a baseline may lack figures."""
     same = (*SERVER[1:], "draft", "steps")
-    alike = [r for r in runs(study) if r.itl_p50_ms and all(r.cells[n] == run.cells[n] for n in same)]
-    baselines = [r for r in rows_of(study) if (r.engine, r.steps) == (run.engine, 0)]
+    alike = [r for r in replayed if r.itl_p50_ms and all(r.cells[n] == run.cells[n] for n in same)]
+    baselines = [r for r in rows if r.engine == run.engine and r.steps == 0]
     if run.steps == 0 and run.itl_p50_ms:
         baselines = [run]
     passes = max(round(_carried(baselines), -1), 1.0)  # passes per chunk: one, or tens

@@ -15,7 +15,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from perfmodel.validate.studies.traffic import (
     LONG_OUTPUT,
     LONG_PROMPTS,
     STUDIES,
+    Compared,
     ServedRun,
     compare,
     folds,
@@ -112,12 +114,20 @@ class StraightLines:
         return replace(self, off=self.off + self.slopes @ move)
 
 
-def straight_lines_of(run: ServedRun) -> StraightLines:
+class Replay(Protocol):
+    """Replays a run, as `compare` does: with given costs, or with those of fits without its group `by`."""
+
+    def __call__(
+        self, run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False
+    ) -> Compared: ...
+
+
+def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines:
     """Replays a run with the present constants, and with each of them changed; passes as measured."""
     known = request_constants().engines[run.place]
 
     def off(costs: EngineRequests) -> Array:
-        ratios = compare(run, "length", costs, measured=True).ratios
+        ratios = replay(run, "length", costs, measured=True).ratios
         return np.array(
             [math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()]
         )
@@ -217,17 +227,17 @@ def kept(
     return {**before, **own} if engines else found
 
 
-def main(engines: Sequence[str] = ()) -> None:
-    """Fits these engines, or all without any, and writes both files."""
+def texts(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
+    """Fits these engines, or all without any: the text of both files, by path."""
     everything = [run for study in STUDIES for run in runs(study)]
     used = [run for run in everything if _is_fitted(run)]
-    lines = [straight_lines_of(run) for run in used]
+    lines = [straight_lines_of(run, replay) for run in used]
     known = request_constants()
     whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
     left_out = _left_out(lines, engines)
     costs = {run: of_run(left_out[run.study], run) for run in everything}
-    errors = _tpot_errors(used, costs)
-    whole_runs = [compare(run, "study", of) for run, of in costs.items()]
+    errors = _tpot_errors(used, costs, replay)
+    whole_runs = [replay(run, "study", of) for run, of in costs.items()]
     ttft_errors = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
     text = _header(engines)
     text.append(f"common: {_flow(whole.pop('common'))}")
@@ -245,11 +255,10 @@ def main(engines: Sequence[str] = ()) -> None:
         text.append(f"  {name}: {{value: {std.value}, source: '{std.source}'}}")
     text.append("")
     folds_json = json.dumps(_plain(left_out), indent=1)
-    files = {
+    return {
         data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(text),
         BUNDLED / "requests.json": folds_json + "\n",
     }
-    write_all(files, "traffic_fit")
 
 
 def _is_fitted(run: ServedRun) -> bool:
@@ -273,14 +282,14 @@ def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[st
 
 
 def _tpot_errors(
-    used: Sequence[ServedRun], costs: Mapping[ServedRun, EngineRequests]
+    used: Sequence[ServedRun], costs: Mapping[ServedRun, EngineRequests], replay: Replay
 ) -> dict[str, list[float]]:
     """``tpot`` and each engine -> log errors of TPOT with measured passes, each study left out."""
     off = {}
     for run in used:
         if gaps(run, np.ones(1)) is not None:
-            replay = compare(run, "study", costs[run], measured=True)
-            off[run] = math.log(replay.ratios["tpot_mean_ms"])
+            replayed = replay(run, "study", costs[run], measured=True)
+            off[run] = math.log(replayed.ratios["tpot_mean_ms"])
     by_engine = grouped(off, lambda run: str(run.engine))
     return {
         "tpot": [*off.values()],
@@ -329,4 +338,4 @@ def _flow(of: EngineRequests) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fits the costs of a request on serving engines.")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES], default=(), help="default: all")
-    main(parser.parse_args().engines)
+    write_all(texts(parser.parse_args().engines), "traffic_fit")

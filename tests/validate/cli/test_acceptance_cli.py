@@ -7,20 +7,43 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.speculation import Acceptance
-from perfmodel.validate.decoder import Model, Pair
+from perfmodel.speculation import MAX_GAMMA, Acceptance
+from perfmodel.validate.decoder import Model, Pair, RankShard, Sampling
+from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 from perfmodel.validate.lm import CHECKPOINT
-from tests import pinned
-from tests.validate.tiny import write_documents, write_folder
+from tests.validate.tiny import refused, write_documents, write_folder
 
 
-def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
-    """In which words is pinned."""
-    monkeypatch.setattr(Pair, "models", lambda *_: pytest.fail("loaded"))
-    commands = [c for c in pinned.refused() if c.startswith("validate acceptance")]
-    assert len(commands) > 20
-    for command in commands:
-        pinned.ask(command)
+class Unloadable(Pair):
+    """A pair whose weights nobody may read."""
+
+    def models(self, shard: RankShard) -> tuple[Model, Model | None]:
+        pytest.fail("loaded")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"gamma": MAX_GAMMA + 1}, "--gamma: must be at most"),
+        ({"draft_kv": ("topk:8", "topk:08")}, "--draft-kv: must be methods that differ"),
+        ({"draft_kv": ("topk:64",)}, "--draft-kv: must be of a budget below the context"),
+        ({"contexts": (10**6,)}, "--context: must be at most"),
+        ({"texts": [[1] * 9]}, "--prompts: must be documents of 60 tokens or more"),
+    ],
+)
+def test_what_is_refused_is_refused_before_a_model_is_loaded(changes, says) -> None:
+    """The words of the command are pinned."""
+    setting = {
+        "pair": Unloadable("llama-68m"),
+        "draft_kv": ("topk:32",),
+        "contexts": (64,),
+        "gamma": 2,
+        "new_tokens": 8,
+        "sampling": Sampling(1.0),
+        "count": 2,
+        "batch": 2,
+    }
+    refused(says, measure, AcceptanceSetting(**{**setting, **changes}))
 
 
 def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:

@@ -4,18 +4,21 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
+from perfmodel.answers.question import Query, resolve
+from perfmodel.speculation.tree import Tree
+from perfmodel.speculation.tree_shape import branching, widths
 from perfmodel.validate.cli import app as verbs, generated
-from perfmodel.validate.cli.generate import GenerateQuestion, _default_prompts
-from perfmodel.validate.decoder import Generation, Model, Request, kv, memory
+from perfmodel.validate.cli.generate import GenerateQuestion, default_prompts
+from perfmodel.validate.decoder import Generation, Model, Request, kv
+from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import Run
-from tests.validate.tiny import configuration, save_tensors, tiny_spec
+from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
@@ -85,41 +88,22 @@ def test_token_trees(folder) -> None:
         assert float(expected) == pytest.approx(1 + (first + second + third) * (1 + first + second), abs=0.05)
 
 
-def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
-    """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at
-    batch 2.
-    """
-    calls: list[Any] = []
-    monkeypatch.setattr(
-        generated, "predicted_times", lambda *given: (calls.append(given), (1e-3, 1.0, 1.25))[1]
-    )
-    for drafted in (["--gamma", "4"], ["--tree", "3x2"]):
-        text = output(
-            *(
-                "--checkpoint",
-                folder,
-                "--draft-kv",
-                "snapkv:40",
-                "--hardware",
-                "h100-sxm-80gb",
-                "--dtype",
-                "bf16",
-            ),
-            *drafted,
-        )
-        assert "tokens/s (predicted for h100-sxm-80gb: 2000.0), T_T " in text
-        cells = row(text, "snapkv:40")
-        assert cells[4] == "1.25"
-        (scenario, *sizes, tree), gained = calls.pop(), pytest.approx(float(cells[8]), abs=0.005)
-        assert scenario.precision.weights.name == "bf16"
-        assert scenario.draft.kv.budget == 40
-        if tree is None:
-            assert sizes == [2, 80, 4]
-            assert scenario.acceptance.tokens_per_iteration(4) == gained
-        else:
-            assert sizes == [2, 80, 2]
-            assert tree.widths == (1, 3, 6)
-            assert tree.tokens_per_iteration == gained
+@pytest.mark.parametrize(
+    ("drafted", "gamma", "tree"),
+    [(["--gamma", "4"], 4, None), (["--tree", "3x2"], 2, branching("3x2"))],
+    ids=["chain", "tree"],
+)
+def test_what_was_run_is_predicted(folder, drafted, gamma, tree) -> None:
+    """With the tokens per iteration that were observed, which are printed with two digits."""
+    asked = ["--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16", *drafted]
+    text = output("--checkpoint", folder, *asked)
+    cells = row(text, "snapkv:40")
+    gained = float(cells[8])
+    question = Query(folder, "h100-sxm-80gb", 2, 80, gamma, draft_kv="snapkv:40", tokens_per_iteration=gained)
+    shape = None if tree is None else Tree(tree, widths(tree), gained)
+    step_s, _, speedup = predicted_times(resolve(question), 2, 80, gamma, shape)
+    assert f"tokens/s (predicted for h100-sxm-80gb: {2 / step_s:.1f}), T_T " in text
+    assert float(cells[4]) == pytest.approx(speedup, abs=0.01)
 
 
 def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> None:
@@ -132,27 +116,29 @@ def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> No
     )
 
 
-def test_random_prompts_end_where_the_model_does_and_must_fit(monkeypatch) -> None:
-    """100 positions; what is stated is kept; caches of two ranks have half of the heads each."""
-    needed = list[float]()
-    spec = tiny_spec(max_position_embeddings=100)
-    monkeypatch.setattr(memory, "check_fits", lambda _, size, __: needed.append(size))
-    model = SimpleNamespace(spec=spec, dtype=torch.float32, device=torch.device("cpu"))
-    for new, stated, length, size in (
-        (40, False, 60, 4),
-        (40, True, 80, 4),
-        (100, False, 1, 4),
-        (10, False, 80, 1),
-    ):
-        made = _default_prompts(
-            Request(3, 80, new, kv_dtype={1: "fp8", 4: "auto"}[size]),
-            SimpleNamespace(folder=None, tp=2),
-            model,
-            stated,
-            0,
-        )
-        assert [len(prompt) for prompt in made] == [length] * 3
-        assert needed.pop() == 3 * (length + new) * spec.kv_bytes_per_token(size) / 2
+CPU_MODEL = SimpleNamespace(
+    spec=tiny_spec(max_position_embeddings=100), dtype=torch.float32, device=torch.device("cpu")
+)
+TWO_RANKS = SimpleNamespace(folder=None, tp=2)
+
+
+@pytest.mark.parametrize(
+    ("new", "stated", "length"), [(40, False, 60), (40, True, 80), (100, False, 1), (10, False, 80)]
+)
+def test_random_prompts_end_where_the_model_does(new, stated, length) -> None:
+    """At 100 positions with the new tokens; what is stated is kept."""
+    made = default_prompts(Request(3, 80, new), TWO_RANKS, CPU_MODEL, stated, 0)
+    assert [len(prompt) for prompt in made] == [length] * 3
+
+
+@pytest.mark.parametrize(("kv_dtype", "value_bytes"), [("auto", 4), ("fp8", 1)])
+def test_caches_of_random_prompts_must_fit(kv_dtype, value_bytes) -> None:
+    """Those of two ranks have half of the heads each."""
+    batch = 10**12
+    needed_bytes = batch * (60 + 40) * CPU_MODEL.spec.kv_bytes_per_token(value_bytes) / 2
+    request = Request(batch, 80, 40, kv_dtype=kv_dtype)
+    needs = rf"KV cache: must fit in .* needs {needed_bytes / 1e9:.1f} GB"
+    refused(needs, default_prompts, request, TWO_RANKS, CPU_MODEL, False, 0)
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:

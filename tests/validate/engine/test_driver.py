@@ -2,21 +2,23 @@
 judged.
 """
 
+import json
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
-from perfmodel.validate.engine import client, session
-from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
+from perfmodel.validate.engine import client
+from perfmodel.validate.engine.driver import TRIAL, ServerLoad, check, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
-from perfmodel.validate.engine.timing import GivenFacts, Timing
-from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, broken, repeating
+from perfmodel.validate.engine.timing import GivenFacts
+from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, NOT_WHOLE, broken, repeating
 from tests.validate.engine.server import HEAD, NOT_FOUND, Engine, serving
+from tests.validate.tiny import refused
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = [
@@ -76,16 +78,6 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine
 
 
 def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, capsys) -> None:
-    def scripted(server, name, vocabulary, load, gamma, seed):
-        """Steps of a quiet machine."""
-        assert measure(server, name, vocabulary, load, gamma, seed, rounds=1).gamma == gamma
-        seconds = 0.004 + 0.0005 * gamma + 0.0002 * load.batch + 1e-6 * load.prompt
-        place = {"batch": float(load.batch), "context": load.prompt + 12.0, "gamma": gamma}
-        return Timing(
-            where="x", seconds=seconds, tokens_per_iteration=1 + gamma / 2, samples=(seconds,), **place
-        )
-
-    monkeypatch.setattr(session, "measure", scripted)
     monkeypatch.setattr("os.getloadavg", lambda: (1e3, 0.0, 0.0))
     monkeypatch.setenv(client.KEY, "secret-key-1")
     engine = Engine()
@@ -113,40 +105,46 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     assert (tmp_path / "here-1" / "h100-sxm-80gb.vllm-9.9.yaml").is_file()
 
 
-def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
-    tmp_path, monkeypatch, capsys
-) -> None:
-    failing = {8, 16}
+class OutOfBlocks(Engine):
+    """Has no room for prompts of some lengths once it has answered the trial request."""
 
-    def measured(server, name, vocabulary, load, gamma, seed):
-        if load.prompt in failing:
-            raise InputError(f"--url: {load.key}: out of blocks")
-        return measure(server, name, vocabulary, load, gamma, seed, rounds=1)
+    lengths: set[int]
 
-    monkeypatch.setattr(session, "measure", measured)
+    def answer(self, path: str, head: bytes, body: bytes) -> Iterator[bytes]:
+        request = json.loads(body or b"{}")
+        timed = request.get("max_tokens") != TRIAL.tokens
+        if timed and len(request.get("prompt", ())) in self.lengths:
+            text = b"out of blocks"
+            return iter([b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\n" + text])
+        return super().answer(path, head, body)
+
+
+def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, capsys) -> None:
+    engine = OutOfBlocks(step_s=0.001)
+    engine.lengths = {8, 16}
     ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
-    with serving(Engine()) as url:
+    fault = "--url: /v1/completions: HTTP 500: out of blocks"
+    with serving(engine) as url:
         assert run([*ask, url]) == 2
-        assert "--url: B1-P8-N24: out of blocks" in capsys.readouterr().err
+        assert fault in capsys.readouterr().err
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-        failing.remove(8)
+        engine.lengths = {16}
         assert run([*ask, url]) == 1
         printed = capsys.readouterr()
-        assert "2 of 4 points failed (1 of them): --url: B1-P16-N24: out of blocks; --resume" in printed.err
+        assert f"2 of 4 points failed: {fault}; --resume" in printed.err
         (path,) = tmp_path.rglob("*.json")
         assert str(path) in printed.out
         record = read_engine_record(path)
         assert record.partial
-        failing.clear()
+        engine.lengths = set()
         assert run([*ask, url, "--resume"]) == 0
         again = read_engine_record(path)
     assert again.partial is False
     assert [p.status for p in again.points] == ["ok"] * 4
     assert not list(tmp_path.rglob("*.journal"))
-    assert [point.error for point in record.points if point.status == "failed"] == [
-        "--url: B1-P16-N24: out of blocks",
-        "--url: B2-P16-N24: out of blocks",
-    ]
+    failed = [point for point in record.points if point.status == "failed"]
+    assert [point.key for point in failed] == ["B1-P16-N24-K0", "B2-P16-N24-K0"]
+    assert {point.error for point in failed} == {fault}
 
 
 class Flaky(Engine):
@@ -167,7 +165,7 @@ class Flaky(Engine):
     ("gamma", "says"),
     [
         (0, "1 of 4 points failed: .*HTTP 429;"),
-        (1, "3 of 4 points failed: .*must stay vllm 9.9 while it is timed, given vllm 10.0;"),
+        (1, "of 4 points failed.*must stay vllm 9.9 while it is timed, given vllm 10.0;"),
         (2, r"of 4 points failed.*must keep the counters"),
     ],
 )
@@ -209,15 +207,23 @@ def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+SLOW = [name for name, fault in FAULTS.items() if fault.says == NOT_WHOLE]
 SHORTEST = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
 SHORTEST += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("name", SLOW)
+def test_a_server_that_does_not_end_is_refused_in_time(name) -> None:
+    """Whether it is silent or sends a little again and again."""
+    with broken(FAULTS[name], random.Random(name)) as url:
+        server = client.Server(url, page_s=0.2, answer_s=0.2)
+        asked = server.model if FAULTS[name].path == "/v1/models" else partial(check, server, "tiny", 320)
+        refused(f"^--url: {FAULTS[name].path}: is not whole after 0.2 s$", asked)
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SLOW])
+def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, capsys) -> None:
     """Also where its bytes arrive torn."""
-    monkeypatch.setattr(client, "PAGE_S", 0.2 if FAULTS[name].says == "is not whole after" else 60.0)
-    monkeypatch.setattr(client, "ANSWER_S", client.PAGE_S)
     with broken(FAULTS[name], random.Random(name)) as url:
         assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
     line = capsys.readouterr().err.rstrip("\n")

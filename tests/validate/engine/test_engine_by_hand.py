@@ -67,9 +67,9 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
     ]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
-        refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
+        refused(how, driver.timing_of, "u", LOAD, gamma, stretches, counters)
         return
-    t = driver._timing("u", LOAD, gamma, stretches, counters)
+    t = driver.timing_of("u", LOAD, gamma, stretches, counters)
     assert (t.seconds, t.tokens_per_iteration) == pytest.approx((seconds, gained))
     assert t.how.startswith(how)
     assert t.batch == 2.0
@@ -82,10 +82,11 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
 def test_rounds_that_another_process_slowed_do_not_count() -> None:
     calm = [driver.Stretch(EVEN, 60, 0.5, 60.0, 10.0), driver.Stretch(EVEN, 40, 0.5, 40.0, 20.0)]
     slow = driver.Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
-    quiet, busy = (driver._timing("u", LOAD, 0, rounds, None) for rounds in (calm, [calm[0], slow, calm[1]]))
+    quiet = driver.timing_of("u", LOAD, 0, calm, None)
+    busy = driver.timing_of("u", LOAD, 0, [calm[0], slow, calm[1]], None)
     assert busy == structs.replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
     late = driver.Stretch((0.0001,) * 30 + (0.05,) * 18, 48, 0.9, 48.0, 15.0)  # chunks read together
-    assert driver._timing("u", LOAD, 0, [*calm, late], None) == busy
+    assert driver.timing_of("u", LOAD, 0, [*calm, late], None) == busy
 
 
 def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnswer:
@@ -124,22 +125,40 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
     )
 
 
-def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
-    lengths: list[int] = []
+class Staggered:
+    """A server whose second answer begins 3 s after the first, in chunks every half second; three chunks more
+    in each round.
+    """
 
-    def answers(
-        server: Any, model: str, vocabulary: int, load: driver.ServerLoad, draw: Any
-    ) -> list[StreamedAnswer]:
-        lengths.append(load.tokens)
-        return [answer(None, *((s + i / 2, None) for i in range(3 * len(lengths)))) for s in (0.0, 3.0)]
+    shown = "u"
 
-    monkeypatch.setattr(driver, "_answers", answers)
-    monkeypatch.setattr(driver, "counters", lambda server: None)
-    assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
-    assert lengths == [16, 50, 100]
-    lengths.clear()
-    driver._stretch(driver.Server("u"), "m", 320, LOAD, None)
-    assert lengths == [50, 100, 200]
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    def get(self, path: str) -> None:
+        """No counters."""
+
+    def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
+        self.lengths.append(tokens)
+        count = 3 * len(self.lengths)
+        return [answer(None, *((begin_s + i / 2, None) for i in range(count))) for begin_s in (0.0, 3.0)]
+
+
+def test_answers_that_do_not_meet_are_asked_to_be_longer() -> None:
+    """After a round for warm-up they meet in the third."""
+    server = Staggered()
+    assert driver.measure(server, "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
+    assert server.lengths == [16, 50, 100]
+
+
+def test_answers_that_never_meet_are_refused() -> None:
+    server = Staggered()
+    late = replace(LOAD, tokens=1000)
+    server.answers = lambda model, prompts, tokens: (  # type: ignore[method-assign]
+        server.lengths.append(tokens) or [answer(3, (at_s, 1), (at_s + 1, 1)) for at_s in (0.0, 10.0)]
+    )
+    refused("the first answer ended before the last began", driver.measure, server, "m", 320, late, 0, 1)
+    assert server.lengths == [16, 1000, 2000, 4000]
 
 
 @pytest.mark.parametrize(

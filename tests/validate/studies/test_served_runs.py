@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -19,7 +18,7 @@ from perfmodel.validate.studies.traffic import (
     ServedRun,
     compare,
     folds,
-    gaps,
+    gaps_among,
     runs,
 )
 from perfmodel.validate.studies.traffic_fit import (
@@ -99,13 +98,12 @@ def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) 
     ],
 )
 def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
-    measured: list[tuple[int, int, int, int]], passes_ms: list[float], monkeypatch: pytest.MonkeyPatch
+    measured: list[tuple[int, int, int, int]], passes_ms: list[float]
 ) -> None:
     rows = [served(*gap) for gap in measured]
-    for name in ("runs", "rows_of"):
-        monkeypatch.setattr(traffic, name, lambda study: rows)
-    assert gaps(rows[0], np.array([2.0, 5.0, 7.0])) == pytest.approx(np.array(passes_ms) / 1e3)
-    assert gaps(served(11000, 20), np.ones(1)) is None, "too far beyond"
+    passes_s = gaps_among(rows[0], rows, rows, np.array([2.0, 5.0, 7.0]))
+    assert passes_s == pytest.approx(np.array(passes_ms) / 1e3)
+    assert gaps_among(served(11000, 20), rows, rows, np.ones(1)) is None, "too far beyond"
 
 
 def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
@@ -144,18 +142,14 @@ def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool = Fa
     return Compared(run, {"tpot_mean_ms": 1.02 * ratio, "ttft_mean_ms": ratio**-30}, 0.1)
 
 
-def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: dict[Path, str] = {}
-    monkeypatch.setattr(traffic_fit, "compare", straight)
-    monkeypatch.setattr(traffic_fit, "write_all", lambda files, flag: written.update(files))
-    monkeypatch.setattr(traffic_fit, "LONG_OUTPUT", 7372.8)  # the longest there are
+def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
     run = run_of(STUDIES[0], 7, 4)
-    line = straight_lines_of(run)
+    line = straight_lines_of(run, straight)
     seen = crc32(run.id.encode()) % len(SCALES)
     assert [*WEIGHED] == ["tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"]
     assert line.slopes[:, seen] * list(SCALES.values())[seen].step == pytest.approx([0.2, 0.0, -2.0])
     assert np.count_nonzero(line.slopes) == 2
-    traffic_fit.main()
+    written = traffic_fit.texts(replay=straight)
     stated, left_out = (written[path] for path in sorted(written, key=lambda path: path.suffix, reverse=True))
     found = yaml.safe_load(stated)
     apart = json.loads(left_out)
