@@ -202,6 +202,11 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
     for name, run in runs.items():
         if not is_quiet(run):
             yield f"{name}: {quiet_line(run)}"
+    yield from calibration_doubts(fitted, compared)
+
+
+def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
+    """Reasons that lie in the calibration, not in the noise of the machine."""
     if "WARNING" in fitted.notes:
         yield fitted.notes.partition("WARNING: ")[2]
     speedups = [c for c in compared if c.quantity == "speedup"]

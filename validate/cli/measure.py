@@ -17,7 +17,7 @@ from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, load_gpu
 from perfmodel.validate.accuracy import report as page
-from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.harness.estimate import check as check_plan, estimate, fitting
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml
@@ -32,11 +32,15 @@ from perfmodel.validate.records import (
     quiet_line,
     read_record,
     records,
+    scatter,
+    speedup_half_widths,
 )
 from perfmodel.writing import write
 
 BUSY_SHARE = 0.15
 """Share of busy CPUs before a measurement above which a warning is given."""
+CARRIED = 0.15
+"""Largest 90 % half-width of a measured speedup, as a share of it, with which it is compared."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 """Figures that the terminal shows; `report` has them all."""
 
@@ -69,7 +73,10 @@ def measure(
     if dry_run:
         _show_plan(chosen, calibration)
         return 0
-    return failed(time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=minutes))
+    record = time_points(chosen, machine, calibration, resume, results or RESULTS, minutes=minutes)
+    if record is not None:
+        click.echo(quiet_line(record), err=True)
+    return failed(record)
 
 
 @flagged
@@ -149,9 +156,8 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
-        click.echo(
-            f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True
-        )
+        effect = "the times will be of them too" if plan.threads != 1 else "the clock leaves their turns out"
+        click.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: {effect}", err=True)
     try:
         path = measured(deadline=math.inf if minutes is None else time.monotonic() + 60 * minutes)
     except KeyboardInterrupt:
@@ -274,7 +280,6 @@ def _show_record(record: Record, calibration: str | None) -> None:
     table(*page.error_table(cells, SHOWN))
     for line in page.below_bounds(cells):
         click.echo(f"WARNING: {line}", err=True)
-    click.echo(quiet_line(record), err=True)
     for row in record.failures():
         click.echo(f"{row.key}: {row.status}: {row.error}")
 
@@ -322,7 +327,7 @@ def run(
         chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device
     )
     if record is not None:
-        for line in closing(kernels, record, fitted, device, place):
+        for line in closing(record, fitted, device, place):
             click.echo(line)
     return failed(record)
 
@@ -361,22 +366,31 @@ def _calibrated(
     return device, write_yaml(fitted, path, f"From kernels alone: {kernels.path.name}"), fitted
 
 
-def closing(kernels: Record, record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
-    """The command that uses the calibration; or the reasons not to rely on it, and the advice to measure
-    again.
-    """
-    from perfmodel.validate.accuracy.folder import doubts
+def closing(record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
+    """The command that uses the calibration, or the reasons against it; then what was found at each point."""
+    from perfmodel.validate.accuracy.folder import calibration_doubts
 
-    compared = compare_record(record, fitted, device)
-    if found := [*doubts({"kernels": kernels, "passes": record}, fitted, compared)]:
-        return [
-            "",
-            f"NOT TO BE RELIED ON: {path}",
-            *(f"  {doubt}" for doubt in found),
-            "measure again on a quiet machine, or with --threads 1, before asking with it",
-        ]
-    return [
-        "",
-        f"ask: perfmodel whatif --hardware {device} --calibration {path} --model llama-3.2-1b --batch 1 "
-        "--context 8k --draft-kv streamingllm:512 --alpha 0.8",
-    ]
+    cells = [cell for cell in compare_record(record, fitted, device) if cell.quantity == "speedup"]
+    widths = speedup_half_widths(record)
+    reasons = [*calibration_doubts(fitted, cells)]
+    if cells and all(widths[cell.point.row_id] > CARRIED for cell in cells):
+        reasons.append(f"no speedup is measured within {CARRIED:.0%}: run it again")
+    lines = [""]
+    if reasons:
+        lines += [f"NOT TO BE RELIED ON: {path}", *(f"  {reason}" for reason in reasons)]
+    else:
+        lines.append(
+            f"ask: perfmodel whatif --hardware {device} --calibration {path} --model llama-3.2-1b --batch 1 "
+            "--context 8k --draft-kv streamingllm:512 --alpha 0.8"
+        )
+    scattered = f"this machine's timings scatter by {scatter(record):.0%}"
+    return [*lines, *(_finding(cell, widths[cell.point.row_id]) for cell in cells), scattered]
+
+
+def _finding(cell: Cell, width: float) -> str:
+    """A predicted speedup next to the measured one, where the scatter can carry the measurement."""
+    p = cell.point
+    place = f"batch {p.batch}, context {p.asked_context}, gamma {p.gamma}: predicted {cell.predicted:.2f}x"
+    if width > CARRIED:
+        return f"{place}, measured nothing certain (\u00b1 {width:.0%})"
+    return f"{place}, measured {cell.measured:.2f}x \u00b1 {width * cell.measured:.2f}"

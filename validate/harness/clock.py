@@ -1,4 +1,6 @@
-"""Seconds between two moments: a monotonic clock on a CPU, device events on CUDA."""
+"""Seconds between two moments: a monotonic clock on a CPU, the thread's own time where it uses one thread,
+device events on CUDA.
+"""
 
 import gc
 import itertools
@@ -8,6 +10,8 @@ from statistics import fmean
 from typing import Any
 
 import torch
+
+from perfmodel.validate.records.schema import THREAD_TIME
 
 BUSY_CYCLES = 2_000_000
 """Cycles of busy work: about a millisecond on a GPU."""
@@ -36,6 +40,17 @@ class Clock:
         return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
 
 
+class ThreadClock(Clock):
+    """CPU time of the calling thread, which stands still while other processes have the core. It is only for
+    work of one thread.
+    """
+
+    name = THREAD_TIME
+
+    def mark(self) -> None:
+        self._marks.append(time.thread_time_ns())
+
+
 class DeviceClock(Clock):
     """CUDA events on the current stream: work counts from the time when the device reaches it."""
 
@@ -54,8 +69,10 @@ class DeviceClock(Clock):
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock for a device."""
-    return DeviceClock() if device.type == "cuda" else Clock()
+    """The clock for a device. On a CPU it depends on torch's number of threads at this time."""
+    if device.type == "cuda":
+        return DeviceClock()
+    return ThreadClock() if torch.get_num_threads() == 1 else Clock()
 
 
 def synchronize(device: torch.device) -> None:

@@ -2,8 +2,10 @@
 runs.
 """
 
+import itertools
 import math
 import statistics
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,8 @@ from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
-from perfmodel.validate.records import RESULTS, SAMPLES, Mode, Plan, PlanPoint
+from perfmodel.validate.records import RESULTS, SAMPLES, Mode, Plan, PlanPoint, half_width, ratios
+from perfmodel.validate.records.plan import Protocol
 
 PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "accept", "commit")}
 """The four parts of an iteration in the words of their samples; the baseline has no draft."""
@@ -106,12 +109,18 @@ class PointMeasurer:
 
 
 def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Plain (`ar`) and speculative (`sd`) samples in turn, each `iterations` long from the same start."""
+    """Plain (`ar`) and speculative (`sd`) samples in turn, each `iterations` long from the same start.
+
+    There are as many as `samples` and `within` demand.
+    """
     protocol = plan.protocol
+    began = time.monotonic()
     started = int(runner.runs["sd"].state.length.sum())
     seconds: dict[str, list[float]] = {name: [] for name in runner.runs}
     gained: dict[str, list[int]] = {name: [] for name in runner.runs}
-    for sample in range(-protocol.warmup, protocol.samples):
+    for sample in itertools.count(-protocol.warmup):
+        if sample >= protocol.samples and _is_settled(protocol, seconds, time.monotonic() - began):
+            break
         if sample == 0:
             runner.histogram.zero_()
         for name in in_turn(runner.runs, sample):
@@ -131,6 +140,13 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
         "histogram": runner.histogram.sum(0).tolist(),
         "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
     }
+
+
+def _is_settled(protocol: Protocol, seconds: dict[str, list[float]], elapsed_s: float) -> bool:
+    """Whether the samples determine the speedup as the protocol demands, or have taken all of its time."""
+    if protocol.within is None or elapsed_s > protocol.seconds:
+        return True
+    return half_width(ratios({f"{name}_s": values for name, values in seconds.items()})) <= protocol.within
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:

@@ -14,7 +14,7 @@ from perfmodel.validate.records.plan import (
     spec_of,
 )
 from perfmodel.validate.records.plan_points import PlanPoint
-from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION, KernelRow, PointRow
+from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION, THREAD_TIME, KernelRow, PointRow
 from perfmodel.validate.records.store import (
     BUNDLED,
     RESULTS,
@@ -26,7 +26,15 @@ from perfmodel.validate.records.store import (
     records,
     withdrawn,
 )
-from perfmodel.validate.records.summary import is_quiet, points, quiet_line
+from perfmodel.validate.records.summary import (
+    half_width,
+    is_quiet,
+    points,
+    quiet_line,
+    ratios,
+    scatter,
+    speedup_half_widths,
+)
 
 __all__ = [
     "BUNDLED",
@@ -40,9 +48,11 @@ __all__ = [
     "Record",
     "SAMPLES",
     "SCHEMA_VERSION",
+    "THREAD_TIME",
     "check_record",
     "stamped",
     "commit",
+    "half_width",
     "is_quiet",
     "latest",
     "load_plan",
@@ -52,9 +62,12 @@ __all__ = [
     "plan_names",
     "points",
     "quiet_line",
+    "ratios",
     "read_record",
     "records",
+    "scatter",
     "spec_of",
+    "speedup_half_widths",
     "version",
     "withdrawn",
 ]

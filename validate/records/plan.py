@@ -62,6 +62,13 @@ class Protocol(Frozen):
     )
     warmup: Annotated[Positive, Meta(description="discarded samples at the start")] = 1
     samples: Annotated[int, Meta(ge=MIN_SAMPLES, description="samples of each row")] = MIN_SAMPLES
+    within: Annotated[
+        Annotated[float, Meta(gt=0.0, lt=1.0)] | None,
+        Meta(
+            description="sample `end_to_end` until the speedup is known within this share (90 % half-width)"
+        ),
+    ] = None
+    seconds: Annotated[Positive, Meta(description="with `within`, most seconds of a row's samples")] = 20
     iterations: Annotated[Positive, Meta(description="iterations of the loop per sample")] = 4
     read_every: Annotated[
         Positive, Meta(description="number of iterations between two reads of the lengths")
@@ -103,6 +110,9 @@ class Micro(Frozen):
         4096,
     )
     max_bytes: Annotated[Positive, Meta(description="largest memory to copy and read")] = 2**31
+    sweeps: Annotated[
+        Positive, Meta(description="number of times that all kernels are timed, one after another")
+    ] = 1
 
 
 class Plan(Frozen):
@@ -130,6 +140,8 @@ class Plan(Frozen):
     micro: Micro = Micro()
 
     def __post_init__(self) -> None:
+        if self.protocol.within is not None and self.tensor_parallel > 1:
+            raise ValueError("protocol.within: must be left out where tensor_parallel is above 1")
         points = sum(block.count for block in self.grid)
         if points > MOST_POINTS:
             raise ValueError(f"grid: must be at most {MOST_POINTS} points, given {points}")

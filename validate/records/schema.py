@@ -69,6 +69,10 @@ Clocks = Annotated[
 SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in seconds, by name (below)")]
 
 
+THREAD_TIME = "thread_time"
+"""Timer that counts the CPU time of one thread, not the turns of other processes."""
+
+
 class _Part(Frozen, forbid_unknown_fields=False):
     """A part of a record. It may have more keys than this reader needs, and the needed ones are checked."""
 
@@ -182,7 +186,12 @@ class RecordedPlan(Plan):
 class RecordedProtocol(_Part):
     """The protocol of the measurement: that of the plan, and the time of the clock itself."""
 
-    timer: Annotated[str, Meta(description="`perf_counter` on a CPU, `cuda_event` on CUDA")]
+    timer: Annotated[
+        str,
+        Meta(
+            description="`perf_counter` on a CPU, `thread_time` on one thread of a CPU, `cuda_event` on CUDA"
+        ),
+    ]
     timer_overhead_s: Annotated[Seconds, Meta(description="mean time of an empty measurement, in seconds")]
     samples: Annotated[Size, Meta(description="samples of each row")]
     iterations: Annotated[int | None, Meta(description="iterations per sample (measure)")] = None

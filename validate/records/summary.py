@@ -2,13 +2,15 @@
 steadiness.
 """
 
+import math
 import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.validate.records.plan import model_reference
-from perfmodel.validate.records.schema import PointRow
+from perfmodel.validate.records.schema import THREAD_TIME, PointRow
 from perfmodel.validate.records.store import Record
 
 STEADY = {"cpu": 1.1, "cuda": 1.03}
@@ -17,6 +19,10 @@ should agree within 3 %.
 """
 QUIET_SHARE = 0.7
 """Share of steady timings below which the machine was busy and its medians are unreliable."""
+QUARTILES_PER_DEVIATION = 1.349
+"""Interquartile range of a normal distribution in standard deviations."""
+HALF_WIDTH = 1.645 * 1.2533
+"""90 % half-width of a median of n normal samples, times sqrt(n), in their standard deviations."""
 
 
 def points(record: Record) -> tuple[MeasuredPoint, ...]:
@@ -44,7 +50,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
     torch_version = data.environment.libraries.get("torch", "?")
     end_to_end = {"tokens_per_iteration": None, "speedup": None}
     if whole is not None:
-        end_to_end |= _end_to_end(whole)
+        end_to_end |= _end_to_end(whole, paired=data.protocol.timer == THREAD_TIME)
     phases = {} if parts is None else _phases(parts)
     return MeasuredPoint(
         set_name=record.name,
@@ -78,8 +84,11 @@ def _drafted(row: PointRow) -> dict[str, Any]:
     return {"gamma": row.gamma}
 
 
-def _end_to_end(row: PointRow) -> dict[str, Any]:
-    """Speedup at the measured tokens per iteration (Omega, including the bonus token)."""
+def _end_to_end(row: PointRow, paired: bool) -> dict[str, Any]:
+    """Speedup at the measured tokens per iteration (Omega, including the bonus token).
+
+    paired: the median of the `ratios` of neighbours, for a host that is shared, not the ratio of the medians.
+    """
     loops = row.iterations or 1
     ar_s = statistics.median(row.samples["ar_s"]) / loops
     sd_s = statistics.median(row.samples["sd_s"]) / loops
@@ -92,8 +101,37 @@ def _end_to_end(row: PointRow) -> dict[str, Any]:
         "ar_tpot_s": ar_s,
         "sd_tpot_s": sd_tpot_s,
         "tokens_per_iteration": tokens_per_iteration,
-        "speedup": ar_s / sd_tpot_s,
+        "speedup": tokens_per_iteration * (statistics.median(ratios(row.samples)) if paired else ar_s / sd_s),
     }
+
+
+def ratios(samples: Mapping[str, Sequence[float]]) -> list[float]:
+    """Baseline over speculative seconds of neighbouring samples, which a drift of the machine slows alike."""
+    return [ar_s / sd_s for ar_s, sd_s in zip(samples["ar_s"], samples["sd_s"], strict=True)]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Interquartile range over the median."""
+    lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return (upper - lower) / middle
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 90 % interval of the median, as a share of it, from the interquartile range."""
+    deviation = spread(values) / QUARTILES_PER_DEVIATION
+    return HALF_WIDTH * deviation / math.sqrt(len(values))
+
+
+def speedup_half_widths(record: Record) -> dict[str, float]:
+    """Point -> the 90 % half-width of its measured speedup, as a share of it."""
+    whole = (row for row in record.rows if row.status == "ok" and row.mode == "end_to_end")
+    return {row.key.removesuffix("/end_to_end"): half_width(ratios(row.samples)) for row in whole}
+
+
+def scatter(record: Record) -> float:
+    """Interquartile range over the median of a typical timing: the median over all timings."""
+    timings = [values for row in record.data.points if row.status == "ok" for values in row.samples.values()]
+    return statistics.median(map(spread, timings)) if timings else 0.0
 
 
 def _phases(row: PointRow) -> dict[str, Any]:

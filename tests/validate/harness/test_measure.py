@@ -40,13 +40,24 @@ def test_a_record_says_everything(record) -> None:
     assert data.environment.libraries["torch"]
     assert data.environment.device.kind == "cpu"
     assert data.plan.shapes["tiny"].num_hidden_layers == 2
-    assert data.protocol.timer == "perf_counter"
+    assert data.protocol.timer == "thread_time"
     assert data.protocol.samples == 7
     assert data.protocol.iterations == 1
     protocol = json.loads(record.path.read_text(encoding="utf-8"))["protocol"]
     assert [protocol[key] for key in ("acceptance", "interleaved", "warmup")] == ["scripted", True, 1]
     assert len(record.rows) == 4
     assert not record.failures()
+
+
+def test_a_row_has_as_many_samples_as_its_precision_needs(tmp_path) -> None:
+    protocol = {"iterations": 1, "modes": ["end_to_end"], "seconds": 1}
+    for within, enough in ((0.99, range(7, 8)), (1e-9, range(8, 10**6))):
+        folder = tmp_path / str(within)
+        folder.mkdir()
+        found = measured(folder, grid=[{**BLOCK, "batch": [1]}], protocol={**protocol, "within": within})
+        (row,) = found.rows
+        assert len(row.samples["ar_s"]) == len(row.samples["sd_s"])
+        assert len(row.samples["ar_s"]) in enough
 
 
 def test_a_record_holds_no_host_and_no_path(record) -> None:

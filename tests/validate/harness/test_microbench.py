@@ -4,6 +4,7 @@ again.
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,18 @@ def test_a_constant_that_is_not_determined_states_the_widest_error(record, gpu) 
     for error in (52.65, float("inf"), float("nan")):
         assert stated(flops, 0.5, error)["stderr"] == pytest.approx(1.1)
     assert stated("pass_fixed_s", 0.5, 3.0)["stderr"] < 1
+
+
+def test_sweeps_pool_their_samples_and_a_busy_host_moves_no_thread_time(tmp_path) -> None:
+    """Three sweeps of a record on one thread: in one of them, every kernel takes twice as long."""
+    plan = load_plan(str(write(tmp_path, grid=[BLOCK])))
+    gpu = load_gpu("h100")
+    record = read_record(synthetic(tmp_path, plan, gpu))
+    quiet = calibration_from(record, gpu)
+    slow = {row.key: tuple(2 * s for s in row.samples["call_s"]) for row in record.kernels}
+    again = [row.replace(key=f"{row.key}/1", samples={"call_s": slow[row.key]}) for row in record.kernels]
+    protocol = record.data.protocol.replace(timer="thread_time")
+    swept = replace(record, data=record.data.replace(points=(*record.kernels, *again), protocol=protocol))
+    busy = calibration_from(swept, gpu)
+    assert busy.gemm_bandwidth_fraction.value == pytest.approx(quiet.gemm_bandwidth_fraction.value, rel=0.02)
+    assert "lower quartiles" in busy.notes

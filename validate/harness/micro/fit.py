@@ -8,7 +8,7 @@ squares on the logarithm of the time. Standard errors are those of the fit.
 import datetime
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import CONSTANTS, Calibration, GPUSpec, files, load_gpu
 from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.records import KernelRow, Record
+from perfmodel.validate.records import THREAD_TIME, KernelRow, Record
 from perfmodel.validate.solving import Parameter, Values, estimate, grouped, nonnegative, significant
 
 LARGE_WEIGHT = 0.25
@@ -28,6 +28,7 @@ COLUMN_S = 1e-8
 """Scale of the fit for the time of an output column."""
 SOFT = 1.0
 """Logarithm above which a residual counts linearly."""
+LOWER_QUARTILE = 0.25
 Found = dict[str, tuple[float, float]]
 """Constant -> its value and standard error."""
 GEMM = (
@@ -60,7 +61,10 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
 
     gpu: the device (default: the one in the record). name: of the calibration (default ``<device>.micro``).
     """
-    kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
+    rows = pooled(record.kernels)
+    if record.data.protocol.timer == THREAD_TIME:
+        rows = [undisturbed(row) for row in rows]
+    kinds = grouped(rows, lambda row: row.kind)
     missing = [
         kind
         for kind in ("gemm", "attention", "rope", "shell", "bare", "loop", "sampling")
@@ -70,6 +74,25 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
     gpu = gpu or load_gpu(record.hardware)
     return KernelFit(record, gpu, kinds).calibration(name or f"{gpu.name}.micro")
+
+
+def pooled(rows: Iterable[KernelRow]) -> list[KernelRow]:
+    """Each timed kernel once, with the samples of all sweeps."""
+    timed = (row for row in rows if row.status == "ok")
+    return [_one(sweeps) for sweeps in grouped(timed, lambda row: (row.kind, *row.at.items())).values()]
+
+
+def _one(sweeps: Sequence[KernelRow]) -> KernelRow:
+    samples = [seconds for row in sweeps for seconds in row.samples["call_s"]]
+    return sweeps[0].replace(samples={"call_s": tuple(samples)})
+
+
+def undisturbed(row: KernelRow) -> KernelRow:
+    """The kernel with the lower quartile as its time: another process makes a thread's CPU time longer, never
+    shorter, because it empties the caches.
+    """
+    lower = float(np.quantile(row.samples["call_s"], LOWER_QUARTILE))
+    return row.replace(samples={"call_s": (lower,)})
 
 
 class KernelFit:
@@ -93,8 +116,10 @@ class KernelFit:
         found |= self.small()
         found |= self.host()
         found |= self.loop()
+        timer = self.record.data.protocol.timer
+        statistic = "lower quartiles" if timer == THREAD_TIME else "median samples"
         errors = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
-        notes = f"From kernels alone (median samples), no whole pass. Kernels: {errors} rms."
+        notes = f"From kernels alone ({statistic}), no whole pass. Kernels: {errors} rms."
         libraries = self.record.data.environment.libraries
         fields: dict[str, Any] = {
             "name": name,
@@ -292,7 +317,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         raise InputError(
             f"{record.path}: must be of a CPU (data of a GPU come from its vendor), given {device.kind}"
         )
-    rows = [row for row in record.kernels if row.status == "ok"]
+    rows = pooled(record.kernels)
     gemms = [row for row in rows if row.kind == "gemm"]
     large = [row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES]
     value_bytes = plan.precisions().weights.base.bytes_per_value

@@ -51,10 +51,13 @@ def run_micro(
     def rows(device: torch.device, shard: RankShard) -> Rows:
         maker = KernelMaker(plan, device, DTYPES[plan.precision.activations])
         clock = clock_for(device)
-        return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
+        timed = partial(time_job, maker, clock=clock, device=device, shard=shard, samples=samples)
+        return [(key, partial(timed, job)) for key, job in swept(wanted, sweeps)]
 
+    sweeps = plan.micro.sweeps
+    samples = math.ceil(MIN_SAMPLES / sweeps)
     protocol = {
-        "samples": MIN_SAMPLES,
+        "samples": samples,
         "stretch_s": STRETCH_S,
         "data": "normal random values; buffers take turns",
     }
@@ -71,6 +74,15 @@ def run_micro(
         resume,
         deadline,
     )
+
+
+def swept(jobs: list[Job], sweeps: int) -> list[tuple[str, Job]]:
+    """Every job with its row's key, in so many sweeps over all jobs: a drift of the machine then slows none
+    of them alone.
+    """
+    first = [(job.key, job) for job in jobs]
+    later = [(f"{job.key}/{sweep}", job) for sweep in range(1, sweeps) for job in jobs]
+    return first + later
 
 
 @torch.inference_mode()
