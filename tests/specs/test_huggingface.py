@@ -177,3 +177,14 @@ def test_parameters_and_sliding_layers_equal_transformers(tiny: Config) -> None:
             window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
             sliding = sum(kind in slides for kind in config.layer_types) if window else 0
             assert spec.num_sliding_layers == sliding
+
+
+def test_an_n_gram_table_in_host_memory_is_named_and_not_counted() -> None:
+    """Qwen4-Exp: its row is projected onto all streams, as one key for each, and onto one value."""
+    (tiny,) = [row for row in TINY if row["model_type"] == "qwen4_exp_text"]
+    file = BASE | tiny["keys"] | {"model_type": "qwen4_exp_text"}
+    tables = {"ple_layer_ids": [2], "ple_embed_dim": 64, "ngram_vocab_size_base": 20_000_000, "ngram_size": 3}
+    plain = from_config(file, "c.json")
+    spec = from_config(file | tables, "c.json")
+    assert spec.total_params - plain.total_params == 64 * (4 + 1) * 64
+    assert spec.notes == "N-gram tables of 1B values stay in host memory: not counted."

@@ -659,6 +659,13 @@ ROWS = (
         rms_norm_eps=1e-06,
     ),
     Family(
+        "qwen4_exp_text",
+        readers=(recurrent.qwen4, experts.qwen_without_dense),
+        rules=("attention_bias", "head_dim_needed"),
+        fixed={"qk_norm": True},
+        rms_norm_eps=1e-06,
+    ),
+    Family(
         "seed_oss",
         rules=("attention_bias_of_qkv", "bias_default", "head_dim_needed", "mlp_bias"),
         rms_norm_eps=1e-06,

@@ -7,6 +7,9 @@ from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields, head_gate, layer_types
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
+_DELTA = ("linear_attention", "full_attention")
+"""Words for the layers of Qwen3-Next: with a state, and with attention."""
+
 
 def _state(
     kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
@@ -104,13 +107,13 @@ def _mamba2(keys: Keys, layers: int) -> Fields:
     return _state("mamba2", layers, (groups, state), (heads, width), kernel)
 
 
-def gated_delta(keys: Keys, layers: int, gated: bool = True) -> Fields:
+def gated_delta(keys: Keys, layers: int, gated: bool = True, kinds: tuple[str, ...] = _DELTA) -> Fields:
     """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
 
-    gated: False for Olmo-Hybrid, whose attention output has no gate.
+    gated: False for Olmo-Hybrid, whose attention output has no gate. kinds: words for layers, that of a state
+    first.
     """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
-    kinds = ("linear_attention", "full_attention")
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
     key, value = (
         (keys.integer(f"linear_num_{kind}_heads"), keys.integer(f"linear_{kind}_head_dim"))
@@ -120,6 +123,31 @@ def gated_delta(keys: Keys, layers: int, gated: bool = True) -> Fields:
     dtype = _state_dtype(keys, "mamba_ssm_dtype")
     part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
     return {"attention_gate": keys.flag("attn_output_gate", True) and gated, "linear_attention": part}
+
+
+def qwen4(keys: Keys, layers: int) -> Fields:
+    """Qwen4-Exp: as Qwen3.5, with an indexer over means of keys in the attention layers, and streams.
+
+    Its n-gram tables are read by row and stay in host memory, so they are not counted; the layers that have
+    one project a row onto all streams.
+    """
+    found = gated_delta(keys, layers, kinds=(*_DELTA, "indexed_attention"))
+    found |= sparse.gated_streams(keys, layers)
+    tables = len(keys.integers("ple_layer_ids"))
+    hidden = keys.integer("hidden_size")
+    if tables:
+        row = keys.integer("ple_embed_dim", hidden)
+        outputs = hidden * (found["residual_streams"] + 1)
+        joined = {"name": "streams (n-gram)", "layers": tables, "inputs": row, "outputs": outputs}
+        found["projections"] = [*found["projections"], joined]
+        values = tables * row * keys.integer("ngram_vocab_size_base", 20_000_000, high=2**31)
+        found["notes"] = f"N-gram tables of {values / 1e9:.0f}B values stay in host memory: not counted."
+    keys.ignore("ngram_vocab_size_base", "heads_per_ngram", "ple_conv_kernel_size", "ple_embed_dim")
+    keys.ignore("number_of_conv_states")
+    if keys.data.get("indexer_n_heads") is None:
+        return found
+    attention = layers - found["linear_attention"]["layers"]
+    return found | {"indexer": sparse.mean_indexer(keys, attention)}
 
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}

@@ -90,6 +90,42 @@ def streams(keys: Keys, layers: int) -> Fields:
     return {"residual_streams": count, "projections": [mix]} if count > 1 else {}
 
 
+def gated_streams(keys: Keys, layers: int) -> Fields:
+    """Qwen4-Exp: each block reads a mean of the streams by gates of low rank, and adds to them by weights.
+
+    A norm over all streams takes the place of the block's own, and one more mean ends the model.
+    """
+    count = keys.integer("hc_count", 4)
+    rank = keys.integer("hc_lowrank", 320)
+    wide = count * keys.integer("hidden_size")
+    blocks = 2 * layers
+    return {
+        "residual_streams": count,
+        "norms_per_layer": 2 * count,
+        "projections": [
+            {"name": "streams", "layers": blocks, "inputs": wide, "outputs": rank + count},
+            {"name": "streams (end)", "layers": 1, "inputs": wide, "outputs": rank},
+            {"name": "streams (gates)", "layers": blocks + 1, "inputs": rank, "outputs": wide},
+        ],
+    }
+
+
+def mean_indexer(keys: Keys, layers: int) -> Fields:
+    """Qwen4-Exp's `indexer` of so many layers: one key is the mean of those of `indexer_compress_ratio`
+    tokens.
+    """
+    if keys.integer("indexer_kv_heads", 1) != 1:
+        raise keys.bad("indexer_kv_heads", "1")
+    return {
+        "num_heads": keys.integer("indexer_n_heads"),
+        "head_dim": keys.integer("indexer_head_dim"),
+        "topk": keys.integer("indexer_budget", high=MAX_TOKENS),
+        "stride": keys.integer("indexer_compress_ratio", high=MAX_TOKENS),
+        "head_weights": False,
+        "layers": layers,
+    }
+
+
 def gated_latent(keys: Keys, layers: int) -> Fields:
     """Hy-v4: as DeepSeek-V3.2, with an output gate, sinks and hyper-connections."""
     found = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers)
