@@ -37,6 +37,7 @@ class Shared:
     data_parallel: int
     weights: str | None
     kv_dtype: str | None
+    attention_backend: str | None
     batch: int
     context_tokens: int
     draft: str | None
@@ -152,6 +153,7 @@ def _own(row: Shared) -> float:
         engine=f"{row.engine}@{row.engine_version}" if row.engine_version else row.engine,
         weights=row.weights,
         kv_dtype=row.kv_dtype,
+        attention_backend=row.attention_backend,
         draft=row.draft,
         gamma=row.gamma or 0,
         alpha=0.5 if row.draft else None,

@@ -214,6 +214,14 @@ def test_experts_in_int4_are_refused_before_they_had_fast_kernels() -> None:
     refused("--engine: sglang with int4 experts: must be 0.4.7", resolve, older)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_experts_in_int4_are_refused_on_devices_without_fast_kernels(engine: str) -> None:
+    query = Query("qwen3-235b-a22b", "mi300x", 1, 1000, tp=4, alpha=0.8, gamma=1, engine=engine)
+    assert resolve(replace(query, weights="fp8-block"))
+    with_int4 = replace(query, weights="int4-g128")
+    refused(f"hardware: {engine} with int4 experts: must be of NVIDIA", resolve, with_int4)
+
+
 def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(MOE))
     excluded = ["lm_head", *(f"model.layers.{i}.self_attn*" for i in range(4)), "model.layers.4*"]

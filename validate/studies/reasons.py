@@ -29,7 +29,6 @@ class Reason(StrEnum):
     UNKNOWN_MODEL = "model not known here"
     FORK = "a fork of the engine"
     PATCHED = "a patched engine"
-    INT4_EXPERTS = "int4 experts without Marlin"
     VULKAN = "Vulkan without kernels for bf16"
     CONTRADICTION = "contradicts itself"
     DEVICE = "device not sure"

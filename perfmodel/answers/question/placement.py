@@ -109,6 +109,7 @@ def check_engine(
             "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
         )
     first = serving_engines()[stack].int4_experts
+    having = serving_engines()[stack].int4_experts_on
     int4 = model.moe is not None and precision.weights.of("experts").name.startswith("int4")
     if int4 and first and release(calibration.version) < release(first):
         raise refuse(
@@ -116,6 +117,13 @@ def check_engine(
             f"{stack} with int4 experts",
             f"{first} or later: no fast kernels before",
             calibration.version,
+        )
+    if int4 and having and gpu.vendor not in having:
+        raise refuse(
+            "--hardware",
+            f"{stack} with int4 experts",
+            f"of {', '.join(having)}: elsewhere Triton runs them, which was never measured",
+            gpu.name,
         )
     attends = tp // dp
     heads = model.num_key_value_heads

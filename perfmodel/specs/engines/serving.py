@@ -169,8 +169,9 @@ class ServingEngine(Stack):
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
     interval. wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts:
     formats of experts whose kernels the engine chooses itself, without the cost of default flags.
-    int4_experts: the first version with fast kernels for experts in 4-bit integers. cuts_heads: whether
-    tensor parallelism gives each device whole KV heads and whole blocks of scaled weights.
+    int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
+    of the devices that have these kernels; empty for all. cuts_heads: whether tensor parallelism gives each
+    device whole KV heads and whole blocks of scaled weights.
     """
 
     constants_of: str | None = None
@@ -192,6 +193,7 @@ class ServingEngine(Stack):
     wide_mxfp4: bool = False
     tuned_experts: tuple[str, ...] = ()
     int4_experts: str = ""
+    int4_experts_on: tuple[str, ...] = ()
 
     @property
     def numbers_builds(self) -> bool:
