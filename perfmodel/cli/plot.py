@@ -15,7 +15,6 @@ from perfmodel.answers.declaration import Argument, argument, flag, question
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import (
-    UNUSED,
     Options,
     Query,
     acceptances_of,
@@ -23,6 +22,7 @@ from perfmodel.answers.question import (
     doubts,
     length_of,
     resolve,
+    resolve_costs,
 )
 from perfmodel.answers.readers import MaybeWholes
 from perfmodel.cli.commands import LLAMA, OUTPUT, App, takes
@@ -125,7 +125,8 @@ def roofline(query: Query, output: Output) -> None:
     batch = float(query.batch)
     context = float(query.context)
     # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
-    scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
+    needed = query.gamma is None or acceptances_of(query)
+    scenario = resolve(query) if needed else resolve_costs(query)
     length = length_of(query, scenario)
     _save(
         plots.roofline(scenario, batch, context, length),
@@ -171,7 +172,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
     lines = axes.values(crossed)
     if len(lines) > MAX_LINES:
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
-    scenario = resolve(axes.first(), UNUSED)  # the acceptance does not matter
+    scenario = resolve_costs(axes.first())
     _save(
         plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over),
         output,

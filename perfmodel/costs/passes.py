@@ -67,7 +67,7 @@ def forward(
     if part.experts:
         routed = part.rows(batch) * part.groups * (query if independent_query is None else independent_query)
         ops.append(_routed(part.experts, gathered, routed))
-    if part.model.indexer and kv.name == "full":
+    if part.model.indexer and kv.reads_all:
         ops.append(_choose(part, part.model.indexer, batch, query, context))
     ops += [
         _attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions
@@ -303,7 +303,7 @@ def _attention(
     union once. A draft's own KV method replaces the indexer.
     """
     cached = a.span(context)
-    topk = a.topk if kv.name == "full" else None
+    topk = a.topk if kv.reads_all else None
     attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
     room = None
     if topk is not None:

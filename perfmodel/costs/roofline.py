@@ -7,7 +7,8 @@ Williams et al. 2009; docs/model.md describes the calibration by op with an exam
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -38,12 +39,11 @@ class Machine:
     """A group of devices of one type, and how well its software stack uses them.
 
     kv_reread: factor on the verification pass's KV bytes. None takes the calibration's. It is clipped to 1
-    ... query, and replaces the re-reads of the attention backend. over_host: whether the devices of the group
-    communicate over PCIe. drafts: whether the passes are a draft's, for which some engines have a separate
-    time. attention_backend: of a serving engine; None is the engine's own choice. host_experts: share of the
-    MoE layers whose experts a processor reads from the host's memory, at host_bytes_per_s. host_layers: share
-    of all layers that run on the host. fabric: links beyond a box; None within one. schedulers:
-    ranks that each schedule and sample their own sequences.
+    ... query, and replaces the re-reads of the attention backend. drafts: whether the passes are a draft's,
+    for which some engines have a separate time. attention_backend: of a serving engine; None is the engine's
+    own choice. host_experts: share of the MoE layers whose experts a processor reads from the host's memory,
+    at host_bytes_per_s. host_layers: share of all layers that run on the host. fabric: links beyond a box;
+    None within one. schedulers: ranks that each schedule and sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -57,20 +57,34 @@ class Machine:
     host_bytes_per_s: float = 1.0
     fabric: Fabric | None = None
     schedulers: int = 1
-    over_host: bool = field(init=False, repr=False, compare=False)
-    _byte_s: float = field(init=False, repr=False, compare=False)
-    _multiprocessors: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count = self.gpu.multiprocessors
-        degree = self.tensor_parallel
-        if self.fabric is not None:
-            degree = min(degree, self.fabric.node_devices)
-        object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
-        object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
-        object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
+        degree = self._devices_of_box
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
+
+    @cached_property
+    def over_host(self) -> bool:
+        """Whether the devices of a box communicate over PCIe."""
+        return self._devices_of_box > 1 and self.gpu.over_host(self._devices_of_box)
+
+    @property
+    def _devices_of_box(self) -> int:
+        """Devices of the group in one box."""
+        if self.fabric is None:
+            return self.tensor_parallel
+        return min(self.tensor_parallel, self.fabric.node_devices)
+
+    @cached_property
+    def _byte_s(self) -> float:
+        """Seconds per byte at the peak bandwidth of a device."""
+        return 1.0 / self.gpu.memory_bandwidth_bytes_per_s
+
+    @cached_property
+    def _multiprocessors(self) -> float:
+        """Multiprocessors of a device; 0 if their number is unknown."""
+        count = self.gpu.multiprocessors
+        return count.value if count else 0.0
 
     def reread(self, query: Floats, head: Head = "usual", narrow: bool = False) -> Floats:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most

@@ -90,7 +90,7 @@ def make_draft(
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
         model = model.replace(**listed.shape) if listed else model
-    if kv.name != "full" and not found.reads_cache:
+    if not kv.reads_all and not found.reads_cache:
         raise refuse("--draft-kv", None, f"full (or left out): {found.kind} drafts read no cache", kv.label())
     if found.kind == "self":
         options["target_weights"] = target_precision.weights.name  # another format is a second copy

@@ -87,6 +87,8 @@ class KVMethod:
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
+    reads_all: ClassVar[bool] = False
+    """Whether it reads every token of the target's own cache, and so needs nothing in addition."""
     evicts: ClassVar[bool] = False
     """Whether a cache that only the draft uses holds no other tokens than those that are attended to."""
 

@@ -9,5 +9,6 @@ class Full(KVMethod):
     source = "Vaswani et al. 2017, arXiv 1706.03762"
     example = "full"
     aliases = ("dense", "none")
+    reads_all = True
 
     budget = None

@@ -140,19 +140,19 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     """Everything that repeats the question, without defaults."""
     machine = scenario.machine
     draft = scenario.draft
-    taken = scenario.acceptance
     parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
     view = draft.kv.label().partition(",")[0]
     parts.append(f"draft {', '.join([draft.name, view, *unusual(draft.kv), *unusual(draft)])}")
     if gamma is not None:
         parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
     if acceptance:
-        parts.append(f"acceptance α {taken.alpha:g}" if taken.alpha is not None else taken.source)
+        alpha = None if scenario.acceptance is None else scenario.acceptance.alpha
+        parts.append(scenario.acceptance_source if alpha is None else f"acceptance α {alpha:g}")
     if draft.tensor_parallel != machine.tensor_parallel:
         parts.append(f"draft on {draft.tensor_parallel}")
     own, target = (f"{p.weights.name} weights, {p.kv.name} KV" for p in (draft.precision, scenario.precision))
     parts.append(target if own == target else f"{target} (draft: {own})")
-    parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(scenario)]
+    parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(replace(scenario, acceptance=None))]
     made = Calibrated.of(scenario)
     return "; ".join([*parts, f"calibration {made.name} ({made.kind})"])
 

@@ -213,9 +213,11 @@ def step_times(
         draft = scenario.draft_token_s(n, np.asarray([context]), drafted)
         overhead = scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
+    gained = scenario.tokens_per_iteration(drafted)
+    survival = None
     known = scenario.acceptance
-    gained = known.tokens_per_iteration(drafted)
-    survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
+    if known is not None and known.alpha is None:
+        survival = known.survival(int(drafted.max(initial=0)))
     readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
     own_s = own.request_s + own.prompt_token_s * lengths.input_mean
     times = []

@@ -27,7 +27,7 @@ from perfmodel.speculation.lengths import (
     inflection_context,
     memory_bound_context,
 )
-from perfmodel.speculation.scenario import Rollback, Scenario
+from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario
 from perfmodel.speculation.uncertainty import (
     Interval,
     acceptance_log_error,
@@ -60,6 +60,7 @@ __all__ = [
     "account_of",
     "fraction_of",
     "kv_cache_of",
+    "NONE_NEEDED",
     "Acceptance",
     "ContextLengths",
     "Interval",

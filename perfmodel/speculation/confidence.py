@@ -37,7 +37,7 @@ class ByConfidence:
 
 def _bins(scenario: Scenario) -> tuple[Array, Array]:
     """Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
-    shares, rates = (np.array(part, float) for part in zip(*scenario.acceptance.bins, strict=True))
+    shares, rates = (np.array(part, float) for part in zip(*scenario.known_acceptance.bins, strict=True))
     return shares[:, None] / shares.sum(), rates[:, : scenario.longest(rates.shape[1])]
 
 

@@ -8,8 +8,8 @@ functions broadcast over ``[batch, context]``; some add a trailing axis of gamma
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ FIGURES = (
 """Fields of a prediction that are computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prediction:
     """An answer over ``[batch, context, gamma]``; all times are calibrated seconds of the whole group.
 
@@ -59,11 +59,11 @@ class Prediction:
     tokens_per_iteration: Array
     gamma_optimal: Ints
     speedup_at_gamma_optimal: Array
-    iteration_s: Array = field(init=False)
-    """Draft steps, verification and overhead of one iteration."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "iteration_s", self.gamma * self.draft_s + self.verify_s + self.overhead_s)
+    @cached_property
+    def iteration_s(self) -> Array:
+        """Draft steps, verification and overhead of one iteration."""
+        return np.asarray(self.gamma * self.draft_s + self.verify_s + self.overhead_s)
 
     @property
     def speedup(self) -> Array:
@@ -119,7 +119,7 @@ class Passes:
         self.batch = np.asarray(batch, float)
         self.context = np.asarray(context, float)
         self.gammas = gammas
-        self.gained = scenario.acceptance.tokens_per_iteration(gammas)
+        self.gained = scenario.tokens_per_iteration(gammas)
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
         self._baseline = 0 if gammas[0] == 0 else 1

@@ -4,12 +4,13 @@ All times broadcast over ``[batch, context]``; some functions add a trailing axi
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from perfmodel import costs
 from perfmodel.costs.graphs import graph_sizes
@@ -24,11 +25,17 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
 
 Rollback = Literal["keep", "replay"]
+NONE_NEEDED = "none needed at gamma 0"
+"""The source of the acceptance in answers about the baseline."""
 
 
 def work(ops: Sequence[Op]) -> tuple[Floats, Floats]:
     """Bytes and FLOPs of a pass."""
     return over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops"))
+
+
+SHARDS = ("target_shard", "draft_shard", "summed_target", "summed_draft")
+"""Properties of a scenario that are costly to make."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,14 @@ class Scenario:
     with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
     layout: what a place beyond a box adds; a draft has no pipeline stages and no redundant experts.
     power_limit_w: of each device; None is the limit of its measurements. account: the engine's division of
-    a device's memory.
+    a device's memory. acceptance: None where the answer does not depend on it.
     """
 
     target: ModelSpec
     machine: Machine
     precision: Precision
     draft: Draft
-    acceptance: Acceptance
+    acceptance: Acceptance | None = None
     kv_page: int = 1
     topk_reuse: float = 0.0
     state_rollback: Rollback = "keep"
@@ -62,44 +69,62 @@ class Scenario:
     layout: costs.Layout = costs.ONE_BOX
     power_limit_w: float | None = None
     account: Account = field(default_factory=Account)
-    target_shard: costs.Shard = field(init=False, repr=False, compare=False)
-    draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
-    draft_machine: Machine = field(init=False, repr=False, compare=False)
-    summed_target: costs.Shard = field(init=False, repr=False, compare=False)
-    summed_draft: costs.Shard = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        calibration = self.machine.calibration
+    @cached_property
+    def target_shard(self) -> costs.Shard:
+        """The share of the target on one of its devices."""
+        return self._shard(self.target, self.machine.tensor_parallel, self.precision, self.layout)
+
+    @cached_property
+    def draft_shard(self) -> costs.Shard:
+        """The share of the draft's model on one of its devices."""
         draft = self.draft
-        head = calibration.shards_lm_head
-        page = self.kv_page
-        popularity = calibration.expert_popularity.value
-        sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
-        of_draft = replace(self.layout, redundant_experts=0, stages=1, micro_batches=1)
-        for name, model, degree, precision, layout in (
-            ("target", self.target, self.machine.tensor_parallel, self.precision, self.layout),
-            ("draft", draft.model, draft.tensor_parallel, draft.precision, of_draft),
-        ):
-            alike = degree == self.machine.tensor_parallel  # a draft on all devices runs as the target does
-            part = costs.shard(
-                model,
-                degree,
-                precision,
-                head,
-                page,
-                popularity=popularity,
-                graph_sizes=sizes,
-                groups=self.data_parallel if alike else 1,
-                expert_groups=self.expert_parallel if alike and model.moe else 1,
-                layout=layout,
-            )
-            object.__setattr__(self, f"{name}_shard", part)
-            object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
-        own: dict[str, Any] = {"tensor_parallel": draft.tensor_parallel, "kv_reread": None, "drafts": True}
-        if self.machine.fabric is not None:
-            own["fabric"] = replace(self.machine.fabric, overlap=0.0)
-        object.__setattr__(
-            self, "draft_machine", replace(self.machine, **own, host_experts=0.0, host_layers=0.0)
+        layout = replace(self.layout, redundant_experts=0, stages=1, micro_batches=1)
+        return self._shard(draft.model, draft.tensor_parallel, draft.precision, layout)
+
+    @cached_property
+    def summed_target(self) -> costs.Shard:
+        """`target_shard` with fewer ops of the same total time."""
+        return self.target_shard if self.core_ops else self.target_shard.summed()
+
+    @cached_property
+    def summed_draft(self) -> costs.Shard:
+        """`draft_shard` with fewer ops of the same total time."""
+        return self.draft_shard if self.core_ops else self.draft_shard.summed()
+
+    @cached_property
+    def draft_machine(self) -> Machine:
+        """The devices of the draft. It runs on no host, and its messages overlap with nothing."""
+        fabric = self.machine.fabric
+        return replace(
+            self.machine,
+            tensor_parallel=self.draft.tensor_parallel,
+            kv_reread=None,
+            drafts=True,
+            host_experts=0.0,
+            host_layers=0.0,
+            fabric=None if fabric is None else replace(fabric, overlap=0.0),
+        )
+
+    def _shard(
+        self, model: ModelSpec, degree: int, precision: Precision, layout: costs.Layout
+    ) -> costs.Shard:
+        """The share of a model on one of `degree` devices. A draft on all devices is grouped as the target
+        is.
+        """
+        calibration = self.machine.calibration
+        alike = degree == self.machine.tensor_parallel
+        return costs.shard(
+            model,
+            degree,
+            precision,
+            calibration.shards_lm_head,
+            self.kv_page,
+            popularity=calibration.expert_popularity.value,
+            graph_sizes=graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else (),
+            groups=self.data_parallel if alike else 1,
+            expert_groups=self.expert_parallel if alike and model.moe else 1,
+            layout=layout,
         )
 
     def target_ops(
@@ -133,19 +158,42 @@ class Scenario:
 
     def longest(self, most: int) -> int:
         """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""
-        ends = (most, self.acceptance.max_gamma, self.draft.max_gamma)
+        known_to = None if self.acceptance is None else self.acceptance.max_gamma
+        ends = (most, known_to, self.draft.max_gamma)
         return min(end for end in ends if end is not None)
 
-    def with_acceptance(self, acceptance: Acceptance) -> "Scenario":
+    @property
+    def acceptance_source(self) -> str:
+        """Where the acceptance comes from, or that the baseline needs none."""
+        return NONE_NEEDED if self.acceptance is None else self.acceptance.source
+
+    @property
+    def known_acceptance(self) -> Acceptance:
+        """The acceptance, for answers that depend on it. Raises ValueError if the scenario has none."""
+        if self.acceptance is None:
+            raise ValueError("the scenario has no acceptance")
+        return self.acceptance
+
+    def tokens_per_iteration(self, gammas: ArrayLike) -> Array:
+        """Expected tokens of a sequence per iteration; without an acceptance, the one token of a step."""
+        if self.acceptance is None:
+            return np.ones(np.shape(gammas))
+        return self.acceptance.tokens_per_iteration(gammas)
+
+    def with_acceptance(self, acceptance: Acceptance | None) -> "Scenario":
         """The same question with another acceptance, on the same shards."""
-        changed = copy(self)
-        object.__setattr__(changed, "acceptance", acceptance)
-        return changed
+        return self.on_same_shards(acceptance=acceptance)
 
     def with_context_std(self, deviation: Floats) -> "Scenario":
         """The same question with contexts that differ by this standard deviation, on the same shards."""
-        changed = copy(self)
-        object.__setattr__(changed, "context_std", deviation)
+        return self.on_same_shards(context_std=deviation)
+
+    def on_same_shards(self, **changes: Any) -> "Scenario":
+        """A copy with other values of fields that change no shard. The shards are not made again."""
+        changed = replace(self, **changes)
+        made = vars(changed)
+        for name in SHARDS:
+            made[name] = getattr(self, name)
         return changed
 
     def longer_tokens(self, batch: Floats) -> Floats:

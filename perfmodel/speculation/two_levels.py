@@ -105,9 +105,9 @@ def predict_two_levels(
     if middle.draft.kind != "self":
         raise InputError("hierarchy: the middle must be the target itself with a sparse cache")
     check_draft_length(small.draft, gamma_1)
-    rounds = inner_rounds(small.acceptance, gamma_1, gamma_2)
+    rounds = inner_rounds(small.known_acceptance, gamma_1, gamma_2)
     lengths = np.arange(gamma_2, gamma_2 + gamma_1 + 1)
-    gained = middle.acceptance.tokens_per_iteration(lengths)
+    gained = middle.known_acceptance.tokens_per_iteration(lengths)
     drafting = gamma_1 * float(small.draft_token_s(batch, context, np.array(gamma_1)))
     checking = float(middle.draft_pass_s(batch, context, gamma_1 + 1.0))
     round_s = drafting + checking + float(middle.end_s(batch))
@@ -141,7 +141,7 @@ def best_two_levels(
     ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     twos = gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)
     pairs = list(product(ones, twos))
-    known = middle.acceptance.max_gamma
+    known = middle.known_acceptance.max_gamma
     if known is not None and not (gammas_1 and gammas_2):
         pairs = [pair for pair in pairs if sum(pair) <= known] or pairs
     found = [predict_two_levels(small, middle, batch, context, *pair) for pair in pairs]

@@ -9,7 +9,6 @@ to a draft length at which it was not measured, the error of that step is a furt
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -142,9 +141,11 @@ def doublings(value: Floats, held: tuple[float, float]) -> Floats:
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
     """Standard deviation of ln(tokens per iteration), from the distance to the measured draft length and from
-    text to text.
+    text to text; 0 without an acceptance.
     """
     acceptance = scenario.acceptance
+    if acceptance is None:
+        return np.zeros(np.shape(gammas))
     return np.hypot(
         engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas)
     )
@@ -270,10 +271,7 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
     machine = replace(scenario.machine, calibration=calibration)
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
         return replace(scenario, machine=machine)
-    changed = copy(scenario)
-    object.__setattr__(changed, "machine", machine)
-    object.__setattr__(changed, "draft_machine", replace(scenario.draft_machine, calibration=calibration))
-    return changed
+    return scenario.on_same_shards(machine=machine)
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:

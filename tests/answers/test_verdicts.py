@@ -84,14 +84,16 @@ def test_warnings_begin_at_their_limits() -> None:
     assert [vocabulary in warnings_of(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
     assert warnings_of(scenario(draft="llama-3.2-1b"), 1000, 1) == []
     short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
-    short = replace(short, acceptance=replace(short.acceptance, source="a head at short contexts"))
+    short = replace(short, acceptance=replace(short.known_acceptance, source="a head at short contexts"))
     notes = [
         any("short prompts" in n for n in warnings_of(short, c, g))
         for c, g in ((4096, 1), (4097, 1), (4097, 0))
     ]
     assert notes == [False, True, False]
     # 9 / 3 is no more than 3
-    block = replace(short, acceptance=replace(short.acceptance, prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
+    block = replace(
+        short, acceptance=replace(short.known_acceptance, prefix=(0.5,) * 15, measured_at=(8.0, 15.0))
+    )
     assert [
         n.partition(";")[0] for g in (1, 2) for n in warnings_of(block, 4096, g) if "is used for" in n
     ] == ["the acceptance was measured at 8 drafted tokens and is used for 1"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.answers.question import UNUSED, Query, resolve
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.speculation import KVCache, Scenario, fraction_of, kv_cache_of
 from perfmodel.speculation.capacity import available_bytes, weight_bytes
 
@@ -15,7 +15,7 @@ def server(model: str, hardware: str, engine: str, gamma: int = 0, **flags: Any)
     """A server, with its limits as the engine's own flags."""
     draft = {"draft": "mtp"} if gamma and "draft" not in flags else {}
     question = Query(model, hardware, 1, 1024, gamma=gamma, engine=engine, **draft | flags)  # type: ignore[arg-type]
-    return resolve(question, UNUSED)
+    return resolve_costs(question)
 
 
 def caches(*args: Any, gamma: int = 0, memory_fraction: float | None = None, **flags: Any) -> KVCache:

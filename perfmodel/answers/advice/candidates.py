@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.question import (
-    UNUSED,
     Named,
     Query,
     RunsIn,
@@ -18,6 +17,7 @@ from perfmodel.answers.question import (
     measured_acceptance,
     parse_rate,
     resolve,
+    resolve_costs,
     runs_in,
     slowing,
 )
@@ -97,7 +97,7 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
 def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
     """The candidate without a draft. Raises InputError if it cannot run."""
     asked = query.query(batch=1, draft="self", draft_kv="full", draft_tp=None, **layout.arguments())
-    alone = resolve(asked, UNUSED, named)
+    alone = resolve_costs(asked, named)
     alone.target_pass_s(1.0, 1.0)
     return Candidate(alone, layout, asked)
 
@@ -221,13 +221,13 @@ def _key(name: str, kv: KVMethod) -> tuple[str, str]:
 
 
 def _all_methods() -> tuple[KVMethod, ...]:
-    """Every method except ``full``, at each budget of `BUDGETS`; once if it has no budget."""
+    """Every sparse method, at each budget of `BUDGETS`; once if it has no budget."""
     every = []
     for name, kind in kv_methods().items():
         if ":" in kind.example:
             rest = "".join(kind.example.partition(",")[1:])
             every += [parse_kv(f"{name}:{budget}{rest}") for budget in BUDGETS]
-        elif name != "full":
+        elif not kind.reads_all:
             every.append(parse_kv(kind.example))
     return tuple(every)
 

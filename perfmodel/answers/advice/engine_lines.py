@@ -67,7 +67,8 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     kv = scenario.precision.kv.name
     shared = (question.layer_split, question.cpu_moe, question.gpu_layers)
     stop = None
-    if scenario.acceptance.bins:
+    known = scenario.acceptance
+    if known is not None and known.bins:
         from perfmodel.speculation.confidence import best_stop
 
         stop = partial(best_stop, scenario, fraction=question.memory_fraction)
@@ -220,6 +221,8 @@ def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
     if draft.kind == "mtp":
         head = scenario.target.mtp_head
         return None if head == scenario.target.hf_id else head
+    if scenario.acceptance is None:
+        return None
     return published_head(model, draft, scenario.acceptance)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Skip
 from perfmodel.answers.advice.prices import Priced
-from perfmodel.answers.question import UNUSED, resolve
+from perfmodel.answers.question import resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of, load_gpu
 from perfmodel.specs.boundary import files
@@ -123,7 +123,7 @@ def _fits_with(query: AdviseQuery, largest: Candidate, **changes: Any) -> bool:
     alone = {"batch": 1, "draft": "self", "draft_kv": "full", "draft_tp": None}
     context = float(query.context)
     try:
-        scenario = resolve(query.query(**alone | largest.layout.arguments() | changes), UNUSED)
+        scenario = resolve_costs(query.query(**alone | largest.layout.arguments() | changes))
         scenario.target_pass_s(1.0, context)
     except InputError:
         return False

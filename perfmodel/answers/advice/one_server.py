@@ -12,7 +12,7 @@ from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import Remedy, remedies
 from perfmodel.answers.point.verdict import Verdict, verdict, warnings
-from perfmodel.answers.question import UNUSED, of_draft, of_power, resolve
+from perfmodel.answers.question import of_draft, of_power, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of
 from perfmodel.speculation import memory_of, speedup_interval, speedups
@@ -72,5 +72,5 @@ def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
             named = query.query(
                 batch=1, draft=name, draft_kv="full", draft_tp=None, **chosen.layout.arguments()
             )
-            notes += of_draft(resolve(named, UNUSED), context)
+            notes += of_draft(resolve_costs(named), context)
     return tuple(dict.fromkeys(notes))

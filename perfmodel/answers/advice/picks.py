@@ -105,6 +105,6 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
         draft=s.draft.name,
         draft_kv=s.draft.kv.label(),
         draft_tp=s.draft.tensor_parallel,
-        acceptance_source=s.acceptance.source,
+        acceptance_source=s.known_acceptance.source,
         runs_in=None if runs is None else runs.text,
     )

@@ -107,7 +107,7 @@ def _chains(candidate: Candidate, batches: Array, query: AdviseQuery, verify: Ar
     b = batches[:, None]
     context = np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
-    gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
+    gained = np.cumsum(s.known_acceptance.survival(int(gammas[-1])))[1:]
     return _priced(candidate, batches, gammas, gained, iteration / gained, query)
 
 

@@ -189,7 +189,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         tp=query.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        acceptance_source=scenario.acceptance.source,
+        acceptance_source=scenario.known_acceptance.source,
         tables=tuple(answered),
         num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
         runs_in=None if runs is None else runs.text,
@@ -207,7 +207,7 @@ def _answered(scenario: Scenario, table: LengthTable, instead: str | None, lines
     if scenario.draft.kind == "dspark":
         costs = _costs(scenario, table)
     confidence = None
-    if scenario.acceptance.bins:
+    if scenario.known_acceptance.bins:
         batches = _doublings(table).astype(float)
         confidence = by_confidence(scenario, batches, float(table.context_high))
     return ScheduleTable(

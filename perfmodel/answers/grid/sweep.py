@@ -203,7 +203,8 @@ def _columns(
 
 
 def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
-    alpha = scenario.acceptance.alpha
+    known = scenario.acceptance
+    alpha = 0.0 if known is None else known.alpha
     draft = scenario.draft
     return {
         "model": scenario.target.name,

@@ -25,11 +25,11 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, flat
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question import (
-    UNUSED,
     Named,
     Query,
     doubts,
     resolve,
+    resolve_costs,
     slowing,
     usual_draft,
 )
@@ -135,7 +135,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        acceptance_source=scenario.acceptance.source if known else "unknown",
+        acceptance_source=scenario.acceptance_source if known else "unknown",
         acceptance_std=question.spread,
         acceptance_std_source=spread_source,
         calibration=Calibrated.of(scenario),
@@ -257,7 +257,7 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
         return notes
     if question.reuse:
         notes += prefix_warnings(scenario)
-    alpha = scenario.acceptance.effective_alpha(gamma)
+    alpha = scenario.known_acceptance.effective_alpha(gamma)
     spread = question.acceptance_std
     possible = possible_spread(alpha, spread) if spread and 0 < alpha < 1 else spread
     if possible and spread and not math.isclose(possible, spread):
@@ -307,4 +307,4 @@ def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:
     except UnknownAcceptance:
         if question.acceptance is not None:
             raise
-        return resolve(query, UNUSED), False
+        return resolve_costs(query), False

@@ -184,7 +184,7 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
     Raises InputError for a gamma that the acceptance does not cover.
     """
-    gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(m - 1))[0])
+    gained = float(np.ravel(scenario.tokens_per_iteration(m - 1))[0])
     p = predict(scenario, Workload.of(1, context, m - 1))
     verify = _pass(scenario, 1.0, context, float(m), gained)
     one = Speculating(**asdict(verify), draft_s=float(p.gamma * p.draft_s + p.overhead_s))

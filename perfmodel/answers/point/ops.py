@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import UNUSED, Query, acceptances_of, doubts, length_of, resolve
+from perfmodel.answers.question import Query, acceptances_of, doubts, length_of, resolve, resolve_costs
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
@@ -84,7 +84,7 @@ def ops(query: OpsQuery) -> Ops:
     context = float(workload.context)
     sought = query.stage == "verify" and query.gamma is None
     # the cost of a pass does not depend on the acceptance, which is looked up only for the best gamma
-    scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
+    scenario = resolve(query) if sought or acceptances_of(query) else resolve_costs(query)
     gamma = length_of(query, scenario) if sought else query.gamma or 0
     check_draft_length(scenario.draft, gamma)
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0

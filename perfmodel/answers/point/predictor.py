@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import UNUSED, Options, arguments as arg, resolve, with_draft
+from perfmodel.answers.question import Options, arguments as arg, resolve, resolve_costs, with_draft
 from perfmodel.answers.readers import Whole, whole
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.operations import Array, Floats
@@ -67,9 +67,9 @@ def predictor(query: PredictorQuery) -> "Predictor":
     """
     point = query.query(batch=1, gamma=query.gamma or None)
     try:
-        return Predictor(query, resolve(point), known=True)
+        return Predictor(query, resolve(point))
     except UnknownAcceptance:
-        return Predictor(query, resolve(with_draft(point), UNUSED), known=False)
+        return Predictor(query, resolve_costs(with_draft(point)))
 
 
 class Predictor:
@@ -80,7 +80,7 @@ class Predictor:
     the question's. All methods raise InputError for numbers out of range.
     """
 
-    def __init__(self, question: PredictorQuery, scenario: Scenario, known: bool) -> None:
+    def __init__(self, question: PredictorQuery, scenario: Scenario) -> None:
         check_draft_length(scenario.draft, question.gamma)
         self.question = question
         self.scenario = scenario
@@ -92,8 +92,8 @@ class Predictor:
         query, share = scenario.drafting(gammas)
         self._draft_query = np.broadcast_to(query, gammas.shape)
         self._draft_share = np.broadcast_to(0.0 if share is None else share, gammas.shape)
-        known_to = scenario.longest(self.max_gamma) if known else 0
-        self._gained = scenario.acceptance.tokens_per_iteration(gammas[: known_to + 1])
+        known_to = 0 if scenario.acceptance is None else scenario.longest(self.max_gamma)
+        self._gained = scenario.tokens_per_iteration(gammas[: known_to + 1])
 
     def __repr__(self) -> str:
         machine = self.scenario.machine

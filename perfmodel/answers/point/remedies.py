@@ -75,7 +75,7 @@ def _with(query: Query, scenario: Scenario, switch: str) -> Remedy | None:
     """The speedup with the change; None if it is impossible, does not fit, or drafts nothing."""
     workload = Workload.of(query.batch, query.context)
     try:
-        changed = resolve(query, scenario.acceptance)
+        changed = resolve(query, scenario.known_acceptance)
         best = predict(changed, workload, query.max_gamma, at_best=True)
     except InputError:
         return None

@@ -59,7 +59,7 @@ def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Sce
     """The acceptance moved up and down. It starts from the alpha with the query's own tokens per iteration at
     this gamma.
     """
-    alpha = float(scenario.acceptance.effective_alpha(gamma))
+    alpha = float(scenario.known_acceptance.effective_alpha(gamma))
     low = max(alpha - ALPHA_STEP, 0.0)
     high = min(alpha + ALPHA_STEP, 1.0)
     below, above = (

@@ -25,11 +25,10 @@ from perfmodel.answers.point.verdict import (
     warnings,
 )
 from perfmodel.answers.question import (
-    NO_ACCEPTANCE,
-    UNUSED,
     Query,
     of_power,
     resolve,
+    resolve_costs,
     runs_in,
     with_draft,
 )
@@ -39,6 +38,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, DRIFT, UnknownAcceptance, engine_of
 from perfmodel.speculation import (
+    NONE_NEEDED,
     Acceptance,
     ContextLengths,
     KVCache,
@@ -116,6 +116,10 @@ class Accepted:
     tokens_per_iteration: float | None
     source: str
     tokens_per_iteration_interval: tuple[float, float] | None = None
+
+
+NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
+"""The acceptance in an answer about the baseline alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ class WhatIf(Answer):
         """Whether the acceptance is known. A question with gamma 0 and no acceptance is about the
         baseline.
         """
-        return self.acceptance.source != NO_ACCEPTANCE
+        return self.acceptance != NONE_ACCEPTED
 
     @property
     def sentence(self) -> str:
@@ -242,7 +246,7 @@ def whatif(query: Query) -> WhatIf:
         scenario = resolve(query)
     except UnknownAcceptance as unknown:
         return _undecided(query, unknown)
-    if scenario.acceptance.source == NO_ACCEPTANCE:
+    if scenario.acceptance is None:
         with suppress(InputError):  # the baseline needs no acceptance, but the best gamma does
             scenario = resolve(replace(query, gamma=None))
     return _assemble(
@@ -257,7 +261,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     drafted_query = with_draft(query)
     batch = float(query.batch)
     context = float(query.context)
-    gamma, alpha = _least_break_even(resolve(drafted_query, UNUSED), query)
+    gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)
     # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
     assumed = Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
     scenario = resolve(drafted_query, assumed)
@@ -382,7 +386,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         lengths = ContextLengths(memory_bound_context(scenario, batch), None, None)
         runs = None
     switches: tuple[Remedy, ...] = ()
-    asks_for_draft = query.gamma != 0 and scenario.acceptance.source != NO_ACCEPTANCE
+    asks_for_draft = query.gamma != 0 and scenario.acceptance is not None
     if asks_for_draft and word in MAY_NOT_PAY:
         named = replace(query, draft=query.draft or scenario.draft.name)
         switches = remedies(named, scenario, float(p.speedup_at_gamma_optimal))
@@ -421,13 +425,16 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
+    acceptance = scenario.acceptance
+    if acceptance is None:
+        return NONE_ACCEPTED
     gained = float(p.tokens_per_iteration)
     off = float(acceptance_log_error(scenario, gamma))
     low, high = interval_of(gained, off)
     return Accepted(
-        scenario.acceptance.alpha,
+        acceptance.alpha,
         gained,
-        scenario.acceptance.source,
+        acceptance.source,
         (max(low, 1.0), min(high, gamma + 1.0)) if off > 0 else None,
     )
 
@@ -464,7 +471,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 
 def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
     """`reason`; if no draft pays, why the shortest one does not; or that the acceptance is unknown."""
-    if scenario.acceptance.source == NO_ACCEPTANCE:
+    if scenario.acceptance is None:
         return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
     if int(p.gamma) or int(p.gamma_optimal):
         return reason(p, limiter)

@@ -24,22 +24,19 @@ from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
 from perfmodel.answers.question.rates import parse_rate, parse_tree_rates
 from perfmodel.answers.question.resolving import (
-    NO_ACCEPTANCE,
-    UNUSED,
     Named,
     length_of,
     resolve,
+    resolve_costs,
     with_draft,
 )
 
 __all__ = [
     "CommonOptions",
-    "NO_ACCEPTANCE",
     "Named",
     "Options",
     "Query",
     "RunsIn",
-    "UNUSED",
     "acceptance_by_context",
     "acceptances_of",
     "check_head",
@@ -54,6 +51,7 @@ __all__ = [
     "parse_tree_rates",
     "published_head",
     "resolve",
+    "resolve_costs",
     "runs_in",
     "defect_warning",
     "served_draft",

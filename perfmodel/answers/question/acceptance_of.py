@@ -66,7 +66,7 @@ def measured_acceptance(
 
 def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
     """The library's acceptance of a draft that reads the whole cache; None if it has none."""
-    if draft.kv.name != "full" or draft.kind == "self":
+    if not draft.kv.reads_all or draft.kind == "self":
         return None
     if (entry := find_published(short_name(model), library_word(draft), task)) is None:
         return None

@@ -160,6 +160,8 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
     only.
     """
     known = scenario.acceptance
+    if known is None:
+        return
     if float(known.tokens_per_iteration(gamma)) == gamma + 1:
         yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
     if float(known.carried(gamma)) > STRETCHED and known.alpha != 0:

@@ -73,16 +73,15 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")
     if (dropped := served_draft(own, draft)) is not None and dropped.until is not None:
         return RunsIn(False, f"{own.title} {dropped.since} to {dropped.until} only")
-    return RunsIn(
-        False, f"no engine yet ({own.sparse if draft.kv.name != 'full' else f'{own.title}: no such draft'})"
-    )
+    why = f"{own.title}: no such draft" if draft.kv.reads_all else own.sparse
+    return RunsIn(False, f"no engine yet ({why})")
 
 
 def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
     """The first version that serves the draft; None if there is none."""
     if served is None or served.until is not None:
         return None
-    if draft.kv.name == "full":
+    if draft.kv.reads_all:
         return served.since
     return served.windows_since if draft.kv.name in served.windows else None
 

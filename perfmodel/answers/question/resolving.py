@@ -55,10 +55,6 @@ from perfmodel.speculation import (
     predict,
 )
 
-UNUSED = Acceptance.from_alpha(0.0, source="none needed")
-"""Placeholder for the acceptance where the answer does not depend on it."""
-NO_ACCEPTANCE = "none needed at gamma 0"
-
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -136,20 +132,32 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     """Build the scenario of a question. Raises InputError for an impossible question.
 
     acceptance: replaces the acceptance of the question. named: the parts of the question that are already
-    looked up.
+    looked up. The baseline (gamma 0) has no acceptance, unless the question states one.
     """
-    looked_up = acceptance is None and not acceptances_of(query)
-    files = (query.model, query.hardware, query.calibration, query.draft)
-    if named is not None or any(os.path.exists(name) for name in files if name):
+    if acceptance is not None:
+        return resolve_costs(query, named).with_acceptance(acceptance)
+    looked_up = not acceptances_of(query)
+    if named is not None or _names_a_file(query):
         scenario = _built(query, named or Named.of(query), looked_up)
-    else:
-        parts = _Parts(query, looked_up, tuple(getattr(query, name) for name in PARTS))
-        scenario = _remembered(parts)
-        if looked_up and query.gamma != 0:
-            acceptance = _measured(parts, float(query.context))
-    if acceptance is None:
-        acceptance = _acceptance(query, scenario.target, scenario.draft)
-    return scenario.with_acceptance(acceptance)
+        return scenario.with_acceptance(_acceptance(query, scenario.target, scenario.draft))
+    parts = _Parts.of(query, looked_up)
+    scenario = _remembered(parts)
+    if looked_up and query.gamma != 0:
+        return scenario.with_acceptance(_measured(parts, float(query.context)))
+    return scenario.with_acceptance(_acceptance(query, scenario.target, scenario.draft))
+
+
+def resolve_costs(query: Query, named: Named | None = None) -> Scenario:
+    """The scenario without an acceptance, for answers that do not depend on it. Raises InputError."""
+    if named is not None or _names_a_file(query):
+        return _built(query, named or Named.of(query), looked_up=False)
+    return _remembered(_Parts.of(query, looked_up=False))
+
+
+def _names_a_file(query: Query) -> bool:
+    """Whether a file, which may change, decides the scenario."""
+    names = (query.model, query.hardware, query.calibration, query.draft)
+    return any(os.path.exists(name) for name in names if name)
 
 
 PARTS = tuple(
@@ -167,6 +175,10 @@ class _Parts:
     query: Query = field(compare=False)
     looked_up: bool
     values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, query: Query, looked_up: bool) -> "_Parts":
+        return cls(query, looked_up, tuple(getattr(query, name) for name in PARTS))
 
 
 @lru_cache(maxsize=64)
@@ -236,7 +248,6 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         machine=_machine(query, found, placed),
         precision=precision,
         draft=draft,
-        acceptance=UNUSED,
         kv_page=query.kv_page,
         topk_reuse=query.topk_reuse,
         state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
@@ -329,7 +340,8 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
     return Acceptance.from_tokens_per_iteration(tokens_per_iteration, gamma, source, decay)
 
 
-def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
+def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance | None:
+    """The acceptance of a question; None for the baseline, unless the question states one."""
     if query.alpha is not None:
         return Acceptance.from_alpha(query.alpha, source=GIVEN)
     if query.rate is not None:
@@ -345,7 +357,7 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
         query.within("tokens_per_iteration", 1, gamma + 1, f"a number from 1 to gamma + 1 = {gamma + 1}")
         return given_tokens(query.tokens_per_iteration, gamma, draft)
     if query.gamma == 0:
-        return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
+        return None
     rows = None
     if query.acceptance is not None:
         from perfmodel.specs.acceptance.acceptance_file import read_acceptance

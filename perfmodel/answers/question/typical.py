@@ -47,7 +47,7 @@ def typical_acceptance(draft: Draft) -> Typical | None:
     """
     word = library_word(draft)
     rates = first_rates(word)
-    if len(rates) < LEAST_PUBLISHED or draft.kv.name != "full":
+    if len(rates) < LEAST_PUBLISHED or not draft.kv.reads_all:
         return None
     positions = np.arange(LEAST_KNOWN + BEYOND_MEASURED, dtype=np.float64)
     decays = np.power(typical_decay(word), positions)

@@ -7,12 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.question import (
-    UNUSED,
     CommonOptions,
     arguments as arg,
     doubts,
     parse_tree_rates,
-    resolve,
+    resolve_costs,
 )
 from perfmodel.answers.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
@@ -133,7 +132,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     query = question.query(gamma=0)
     batch = query.batch
     context = query.context
-    scenario = resolve(query, UNUSED)
+    scenario = resolve_costs(query)
     if question.given is None:
         found = choose(scenario, acceptance, batch, context, question.size, question.levels)
     else:

@@ -95,7 +95,7 @@ def _draft(
     if tokens == 0:
         notes.append("no draft length gains: leave speculation off (--spec-type none)")
         return {}
-    if known is None or draft.kv.name != "full":
+    if known is None or not draft.kv.reads_all:
         notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")
         return {}
     if len(table.ranges) > 1:

@@ -131,7 +131,7 @@ def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, 
     """Flags for the part of its cache that a draft reads; empty for the whole cache, None where SGLang does
     not serve it.
     """
-    if draft.kv.name == "full":
+    if draft.kv.reads_all:
         return {}
     if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
         return None

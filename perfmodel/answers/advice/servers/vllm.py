@@ -148,11 +148,11 @@ class VLLM(Server):
         path = setup.draft_path
         word = draft_word(draft)
         known = self.known_draft(draft)
-        if draft.kv.name != "full" or known is None:
+        if not draft.kv.reads_all or known is None:
             full = f"vLLM has no method for a {word} draft"
             if word == "self":
                 full = "a self-draft over the full cache is the target itself: nothing to serve"
-            notes.append(full if draft.kv.name == "full" else NO_SPARSE)
+            notes.append(full if draft.kv.reads_all else NO_SPARSE)
             return None, None
         if known.until is not None:
             notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
