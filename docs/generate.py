@@ -31,6 +31,7 @@ from unittest import mock
 import lists  # all are in this folder
 import reference
 import scoreboard
+import threads
 
 import perfmodel
 from perfmodel import cli
@@ -46,7 +47,7 @@ HERE = re.compile(r"^cat > (?P<file>\S+) <<'END'\n(?P<body>.*?)^END\n", re.DOTAL
 COLUMNS = 84
 """What a block of code shows on the site, and on a page of a repository."""
 MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-TABLES = lists.MADE | scoreboard.MADE
+TABLES = lists.MADE | scoreboard.MADE | threads.MADE
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 
