@@ -13,9 +13,8 @@ GITHUB = "https://github.com"
 class Thread:
     """One configuration of a thread.
 
-    predicted, predicted_low, predicted_high: speedup and its 90 % interval, where it was noted. measured:
-    that of the thread. verdict: right, partly or wrong, on the whole answer, not on the speedup alone. why: of
-    a miss, or a caveat.
+    predicted, predicted_low, predicted_high: speedup and its 90 % interval, where it was noted.
+    measured: the thread's speedup. verdict: right, partly or wrong, on the whole answer. why: of a miss.
     """
 
     thread: str
