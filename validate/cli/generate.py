@@ -10,6 +10,7 @@ from perfmodel.answers.declaration import SHARE, Argument, question
 from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
 from perfmodel.specs import load_gpu, weight_format
 from perfmodel.speculation.tree_shape import branching, widths
 from perfmodel.validate.cli.arguments import Decoding
@@ -76,6 +77,19 @@ class GenerateQuestion(Decoding):
             why="because the acceptance of a tree is observed",
         ),
     ] = None
+    middle_kv: Annotated[
+        str | None,
+        Argument(
+            "Two levels: KV method with which the target drafts above a small --draft.",
+            "METHOD[:BUDGET]",
+            group="Draft",
+            without=("alpha", "tree"),
+            why="because the acceptance of two levels is observed",
+        ),
+    ] = None
+    inner_gamma: Annotated[
+        int, Argument("Two levels: tokens of --draft in each round below --middle-kv.", "N", group="Draft")
+    ] = 2
     hardware: Annotated[
         str | None, Argument("Device of the prediction; without it there is none.", "NAME|PATH")
     ] = None
@@ -100,6 +114,10 @@ class GenerateQuestion(Decoding):
             raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
         if self.tree and self.draft.startswith("ngram"):
             raise refuse("--tree", None, "used with a draft that runs a model", self.draft)
+        if self.middle_kv:
+            parse_kv(self.middle_kv, "--middle-kv")
+            if self.graphs:
+                raise refuse("--graphs", None, "used without --middle-kv", "both")
 
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""
@@ -118,6 +136,8 @@ class GenerateQuestion(Decoding):
             pointwise=self.pointwise,
             kv_dtype=self.kv_dtype,
             tree=parents,
+            middle_kv=self.middle_kv,
+            inner_gamma=self.inner_gamma if self.middle_kv else 0,
         )
 
 
@@ -164,7 +184,7 @@ def generate(question: GenerateQuestion) -> None:
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
             own_prefill = not (request.fp8 or (second or target).spec.num_sliding_layers)
-            alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
+            alone = q.middle_kv or q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(request.context, request.gamma, own_prefill)
         requests = [replace(request, draft_kv=method) for method in methods]
         try:

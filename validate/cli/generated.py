@@ -1,12 +1,19 @@
-"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees."""
+"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees and of
+two levels.
+"""
+
+from dataclasses import replace
 
 import click
+import numpy as np
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.cli.output import Column, table as show
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.validate.decoder import Pair, TreeCounts
+from perfmodel.speculation.two_levels import inner_rounds, predict_two_levels
+from perfmodel.validate.decoder import LevelCounts, Pair, Request, TreeCounts
 from perfmodel.validate.decoder.text import Tokenizer
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import Run
@@ -18,7 +25,7 @@ SHOWN_TOKENS = 60
 def predicted(pair: Pair, run: Run, hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
 
-    The acceptance is the observed one, by its tokens per iteration.
+    The acceptance is the observed one: by its tokens per iteration, of two levels by their rates.
     """
     request = run.request
     gained = run.generation.tokens_per_iteration
@@ -39,11 +46,26 @@ def predicted(pair: Pair, run: Run, hardware: str | None) -> tuple[float, float]
         kv_dtype=kv,
         tokens_per_iteration=gained,
     )
+    if isinstance(run.counts, LevelCounts):
+        return _two_levels(query, run.request, run.counts)
     tree = None if request.tree is None else Tree(request.tree, widths(request.tree), gained)
     target_s, _, speedup = predicted_times(
         resolve(query), request.batch, request.context, request.gamma, tree
     )
     return request.batch / target_s, speedup
+
+
+def _two_levels(query: Query, request: Request, counts: LevelCounts) -> tuple[float, float]:
+    """Tokens/s of the baseline and the speedup at the measured rates of both levels."""
+    rate = replace(query, tokens_per_iteration=None)
+    small = resolve(replace(rate, alpha=counts.small_alpha))
+    middle = resolve(
+        replace(rate, draft="self", draft_tp=None, draft_kv=request.middle_kv, alpha=counts.middle_alpha)
+    )
+    levels = predict_two_levels(
+        small, middle, request.batch, request.context, request.inner_gamma, request.gamma
+    )
+    return request.batch / levels.target_s, levels.speedup
 
 
 def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: Run) -> None:
@@ -70,7 +92,7 @@ def table(
         throughput += f" (predicted for {hardware}: {prediction[0]:.1f})"
     prefill = f"prefill {baseline.prefill_s:.2f} s"
     click.echo(f"{setting}; {prefill}; {throughput}, T_T {baseline.verify_s * 1e3:.2f} ms")
-    most = max(run.request.gamma for run in runs)
+    most = max(run.request.max_accepted for run in runs)
     show(
         [
             *("draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"),
@@ -119,8 +141,10 @@ def _remarks(baseline: Run, runs: list[Run]) -> list[str]:
 
 
 def details(runs: list[Run]) -> None:
-    """The measured gain of each tree, and the one that its rates by rank make expect."""
+    """The measured gain of each tree or of two levels, and the one that the measured rates make expect."""
     for run in runs:
+        if isinstance(run.counts, LevelCounts):
+            click.echo("\n".join(level_lines(run.request, run.counts, run.generation.tokens_per_iteration)))
         if isinstance(run.counts, TreeCounts) and (parents := run.request.tree) is not None:
             by_level = "-".join(map(str, widths(parents)))
             rates = run.counts.rates
@@ -131,3 +155,20 @@ def details(runs: list[Run]) -> None:
                 f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
                 f"{measured:.2f} measured\n  {expected:.2f} expected of its own rates by rank: {by_rank}"
             )
+
+
+def level_lines(request: Request, counts: LevelCounts, tokens_per_iteration: float) -> list[str]:
+    """What each of two levels gained, measured and expected of the two measured rates."""
+    small = Acceptance.from_alpha(counts.small_alpha)
+    middle = Acceptance.from_alpha(counts.middle_alpha)
+    rounds = inner_rounds(small, request.inner_gamma, request.gamma)
+    per_round = small.survival(request.inner_gamma).sum()
+    gained = np.cumsum(middle.survival(request.max_accepted))[request.gamma :]
+    return [
+        f"{request.cache_name}: measured (expected of the rates)",
+        f"  small model for the middle: rate {counts.small_alpha:.2f}; tokens/round "
+        f"{counts.tokens_per_round:.2f} ({per_round:.2f}); rounds/it {counts.rounds:.2f} "
+        f"({rounds.expected:.2f})",
+        f"  middle for the target: rate {counts.middle_alpha:.2f}; tokens/it {tokens_per_iteration:.2f} "
+        f"({rounds.drafted @ gained:.2f})",
+    ]

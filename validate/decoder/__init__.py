@@ -6,7 +6,7 @@ forward pass), `attention` and `cache` (the reads of a pass), `kv.base` and `kv.
 draft), `sampling` (accepts tokens). The other modules that these ten call are formulas or containers:
 `pointwise`, `shard`, `generation`, `request`, `fp8` (numbers of eight bits).
 
-Other drafts are `ngram`, `tree` and `eagle`. `factory` makes any of them, `graphs` captures it.
+Other drafts are `ngram`, `tree`, `two_levels` and `eagle`. `factory` makes any of them, `graphs` captures it.
 """
 
 from perfmodel.validate.decoder.attention import Span
@@ -22,6 +22,7 @@ from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import Generation, State, collect
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
 from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Generation",
     "KVCache",
     "Layer",
+    "LevelCounts",
     "Model",
     "Pair",
     "Projected",

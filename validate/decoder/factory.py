@@ -3,7 +3,7 @@
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.kv import parse_kv
+from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import LONGEST, Drafter, ModelDrafter, NGramDrafter, ViewRunner
@@ -19,6 +19,12 @@ from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import Topology, TreeScript
+from perfmodel.validate.decoder.two_levels import (
+    CollectingRunner,
+    LevelCounter,
+    TwoLevelDecoder,
+    TwoLevelDrafter,
+)
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
@@ -37,16 +43,24 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
             None if script is None else TreeScript(draft.tree, script),
             request.eos,
         )
+    if isinstance(draft, TwoLevelDrafter):
+        return TwoLevelDecoder(target, draft, request.sampling, request.eos)
     return Decoder(
         target, draft, request.sampling, Script(script, model.device) if script else None, request.eos
     )
 
 
-def watched(decoder: Decoder) -> TreeCounter | None:
-    """Counts a tree's children from now on, in addition to the histogram; None for a chain."""
-    if not isinstance(decoder, TreeDecoder):
+def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
+    """Counts from now on a tree's children or what two levels accept, in addition to the histogram; None for
+    a chain.
+    """
+    counter: TreeCounter | LevelCounter
+    if isinstance(decoder, TreeDecoder):
+        counter = TreeCounter(decoder.tree)
+    elif isinstance(decoder, TwoLevelDecoder):
+        counter = LevelCounter(decoder.levels)
+    else:
         return None
-    counter = TreeCounter(decoder.tree)
     decoder.observers.append(counter)
     return counter
 
@@ -58,7 +72,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     the others.
     """
     spec = model.spec
-    ahead = request.queries
+    ahead = request.queries + _inner_round(request)
     tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
@@ -94,6 +108,9 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
         runner = _runner(draft_model or target.model, request, rolls)
         check_vocabulary(target.model.spec, runner.model.spec)
     view = _view(request.draft_kv, runner, request)
+    if request.middle_kv is not None:
+        small = CollectingRunner(runner, view, _collected(request), own)
+        return _two_levels(target, small, parse_kv(request.middle_kv, "--middle-kv"), request)
     if request.tree is None:
         return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)
     tree = Topology(request.tree, target.model.device)
@@ -101,9 +118,10 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
 
 
 def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
-    if request.tree is not None or request.draft_kv != "full":
+    if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
         raise InputError(
-            "--draft: a head drafts chains over its own full cache: leave out --tree and --draft-kv"
+            "--draft: a head drafts chains over its own full cache: leave out --tree, --middle-kv and "
+            "--draft-kv"
         )
     runner = _runner(head, request)
     return ModelDrafter(
@@ -113,8 +131,33 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     )
 
 
+def _two_levels(
+    target: Runner, small: CollectingRunner, method: KVMethod, request: Request
+) -> TwoLevelDrafter:
+    if method.needs_own_prefill:
+        raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
+    view = kv.view(method, target, request.new_tokens, request.max_accepted)
+    if view.by_query and not request.sampling.greedy:
+        raise InputError(
+            f"--middle-kv: {method.name} selects by the queries of the tokens that it verifies, so sampling "
+            "would not be exact: use a method that selects before, or temperature 0"
+        )
+    middle = CollectingRunner(target, view, _collected(request), own=False)
+    return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), request.sampling)
+
+
+def _inner_round(request: Request) -> int:
+    """Tokens of an inner round of two levels, with the middle's own and the one that a cache lags."""
+    return 0 if request.middle_kv is None else request.inner_gamma + 2
+
+
+def _collected(request: Request) -> int:
+    """Scratch slots of two levels: the collected tokens, and those of one more round."""
+    return request.queries + _inner_round(request)
+
+
 def _view(method: str, runner: Runner, request: Request) -> kv.View:
-    return kv.view(parse_kv(method), runner, request.new_tokens, request.gamma)
+    return kv.view(parse_kv(method), runner, request.new_tokens, request.max_accepted)
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.capture import captured, replayed
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 
 WARM_UP = 3
 
@@ -20,6 +21,8 @@ WARM_UP = 3
 def capture(decoder: Decoder, state: State) -> None:
     """Runs some real iterations, then captures `step`. Later iterations on `state` replay it."""
     device = decoder.target.model.device
+    if isinstance(decoder, TwoLevelDecoder):
+        raise InputError("--graphs: two levels cannot be captured: the host decides on each inner round")
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
     fix_bounds(decoder)

@@ -21,7 +21,9 @@ class Request:
     of the nodes of a token tree (see `Topology`) with gamma levels below the root; None for a chain. script:
     scripted acceptance; None observes the models. For a chain it has relative frequencies of 0 .. gamma
     accepted tokens, for a tree the probabilities that a node's 1st, 2nd, ... child is accepted. kv_dtype: of
-    all caches: ``auto``, the type of the activations, or ``fp8``.
+    all caches: ``auto``, the type of the activations, or ``fp8``. middle_kv: KV method with which the target
+    drafts above a small model, of which an inner round takes `inner_gamma` tokens (see `two_levels`); None
+    for one level. gamma is then the number of tokens with which a sequence waits for its verification.
     """
 
     batch: int
@@ -37,21 +39,36 @@ class Request:
     eos: tuple[int, ...] = ()
     tree: tuple[int, ...] | None = None
     kv_dtype: str = "auto"
+    middle_kv: str | None = None
+    inner_gamma: int = 0
 
     def __post_init__(self) -> None:
         if self.tree is not None:
             check_parents(self.tree)
             if self.script is not None:
                 TreeAcceptance.of(self.script)
+        if self.middle_kv is not None:
+            self._check_levels()
+
+    def _check_levels(self) -> None:
+        if self.draft != "model":
+            raise InputError(f"--middle-kv: needs a --draft that is another model, given {self.draft!r}")
+        if self.tree is not None or self.script is not None:
+            raise InputError("--middle-kv: must be used without --tree and --alpha")
+        if self.inner_gamma < 1:
+            raise InputError(f"--inner-gamma: must be 1 or more, given {self.inner_gamma}")
 
     def plain(self) -> "Request":
         """The same request with gamma 0: plain decoding."""
-        return replace(self, gamma=0, tree=None, script=None if self.script is None else (1.0,))
+        script = None if self.script is None else (1.0,)
+        return replace(self, gamma=0, tree=None, script=script, middle_kv=None, inner_gamma=0)
 
     @property
     def cache_name(self) -> str:
-        """The KV method of the draft, or the tree."""
-        return self.draft if self.draft.startswith("ngram") else self.draft_kv
+        """The KV method of the draft, of two levels that of the middle and of the small model."""
+        if self.draft.startswith("ngram"):
+            return self.draft
+        return self.draft_kv if self.middle_kv is None else f"{self.middle_kv} < {self.draft_kv}"
 
     @property
     def fp8(self) -> bool:
@@ -59,11 +76,22 @@ class Request:
         return self.kv_dtype == "fp8"
 
     @property
+    def max_accepted(self) -> int:
+        """Most draft tokens that one iteration can accept."""
+        return self.gamma + self.inner_gamma
+
+    @property
     def queries(self) -> int:
         """Most tokens per sequence in a verification."""
         if self.tree is None:
-            return self.gamma + 1
+            return self.max_accepted + 1
         return len(self.tree)
+
+
+def check_two_tokens(prompts: list[list[int]]) -> None:
+    """Refuse (InputError) prompts of one token: the cache of a small model is two tokens behind."""
+    if any(len(prompt) < 2 for prompt in prompts):
+        raise InputError("--middle-kv: prompts must be of 2 tokens or more, given 1")
 
 
 def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:

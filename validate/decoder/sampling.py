@@ -91,12 +91,14 @@ the next tokens stay the same.
 """
 
 
-def accept_greedy(draft_tokens: Tensor, logits: Tensor) -> AcceptedTokens:
+def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
     """Compares draft_tokens [batch, gamma] with logits [batch, gamma + 1, vocab]; the target's argmax
     decides.
+
+    drafted [batch]: how many of the draft tokens each sequence means; None for all.
     """
     best = logits.argmax(-1)
-    count = _leading(draft_tokens == best[:, :-1])
+    count = _leading(draft_tokens == best[:, :-1], drafted)
     return AcceptedTokens(count, best.gather(1, count[:, None])[:, 0])
 
 
@@ -105,31 +107,37 @@ def accept_sampled(
     draft_probs: Tensor | None,
     target_probs: Tensor,
     generator: torch.Generator,
+    drafted: Tensor | None = None,
 ) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
     draft_probs [batch, gamma, vocab]: distributions of draft_tokens [batch, gamma]; None if they were not
-    drawn. target_probs [batch, gamma + 1, vocab]. The output has the distribution of direct sampling from the
-    target.
+    drawn. target_probs [batch, gamma + 1, vocab]. drafted [batch]: as in `accept_greedy`. The output has the
+    distribution of direct sampling from the target.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
     p = target_probs[:, :-1].gather(2, draft_tokens[..., None])[..., 0]
     q = draft_probs.gather(2, draft_tokens[..., None])[..., 0]
     # 1. A draft token stands with probability min(1, p / q), if all before it do.
-    count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p)
+    count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p, drafted)
     # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to
     # 1. 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p = target_probs.gather(1, index)[:, 0]
     q = F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
+    if drafted is not None:
+        q = q * (count < drafted)[:, None]
     over = (p - q).clamp(min=0)
     return AcceptedTokens(count, draw(torch.where(over.sum(1, keepdim=True) > 0, over, p), generator))
 
 
-def _leading(stands: Tensor) -> Tensor:
-    """Number of accepted tokens before the first refused one, [batch], from stands [batch, gamma]."""
-    return stands.long().cumprod(1).sum(1)
+def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
+    """Number of accepted tokens before the first refused one, [batch], from stands [batch, gamma]; at most
+    `drafted` [batch].
+    """
+    count = stands.long().cumprod(1).sum(1)
+    return count if drafted is None else torch.minimum(count, drafted)
 
 
 class Script:

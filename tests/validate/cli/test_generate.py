@@ -71,6 +71,33 @@ def test_every_prompt_is_continued(folder, tmp_path) -> None:
     assert "batch 2, context 80, " in output(*arguments, "--prompt", "a third"), "--batch takes the first"
 
 
+def test_two_levels(folder) -> None:
+    """A small model that is the target itself, below a middle that reads everything: all is accepted, so a
+    round gains 3 tokens, and two rounds make the 4 that a verification waits for. The limit of 12 tokens,
+    one of them the prefill's, cuts the second iteration.
+    """
+    text = output(
+        *(
+            "--checkpoint",
+            folder,
+            "--draft",
+            folder,
+            "--dtype",
+            "fp32",
+            "--gamma",
+            "4",
+            "--middle-kv",
+            "full",
+        ),
+        *("--draft-kv", "full", "--hardware", "a100"),
+    )
+    assert "full < full: measured (expected of the rates)" in text
+    assert "small model for the middle: rate 1.00; tokens/round 3.00 (3.00); rounds/it 2.00 (2.00)" in text
+    assert "middle for the target: rate 1.00; tokens/it 5.50 (7.00)" in text
+    speedup = row(text, "full < full")[6]
+    assert float(speedup) > 0
+
+
 def test_token_trees(folder) -> None:
     """With rates r of 1st to 3rd children, 1 + r (1 + r') tokens are expected of a tree 3x2."""
     text = output(

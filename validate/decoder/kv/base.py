@@ -29,6 +29,8 @@ class View(ABC):
     """Number of last prompt tokens whose queries `build` needs."""
     own_prefill: ClassVar[bool] = False
     """Whether its keys and values come from passes over the view itself, including those over the prompt."""
+    by_query: ClassVar[bool] = False
+    """Whether `attend` selects by the queries that it is given, for all of them together."""
     changing: ClassVar[tuple[str, ...]] = ()
     """Names of attributes that iterations change, without contents (copied keys and values, and what is
     computed from them).

@@ -16,6 +16,8 @@ class QuestView(View):
     newest page is always read.
     """
 
+    by_query = True
+
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
         source = runner.cache

@@ -13,6 +13,8 @@ class TopKView(View):
     it.
     """
 
+    by_query = True
+
     def begin(self) -> None:
         super().begin()
         bound = min(self.budget or self._span.bound, self._span.bound)

@@ -1,0 +1,237 @@
+"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, the middle,
+whose tokens the target with the full cache verifies.
+
+An inner round drafts gamma_1 tokens with the small model and verifies them with the middle. Rounds run until
+every sequence has gamma_2 tokens or more, at most gamma_1 more; then one pass of the target verifies them.
+The tokens of an inner round are distributed as the middle's own, so they are drafts like any other. That
+needs a middle whose selection does not depend on the tokens that it verifies (`View.by_query`), except for
+greedy decoding. Sun et al. 2024 (TriForce), arXiv 2404.11912. `perfmodel.speculation.two_levels` predicts it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from perfmodel.validate.decoder.cache import Slots
+from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
+from perfmodel.validate.decoder.kv.base import View
+from perfmodel.validate.decoder.model import Projected
+from perfmodel.validate.decoder.request import check_two_tokens
+from perfmodel.validate.decoder.runner import Runner
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
+
+
+class CollectingRunner(ViewRunner):
+    """A `ViewRunner` whose scratch first holds the tokens that each sequence has `collected` [batch].
+
+    An own cache is two tokens behind: the target may accept all collected tokens and adds one of its own.
+    """
+
+    def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
+        super().__init__(runner, view, slots, own)
+        self.behind = 2 * int(own)
+        self.collected = torch.zeros_like(runner.cache.lengths)
+
+    def run(
+        self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
+    ) -> Tensor:
+        """As `ViewRunner.run` for a chain: `ahead` and `sees` follow from the collected tokens."""
+        cache = self.runner.cache
+        slots = cache.positions(self.collected + used, tokens.shape[1])
+        positions = cache.lengths[:, None] + slots
+        earlier = torch.arange(self.scratch.shape[4], device=tokens.device) <= slots[:, :, None]
+
+        def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
+            k, v = self.scratch[:, index]
+            places = cache.at(index, cache.slot(positions)) if self.own else None
+            q, *new = projected.rotate(None, places)
+            Slots(k, v, cache.rows, slots).write(*new)
+            return q, k, v
+
+        return self.runner.attended(tokens, positions, write, earlier, self.view)
+
+
+class TwoLevelDrafter:
+    """The draft of the target: `small` drafts for `middle`, the target with a sparse cache.
+
+    enough: gamma_2, the tokens with which a sequence waits for its verification. gamma: the most tokens that
+    a sequence can have then, gamma_1 + gamma_2. drafted [batch]: how many it has. inner [batch, gamma_1 + 1]:
+    inner rounds of this iteration by accepted tokens of the small model. The host waits for the device after
+    each inner round, because the number of rounds depends on what the middle accepted.
+    """
+
+    def __init__(
+        self,
+        middle: CollectingRunner,
+        small: CollectingRunner,
+        gammas: tuple[int, int],
+        sampling: Sampling,
+    ) -> None:
+        gamma_1, self.enough = gammas
+        self.gamma = gamma_1 + self.enough
+        self.middle = middle
+        self.small = ModelDrafter(small, gamma_1, sampling)
+        self.sampling = sampling
+        self.models = (small, middle)
+        self.drafted = torch.zeros_like(middle.collected)
+        self.inner = torch.zeros(
+            len(self.drafted), gamma_1 + 1, dtype=torch.int64, device=self.drafted.device
+        )
+
+    def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
+        """draft_tokens [batch, n], of which each sequence means its `drafted` first, and draft_probs [batch,
+        n, vocab]; n is the largest number of them.
+        """
+        for passes in self.models:
+            passes.collected.zero_()
+        self.middle.view.begin()
+        ahead = self._ahead(state)
+        rows = torch.arange(len(ahead.length), device=ahead.length.device)[:, None]
+        slots = self.gamma + self.small.gamma + 1
+        probs: Tensor | None = None
+        for _ in range(self.enough):
+            first = self.middle.collected.clone()
+            middle_probs = self._round(ahead)
+            if middle_probs is not None:
+                if probs is None:
+                    probs = middle_probs.new_zeros(len(rows), slots, middle_probs.shape[2])
+                probs[rows, self.middle.runner.cache.positions(first, middle_probs.shape[1])] = middle_probs
+            self.drafted.copy_(ahead.length - state.length)
+            ahead.finished.logical_or_(self.drafted >= self.enough)
+            if bool(ahead.finished.all()):
+                break
+        self.inner.copy_(ahead.histogram)
+        longest = max(self.enough, int(self.drafted.max()))
+        positions = state.length[:, None] + torch.arange(longest, device=state.length.device)
+        return ahead.tokens.gather(1, positions), None if probs is None else probs[:, :longest]
+
+    def _ahead(self, state: State) -> State:
+        """A copy of the state that goes ahead of it and knows no end: a sequence stops when it has enough."""
+        room = self.small.gamma + 1
+        return State(
+            tokens=torch.nn.functional.pad(state.tokens, (0, room)),
+            length=state.length.clone(),
+            limit=torch.full_like(state.length, torch.iinfo(torch.int64).max),
+            finished=state.finished.clone(),
+            histogram=torch.zeros_like(self.inner),
+            generator=state.generator,
+        )
+
+    def _round(self, ahead: State) -> Tensor | None:
+        """Drafts with the small model, verifies with the middle and takes what it accepts.
+
+        Returns the middle's distributions [batch, gamma_1 + 1, vocab] if tokens are drawn.
+        """
+        draft_tokens, draft_probs = self.small.propose(ahead)
+        hidden = self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1))
+        logits = self.middle.runner.model.logits(hidden)
+        middle_probs = None
+        if self.sampling.greedy:
+            accepted = accept_greedy(draft_tokens, logits)
+        else:
+            middle_probs = self.sampling.probabilities(logits)
+            accepted = accept_sampled(draft_tokens, draft_probs, middle_probs, ahead.generator)
+        no_end = torch.empty(0, dtype=torch.int64, device=logits.device)
+        count = ahead.take(draft_tokens, accepted, no_end)
+        for passes in self.models:
+            passes.collected.add_(count)
+        return middle_probs
+
+
+class TwoLevelDecoder(Decoder):
+    """A `Decoder` whose draft has a different number of tokens in each sequence."""
+
+    levels: TwoLevelDrafter
+
+    def __init__(
+        self, target: Runner, draft: TwoLevelDrafter, sampling: Sampling, eos: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(target, draft, sampling, None, eos)
+        self.levels = draft
+
+    def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
+        """As `Decoder.start`. Refuses (InputError) prompts of one token."""
+        check_two_tokens(prompts)
+        return super().start(prompts, new_tokens, seed)
+
+    def judge(
+        self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
+    ) -> AcceptedTokens:
+        """As `Decoder.judge`, for the tokens that each sequence has drafted."""
+        drafted = self.levels.drafted
+        if self.sampling.greedy:
+            return accept_greedy(draft_tokens, logits, drafted)
+        probs = self.sampling.probabilities(logits)
+        return accept_sampled(draft_tokens, draft_probs, probs, state.generator, drafted)
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """What both levels accepted, over all unfinished sequences.
+
+    inner: inner rounds in which the middle accepted 0, 1, ... gamma_1 tokens of the small model. iterations:
+    verifications by the target. accepted: tokens that it accepted in them. complete: iterations in which it
+    accepted all that were drafted.
+    """
+
+    inner: tuple[int, ...]
+    iterations: int
+    accepted: int
+    complete: int
+
+    @property
+    def rounds(self) -> float:
+        """Inner rounds per iteration."""
+        return sum(self.inner) / max(1, self.iterations)
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Tokens that an inner round gains, including the middle's own."""
+        return 1 + self._from_small / max(1, sum(self.inner))
+
+    @property
+    def drafted(self) -> float:
+        """Tokens that the target is given to verify, per iteration."""
+        return self.rounds * self.tokens_per_round
+
+    @property
+    def small_alpha(self) -> float:
+        """Rate at which the middle accepts a token of the small model if it accepted those before it."""
+        refused = sum(self.inner[:-1])
+        return self._from_small / max(1, self._from_small + refused)
+
+    @property
+    def middle_alpha(self) -> float:
+        """Rate at which the target accepts a token of the middle if it accepted those before it."""
+        refused = self.iterations - self.complete
+        return self.accepted / max(1, self.accepted + refused)
+
+    @property
+    def _from_small(self) -> int:
+        return sum(accepted * rounds for accepted, rounds in enumerate(self.inner))
+
+
+class LevelCounter:
+    """An observer of a decoder: counts what both levels accept."""
+
+    def __init__(self, levels: TwoLevelDrafter) -> None:
+        self.levels = levels
+        self._inner = torch.zeros_like(levels.inner)
+        self._outer = torch.zeros(3, dtype=torch.int64, device=levels.drafted.device)
+
+    def __call__(self, state: State, accepted: AcceptedTokens) -> None:
+        """Adds the inner rounds of an iteration and its verification."""
+        running = ~state.finished
+        complete = running & (accepted.count == self.levels.drafted)
+        accepted_tokens = accepted.count * running
+        self._outer += torch.stack((running.sum(), accepted_tokens.sum(), complete.sum()))
+        self._inner += self.levels.inner
+
+    @property
+    def counts(self) -> LevelCounts:
+        """The counts so far. It waits for the device."""
+        iterations, accepted, complete = self._outer.tolist()
+        return LevelCounts(tuple(self._inner.sum(0).tolist()), iterations, accepted, complete)
