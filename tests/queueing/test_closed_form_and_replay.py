@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, given, settings, strategies as st
 
-from perfmodel.answers.load.closed_form_range import LEAST_BUSY, LEAST_PROMPTS, MOST_PROMPTS
+from perfmodel.answers.load.closed_form_range import (
+    LEAST_BUSY,
+    LEAST_PROMPTS,
+    MOST_ENDS,
+    MOST_PROMPTS,
+    ends_on_the_way,
+)
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load, whole_passes
@@ -51,7 +57,12 @@ drawn_drafts = st.sampled_from([(0, 1.0), (1, 1.6), (3, 2.2), (7, 2.6)])
 def inside(met, share=0.1):
     """Without this share of the requests at either end, which meet a server that fills or empties."""
     kept = slice(int(share * met.ttft_s.size), met.ttft_s.size - int(share * met.ttft_s.size))
-    return replace(met, ttft_s=met.ttft_s[kept], tpot_s=met.tpot_s[kept])
+    return replace(
+        met,
+        ttft_s=met.ttft_s[kept],
+        tpot_s=met.tpot_s[kept],
+        output_tokens=met.output_tokens[kept],
+    )
 
 
 def drafting(steps: StepTimes, draft: tuple[int, float]) -> StepTimes:
@@ -93,16 +104,31 @@ def test_closed_loop(steps, lengths, draft, clients):
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
     predicted = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
-    assume(
-        predicted.requests_per_s[0] < 0.9 * predicted.saturation_rate
-        and steps.alone_s(lengths) > 8 * steps.prompt_s[0]
-    )
+    assume(predicted.requests_per_s[0] < 0.9 * predicted.saturation_rate)
+    assume(steps.alone_s(lengths) > 8 * steps.prompt_s[0])
+    assume(ends_on_the_way(steps, lengths, predicted.running)[0] < MOST_ENDS)
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
     met = inside(whole)
     assert predicted.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=TPOT)
-    assert predicted.requests_per_s[0] == pytest.approx(requests.at_s.size / whole.duration_s, rel=THROUGHPUT)
+    answer_s = met.ttft_s + met.tpot_s * (met.output_tokens - 1)
+    assert predicted.requests_per_s[0] == pytest.approx(clients / answer_s.mean(), rel=THROUGHPUT)
     assert predicted.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=CLIENTS_TTFT)
+
+
+@pytest.mark.parametrize(("clients", "too_low"), [(8, 0.96), (20, 0.83), (56, 0.64)])
+def test_bunches_of_requests_are_a_replays(clients, too_low) -> None:
+    """Fast passes, prompts of 53 ms, and 44 ms until the server has the next request of a client. No answer
+    ends in a pass with prompts, and several end before the first of them arrives: they wait for each other.
+    """
+    steps = drafting(server(0.0024, 1e-5, 0.0528, passes_ahead=0.86, own_s=0.0438), (3, 2.2))
+    lengths = Lengths(1024.0, 487.7, 50.0, 0.5 * 487.7)
+    predicted = serve(steps, Load(lengths, clients=np.array([float(clients)])), Limits(), 0.05)
+    ends = ends_on_the_way(steps, lengths, predicted.running)[0]
+    assert (ends > MOST_ENDS) == (clients > 8)
+    requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
+    met = inside(replay(steps, lengths, Limits(), requests, clients, spread=0.05))
+    assert predicted.ttft.mean[0] / met.ttft_s.mean() == pytest.approx(too_low, abs=0.05)
 
 
 KNEE = Reading(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)

@@ -15,7 +15,7 @@ from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import ServedLoad
-from perfmodel.queueing.load import Limits
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import TINY, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
@@ -36,6 +36,7 @@ class Doubt(StrEnum):
     SWINGING = "the number of running requests varies for a long time"
     TIGHT_MEMORY = "the caches of few requests fill the memory"
     LOCKSTEP = "clients with equal output lengths stay in step"
+    BUNCHED = "clients' next requests arrive in bunches"
     EVICTED = "the running batch leaves the prefix cache little room"
     IDLE_SESSIONS = "few requests run, and sessions lose less of their contexts"
     CUT_PROMPTS = "a pass takes a part of each prompt"
@@ -69,6 +70,11 @@ LEAST_ITERATIONS = 10
 """Iterations of an answer with a draft below which TPOT may be 10 % off: the last iteration matters."""
 MOST_AT_OTHER_LENGTHS = 0.1
 """Share of the time at other draft lengths above which clients may be 15 % off."""
+MOST_ENDS = 1.0
+"""Answers that end while a client's next request is on its way, if passes only decode. Above, TTFT may be
+40 % too low and TPOT 5 % too high: no answer ends in the long passes that take prompts, so the next prompts
+come together and share passes.
+"""
 MOST_DISPERSION = 4.0
 """Variance over mean of the running requests (1 if Poisson) above which thousands of requests do not show the
 whole variation.
@@ -115,6 +121,7 @@ def _of_load(
         Doubt.NOT_POISSON: _uneven(loop, busy),
         Doubt.CHANGING_LENGTH: ~opens & changing,
         Doubt.SWINGING: opens & (_dispersion(served) > MOST_DISPERSION),
+        Doubt.BUNCHED: ~opens & (ends_on_the_way(steps, loop.lengths, served.running) > MOST_ENDS),
         Doubt.TIGHT_MEMORY: crowded & _tight(steps, question.limits),
     }
 
@@ -137,6 +144,15 @@ def _splits(steps: StepTimes, loop: Loop, limits: Limits, served: ServedLoad) ->
     """Whether a pass has room for one to three prompts."""
     prompts = prompts_per_pass(steps, loop.lengths, limits, served.running)
     return np.asarray((prompts > LEAST_PROMPTS) & (prompts < MOST_PROMPTS))
+
+
+def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array:
+    """Answers that end in the time `own_s` that a request takes to the server, at passes without prompts, by
+    running requests.
+    """
+    passes = steps.own_s / steps.decode_at(running)
+    ends_per_pass = running / steps.iterations(lengths)
+    return np.asarray(passes * ends_per_pass)
 
 
 def _uneven(loop: Loop, busy: Mask) -> Mask:

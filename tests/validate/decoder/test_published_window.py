@@ -8,6 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from perfmodel.specs import RopeScaling
 from perfmodel.validate.decoder import Model, Projected, Request, Sampling, make_decoder
+from perfmodel.validate.decoder.kv.streamingllm import RollingView
 
 NEW, GAMMA = 60, 3
 
@@ -99,7 +100,8 @@ def test_drafts_are_drawn_from_what_the_account_says(
     method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"
     made = make_decoder(target, Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0)), draft)
     for passes in made.models:
-        passes.view.chunk = min(chunk, passes.view.chunk)
+        if isinstance(passes.view, RollingView):
+            passes.view.chunk = min(chunk, passes.view.chunk)
     state = made.start(prompts, NEW, seed=1)
     accounts = [Account(model, budget, sinks) for _ in prompts]
     chunk = min(chunk, budget - sinks)
