@@ -10,6 +10,7 @@ from typing import Any
 
 import measured  # beside this file
 import msgspec
+import rack_tables  # beside this file
 
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
@@ -275,5 +276,6 @@ MADE = {
     "h200_figures": measured.h200_figures,
     "h200_attention": measured.h200_attention,
     "h200_changes": measured.h200_changes,
+    "racks": rack_tables.racks,
 }
 """Name of a part of a page, between ``<!-- made: NAME -->`` and ``<!-- end -->`` -> what writes it."""

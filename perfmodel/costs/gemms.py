@@ -90,15 +90,29 @@ class Experts:
         """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
 
         Each of the H experts of a group is touched with probability p, so a group touches H p experts with
-        standard deviation sqrt(H p (1 - p)), taken as normal. The largest of G normal numbers has the rank q
-        = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14) deviations above the
-        mean (Tukey's lambda).
+        standard deviation sqrt(H p (1 - p)), taken as normal (`deviations_of_largest`).
         """
         held = self.num_experts / self.groups
         share = self.touched(tokens) / self.num_experts
-        rank = (self.groups - 0.375) / (self.groups + 0.25)
-        most = 4.91 * (rank**0.14 - (1.0 - rank) ** 0.14)
+        most = deviations_of_largest(self.groups)
         return np.minimum(held * share + most * np.sqrt(held * share * (1.0 - share)), held)
+
+
+def deviations_of_largest(numbers: int) -> float:
+    """Standard deviations by which the largest of G normal numbers exceeds their mean.
+
+    It has the rank q = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14)
+    deviations above the mean (Tukey's lambda).
+    """
+    rank = (numbers - 0.375) / (numbers + 0.25)
+    return float(4.91 * (rank**0.14 - (1.0 - rank) ** 0.14))
+
+
+def imbalance_of(experts: int, groups: int, spread: float) -> float:
+    """Tokens of the fullest of the groups over the mean, where the shares of experts have this relative
+    standard deviation and each group holds as many of them.
+    """
+    return 1.0 + spread * deviations_of_largest(groups) / math.sqrt(experts / groups)
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:

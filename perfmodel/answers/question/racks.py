@@ -8,9 +8,10 @@ from perfmodel.answers.question.nodes import devices_of_nodes
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.costs import Layout
 from perfmodel.costs.fabric import Fabric
+from perfmodel.costs.gemms import imbalance_of
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import Calibration, GPUSpec, ModelSpec, engine_of
-from perfmodel.specs.devices.links import link_of
+from perfmodel.specs.devices.links import dispatches_in_box, link_of
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation import Scenario
 
@@ -34,7 +35,7 @@ def place(
 ) -> Placed:
     """The links and the layout of a question. Raises InputError that names what is missing."""
     _check(question, target, tp)
-    fabric = _fabric(question, gpu, calibration, tp)
+    fabric = _fabric(question, gpu, calibration, tp, dp)
     exchanges = fabric is not None and dp > 1 and ep > 1 and question.all_to_all != "gather"
     if fabric is not None and exchanges and fabric.link.exchange is None:
         raise InputError(f"--dp: hardware/links/{fabric.link.name}.yaml has no table exchange")
@@ -47,7 +48,7 @@ def place(
     layout = Layout(
         exchanges=exchanges,
         redundant_experts=question.redundant_experts,
-        imbalance=_imbalance(question, exchanges),
+        imbalance=_imbalance(question, target, ep) if exchanges else question.moe_imbalance or 1.0,
         stages=question.pp,
         micro_batches=micro_batches,
     )
@@ -67,15 +68,20 @@ def _check(question: CommonOptions, target: ModelSpec, tp: int) -> None:
         raise refuse("--pp", None, f"at most the {target.num_hidden_layers} layers of {target.name}", stages)
 
 
-def _fabric(question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int) -> Fabric | None:
-    """The links between nodes; None for devices that a calibration knows as one box."""
+def _fabric(
+    question: CommonOptions, gpu: GPUSpec, calibration: Calibration, tp: int, dp: int
+) -> Fabric | None:
+    """The links between nodes; None for devices that a calibration knows as one box, and whose engine gathers
+    tokens there.
+    """
     devices = tp * question.pp
     nodes, each = (1, devices)
     if question.nodes is not None:
         nodes, each = map(int, question.nodes.split("x"))
     table = calibration.allreduce
     within = nodes == 1 and (table is None or devices <= max(table.knots) or gpu.over_host(tp))
-    if within and question.all_to_all != "dispatch":
+    auto = dp > 1 and question.all_to_all == "auto" and dispatches_in_box(gpu, calibration.stack)
+    if within and not auto and question.all_to_all != "dispatch":
         return None
     link = link_of(gpu, "--tp" if question.nodes is None else "--nodes")
     most = int(link.node_devices.value)
@@ -102,14 +108,14 @@ def _overlap(question: CommonOptions, calibration: Calibration) -> float:
     return known[engine].value
 
 
-def _imbalance(question: CommonOptions, exchanges: bool) -> float:
-    """Tokens of the fullest rank over the mean."""
+def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
+    """Tokens of the fullest rank over the mean, with a dispatch."""
     if question.moe_imbalance is not None:
         return question.moe_imbalance
-    if not exchanges:
-        return 1.0
+    assert target.moe is not None
     known = rack_constants().imbalance
-    return known.balanced if question.redundant_experts else known.unbalanced
+    in_order = imbalance_of(target.moe.num_experts, ep, known.spread)
+    return min(known.balanced, in_order) if question.redundant_experts else in_order
 
 
 def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
@@ -156,6 +162,6 @@ def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> 
     if question.moe_imbalance is None:
         copies = "with" if question.redundant_experts else "without"
         yield (
-            f"the fullest rank has {scenario.layout.imbalance:g} times the mean tokens, as published "
-            f"{copies} redundant experts (--moe-imbalance)"
+            f"the fullest rank is assumed to have {scenario.layout.imbalance:.3g} times the mean tokens, as "
+            f"published {copies} redundant experts (--moe-imbalance)"
         )

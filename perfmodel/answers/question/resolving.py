@@ -228,10 +228,11 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     check_head(query.draft, target)
     check_vocabulary(engine_of(found.calibration), draft, target)
     if query.draft_tp is None:
-        allowed = largest_degree(draft.model, tp)
+        allowed = largest_degree(draft.model, tp // dp) * dp
         if allowed != tp:
             draft = replace(draft, tensor_parallel=allowed)
-    check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
+    attends = draft.tensor_parallel // dp if draft.tensor_parallel == tp else draft.tensor_parallel
+    check_tensor_parallel(draft.model, attends, "--draft-tp")
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
     for flag, given, weights, model in (
@@ -275,7 +276,7 @@ def _machine(query: Query, found: Named, placed: Placed) -> Machine:
         host_experts=_host_experts(query, found.target) if query.cpu_moe else 0.0,
         host_layers=host_layers,
         fabric=placed.fabric,
-        schedulers=query.dp * query.pp if placed.fabric else 1,
+        schedulers=query.dp * query.pp,
         host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
     )
 

@@ -29,7 +29,8 @@ class Exchange(Frozen):
     """Dispatch of tokens to the ranks of their experts, and the combination of the results.
 
     hidden, experts_per_token: those of the measurement. payloads: compute format -> size of a dispatched
-    token relative to the table's. assumed_below: tokens of a rank below which the times are a bound. log_rms:
+    token relative to the table's. within_box: engines that dispatch with data-parallel attention in a box
+    too. assumed_below: tokens of a rank below which the times are a bound. log_rms:
     standard deviation of the logarithm of a time.
     """
 
@@ -41,6 +42,7 @@ class Exchange(Frozen):
     combine: ByRanks
     source: Text
     log_rms: LogError
+    within_box: tuple[str, ...] = ()
     assumed_below: Annotated[float, Meta(ge=0)] = 0.0
 
 
@@ -76,6 +78,12 @@ class LinkSpec(Frozen):
     def joins(self, gpu: GPUSpec) -> bool:
         """Whether the link joins boxes of this device."""
         return gpu.name in self.devices or gpu.vendor in self.vendors
+
+
+def dispatches_in_box(gpu: GPUSpec, engine: str) -> bool:
+    """Whether an engine dispatches tokens to the ranks of their experts within a box of these devices."""
+    tables = [link.exchange for link in all_links() if gpu.name in link.devices]
+    return any(table is not None and engine in table.within_box for table in tables)
 
 
 @cache

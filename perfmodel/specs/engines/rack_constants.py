@@ -19,12 +19,12 @@ class Factor(Frozen):
 
 
 class Imbalance(Frozen):
-    """Tokens of the fullest rank over the mean: with redundant experts that are placed by load, and
-    without.
+    """balanced: tokens of the fullest rank over the mean, with experts placed by load. spread: relative
+    standard deviation of the experts' tokens, which makes the imbalance of experts placed in order.
     """
 
     balanced: Annotated[float, Meta(ge=1, le=16)]
-    unbalanced: Annotated[float, Meta(ge=1, le=16)]
+    spread: Annotated[float, Meta(ge=0, le=16)]
     source: Text
 
 
