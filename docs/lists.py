@@ -277,5 +277,6 @@ MADE = {
     "h200_attention": measured.h200_attention,
     "h200_changes": measured.h200_changes,
     "racks": rack_tables.racks,
+    "h200_paper": measured.h200_paper,
 }
 """Name of a part of a page, between ``<!-- made: NAME -->`` and ``<!-- end -->`` -> what writes it."""

@@ -6,13 +6,14 @@ from statistics import median
 
 import numpy as np
 
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.speculation import inflection_context
 from perfmodel.validate.accuracy.compare import Cell, compare_record
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.accuracy.report import error_table, point_table
-from perfmodel.validate.records import Record, read_record, records
+from perfmodel.validate.records import Record, load_plan, read_record, records
 
 FOLDER = Path(__file__).parents[1] / "results" / "h200-1"
 FIGURES = ("target_s", "draft_s", "verify_s", "speedup")
@@ -111,6 +112,46 @@ def h200_figures() -> str:
         ),
     }
     return "\n".join(table(["figure", "measured"], rows.items(), text_columns=(0, 1))) + "\n"
+
+
+def h200_paper() -> str:
+    """The points that should show the paper's headline: predicted from kernels, and measured where a record
+    has them.
+    """
+    rows = []
+    for name in ("gpu-paper", "gpu-paper-fp8"):
+        plan = load_plan(name)
+        measured = {
+            cell.point.row_id: cell.measured
+            for record in _records(name)
+            for cell in compare_record(record, load_calibration(MICRO))
+            if cell.quantity == "speedup"
+        }
+        for point in plan.points():
+            answer = whatif(
+                point.target,
+                "h200",
+                point.batch,
+                point.context,
+                point.gamma,
+                draft=point.draft,
+                draft_kv=point.draft_kv,
+                alpha=point.alpha,
+                kv_dtype=plan.precision.kv,
+                calibration=MICRO,
+            )
+            rows.append(
+                [
+                    f"{point.batch} x {point.context // 1024}K",
+                    plan.precision.kv,
+                    str(point.gamma),
+                    f"{point.alpha:g}",
+                    f"{answer.speedup:.2f}",
+                    f"{measured[point.name]:.2f}" if point.name in measured else "not yet",
+                ]
+            )
+    head = ["batch and context", "cache", "\u03b3", "alpha", "speedup, predicted", "measured"]
+    return "\n".join(table(head, rows)) + "\n"
 
 
 def h200_changes() -> str:
