@@ -278,5 +278,6 @@ MADE = {
     "h200_changes": measured.h200_changes,
     "racks": rack_tables.racks,
     "h200_paper": measured.h200_paper,
+    "h200_draft_step": measured.h200_draft_step,
 }
 """Name of a part of a page, between ``<!-- made: NAME -->`` and ``<!-- end -->`` -> what writes it."""

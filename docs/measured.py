@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.speculation import inflection_context
 from perfmodel.validate.accuracy.compare import Cell, compare_record
@@ -112,6 +113,23 @@ def h200_figures() -> str:
         ),
     }
     return "\n".join(table(["figure", "measured"], rows.items(), text_columns=(0, 1))) + "\n"
+
+
+def h200_draft_step() -> str:
+    """Where the time of the draft step at batch 32 goes, by the constants of the kernels."""
+    measured = _of(_cells("gpu-inflection"), "draft_s", 32, 2048).measured
+    step = whatif(
+        "llama-3.1-8b", "h200", 32, 2048, 3, draft_kv="streamingllm:512", alpha=0.8, calibration=MICRO
+    ).draft_step
+    terms = {LIMITERS[name]: seconds for name, seconds in step.terms_s.items() if seconds}
+    rows = [
+        ["lower bound by the data sheet", step.lower_s],
+        *([f"predicted: {name}", seconds] for name, seconds in terms.items()),
+        ["predicted", step.predicted_s],
+        ["measured", measured],
+    ]
+    lines = [[name, f"{1e3 * seconds:.2f}", f"{seconds / step.lower_s:.2f}"] for name, seconds in rows]
+    return "\n".join(table(["draft step", "ms", "of the bound"], lines)) + "\n"
 
 
 def h200_paper() -> str:
