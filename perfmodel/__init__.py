@@ -48,6 +48,7 @@ _VERBS = {
     "load": ("traffic",),
 }
 """Folder of `perfmodel.answers` -> its verbs, each a function in a module of its name."""
+_ANSWERING = {verb for verbs in _VERBS.values() for verb in verbs}
 _PLACES = {
     **{verb: (f"answers.{folder}.{verb}", verb) for folder, verbs in _VERBS.items() for verb in verbs},
     "Query": ("answers.question.query", "Query"),
@@ -102,10 +103,17 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"{__name__}.{place}")
     if not inner:
         return module
+    if name in _ANSWERING:
+        import_module(f"{__name__}.answers.answer").Answer.printed = _printed
     found = getattr(module, inner)
     if name.startswith("load_"):  # below the answers messages are for the command line
         found = import_module(f"{__name__}.errors").in_names(found)
     return globals().setdefault(name, found)
+
+
+def _printed(answer: Any) -> str:
+    """The text of ``print(answer)``. The command line is loaded for it, and not before."""
+    return str(import_module(f"{__name__}.cli.as_text").as_text(answer))
 
 
 def __dir__() -> list[str]:

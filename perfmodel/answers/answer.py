@@ -2,9 +2,9 @@
 table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -38,7 +38,9 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers."""
+    """Base of all answers. printed: the text of `print`; the package sets it to that of the command line."""
+
+    printed: ClassVar[Callable[[Any], str]] = repr
 
     def __init_subclass__(cls) -> None:
         """Gives the class its own hash, because the hash of a frozen dataclass fails on a field that is a
@@ -71,6 +73,9 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
+
+    def __str__(self) -> str:
+        return Answer.printed(self)
 
     def _repr_html_(self) -> str:
         tables = [

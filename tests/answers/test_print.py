@@ -1,0 +1,25 @@
+"""``print(answer)`` is the text of the command; ``repr`` is one line."""
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.cli import run
+
+ASK = {"batch": 8, "context": 4096}
+WORDS = ["--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "8", "--context", "4096"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "named", "words"),
+    [
+        ("whatif", {"draft": "eagle3", "gamma": 3}, ["--draft", "eagle3", "--gamma", "3"]),
+        ("ops", {"gamma": 3}, ["--gamma", "3"]),
+        ("tree", {"rates": "0.7,0.1"}, ["--rates", "0.7,0.1"]),
+        ("advise", {"draft": "eagle3"}, ["--draft", "eagle3"]),
+    ],
+)
+def test_an_answer_prints_what_the_command_prints(capsys, verb, named, words) -> None:
+    answer = getattr(pm, verb)("llama-3.1-8b", "h100", **ASK, **named)
+    run([verb, *WORDS, *words])
+    assert str(answer) == capsys.readouterr().out.strip("\n")
+    assert "\n" not in repr(answer)
