@@ -29,7 +29,7 @@ _CAPTURED_TOKENS = re.compile(
 )
 _CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
 SAME_TEXTS = 0.1
-"""Difference of accepted tokens that counts as the same where an expectation has no spread: rows of a file."""
+"""Difference of accepted tokens that counts as none if an expectation has no spread (rows of a file)."""
 LEAST_SHARE = 0.05
 """Share of the time from which prompts are named."""
 _PAGE = "vllm:request_time_per_output_token_seconds"
