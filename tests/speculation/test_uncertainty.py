@@ -54,7 +54,7 @@ def test_stated_coverage_is_seen_on_rows_left_out() -> None:
     counts = [c["point"] for c in gate.read(BUNDLED / "accuracy.json")["coverage"].values()]
     inside = sum(c["inside"] for c in counts)
     rows = sum(c["rows"] for c in counts)
-    assert 0.85 <= inside / rows <= 0.97
+    assert 0.85 <= inside / rows <= 0.95
 
 
 SERVED = Query("gpt-oss-120b", "h200-sxm-141gb", 16, 8192, 3, draft="eagle:features=3", alpha=0.6)

@@ -113,9 +113,9 @@ def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step() -> None:
 
 
 def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
-    """Errors of sources left out whole: nine in ten of each kind are inside the stated half-width, and eight
-    in ten or more inside that of the other sources, where there are others. Only one source has Macs with
-    experts, and only one has more than four sequences.
+    """Errors of sources left out whole: nine in ten of each kind are inside the stated half-width, and as
+    many but for chance (two deviations) inside that of the other sources, where there are others. Only one
+    source has Macs with experts, and only one has more than four sequences.
     """
     left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={run.id: run for run in public_runs()})
     for board in ("apple-m2-ultra-192gb", "r9700-32gb", "rtx-5090-32gb"):
@@ -123,10 +123,13 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         for kind, error in stated.items():
             runs = left.alike(kind, load_gpu(board).vendor)
             size = np.abs([left.step[run.id] for run in runs])
-            assert np.mean(size <= (error.log_within or 0.0)) == pytest.approx(0.9, abs=2 / len(runs))
+            within = error.log_within or 0.0
+            assert np.mean(size < within) <= 0.9 <= np.mean(size <= within)
             source = np.array([run.source_id for run in runs])
             others = [quantile(of, np.ones(len(of))) for p in source if len(of := size[source != p])]
-            assert not others or 0.8 <= np.mean(size <= others) <= 0.95
+            if others:
+                deviation = np.sqrt(0.9 * 0.1 / len(runs))
+                assert np.mean(size <= others) == pytest.approx(0.9, abs=2 * deviation)
     rows = {m: [len(left.alike(kind, m)) for kind in stated] for m in ("NVIDIA", "AMD", "Apple")}
     assert rows == {
         "NVIDIA": [153, 118, 12, 27, 54],

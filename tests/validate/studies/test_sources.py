@@ -93,7 +93,11 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
 
 
 def test_sources_left_out_are_off_by_what_is_promised() -> None:
-    """By the record, which `test_accuracy` compares with the code."""
+    """By the record, which `test_accuracy` compares with the code.
+
+    The widths are those of sources left out. Constants that have seen a row err less on it, so more rows lie
+    inside as shipped: 0.96 of 305.
+    """
     found = gate.read(accuracy.PATH)["sources"]
     for figure, seen, unseen in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
         of = found[figure]["llama.cpp"]
