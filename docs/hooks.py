@@ -4,6 +4,7 @@ outputs.
 
 import base64
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from perfmodel.errors import InputError
 from perfmodel.explorer.page import Exploration, page, payload
+from perfmodel.specs.acceptance.acceptance_library import library
 
 MAGICDEC = Exploration(model="llama-3.1-8b", hardware="a100-sxm-80gb,h100-sxm-80gb", engine="magicdec")
 """The stack whose speedups were published: its maps have dots."""
@@ -35,12 +38,32 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made to the files of the site."""
     files.append(File.generated(config, "explorer.html", content=page(payload(Exploration(), MAGICDEC))))
+    files.append(File.generated(config, "explorer_models.html", content=page(payload(*every_model()))))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text, pictures = shown(nbformat.read(path, as_version=4), path.stem)
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
         for name, picture in pictures.items():
             files.append(File.generated(config, f"notebooks/{name}", content=picture))
     return files
+
+
+def every_model() -> list[Exploration]:
+    """A question for each model with a published acceptance that eight H200 can hold and divide."""
+    found = []
+    for target in sorted({row.target for row in library()}):
+        one = Exploration(
+            model=target,
+            hardware="h200-sxm-141gb",
+            tp=8,
+            draft_kv="streamingllm:512",
+            batch="1..256x2",
+            context="1k..128kx2",
+            max_gamma=8,
+        )
+        with suppress(InputError):
+            list(one.resolved())
+            found.append(one)
+    return found
 
 
 SEARCH = 'data-md-component="search" role="dialog"'
@@ -52,12 +75,18 @@ if (!matchMedia("(hover)").matches) all("pre > code", focusable);
 all(".md-code__nav", (nav, i) => nav.setAttribute("aria-label", `Code block ${i + 1}`));
 })</script>"""
 """Lets the keyboard scroll wide tables, and code on a device without a mouse; names the buttons of blocks."""
+WHOLE = """<script>addEventListener("message", ({ data, source }) => {
+for (const frame of document.querySelectorAll("iframe.explorer")) {
+  if (frame.contentWindow === source && data.explorerHeight) frame.style.height = `${data.explorerHeight}px`;
+}
+})</script>"""
+"""Gives the explorer's frame the height that its page tells."""
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:
     """Name the search dialog, and make wide tables reachable by keyboard, which the theme leaves out."""
     named = output.replace(SEARCH, f'{SEARCH} aria-label="Search"')
-    return named.replace("</body>", f"{REACHABLE}</body>")
+    return named.replace("</body>", f"{REACHABLE}{WHOLE}</body>")
 
 
 def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:

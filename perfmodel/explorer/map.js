@@ -32,12 +32,18 @@ const state = {
 };
 
 // Numbers for people, as the command line prints them (perfmodel/answers/text.py).
+const LAST_OF_UNIT = 999.5;
 const whole = (value) => Math.ceil(value).toLocaleString("en-US");
 const times = (value) => `${value.toFixed(2)}x`;
 function seconds(value) {
-  if (value < 1e-3) return `${(value * 1e6).toFixed(1)} us`;
-  if (value < 1) return `${(value * 1e3).toFixed(2)} ms`;
-  return value < 1e3 ? `${value.toFixed(2)} s` : `${Math.round(value).toLocaleString("en-US")} s`;
+  for (const [unit, factor] of [["us", 1e6], ["ms", 1e3]]) {
+    if (value * factor < LAST_OF_UNIT) return `${twoDigits(value * factor)} ${unit}`;
+  }
+  return `${twoDigits(value)} s`;
+}
+function twoDigits(value) {
+  if (value < 0.95) return String(Number(value.toPrecision(2)));
+  return value < 9.95 ? value.toFixed(1) : Math.round(value).toLocaleString("en-US");
 }
 function short(tokens) {
   return tokens % 512 === 0 ? `${tokens / 1024}k` : tokens.toLocaleString("en-US");
@@ -127,7 +133,7 @@ function drawMap(cells) {
     const sure = low > 1 || high <= 1 ? "none" : "url(#unsure)";
     set(hatch, { fill: surface.fits(b, c, cell.gamma) ? sure : "url(#hatch)" });
     if (text === null) return;
-    text.textContent = cell.gamma === 0 ? "" : shown === "speedup" ? cell.speedup.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
+    text.textContent = shown === "speedup" ? cell.drafting.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
     text.style.fill = isDark(rgb) ? "#ffffff" : "#111111";
     text.style.stroke = `rgb(${rgb})`;
   }));

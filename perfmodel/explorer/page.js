@@ -8,7 +8,7 @@ const TERMS = {
   activations: ["activations", "in and out"],
   comm: ["all-reduce", "communication"],
   fixed: ["launches", "fixed costs"],
-  host: ["host", "time of the CPU that the GPU waits for"],
+  host: ["host", "waiting for the CPU"],
 };
 
 // --- the reading
@@ -33,9 +33,8 @@ function read(cells, b, c, inflection) {
   const baseline = surface.pass("baseline", "predicted_s", b, c, 0);
   const omega = tokensPerIteration(alpha, gamma);
   const each = surface.iteration(b, c, gamma) / omega;
-  const drafter = kase.draft === "self" ? "the target itself" : kase.draft;
-  element("subject").textContent = `${kase.model} on ${deviceOf(kase)}; draft: ${drafter}, `
-    + `${kase.method}; batch ${batch.toLocaleString("en-US")}, context ${context.toLocaleString("en-US")}, `
+  const drafter = kase.draft === "self" ? `the target itself, ${kase.method}` : kase.draft;
+  element("subject").textContent = `${kase.model} on ${deviceOf(kase)}; draft: ${drafter}; batch ${batch.toLocaleString("en-US")}, context ${context.toLocaleString("en-US")}, `
     + `gamma ${gamma}${state.gamma === null ? " (the best)" : ""}`;
   element("verdict").className = word;
   element("word").textContent = `${content.verdicts[word]}:`;
@@ -57,6 +56,7 @@ function read(cells, b, c, inflection) {
       : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`} at gamma ${drafted}`,
     "inflection context": inflection,
     memory: memoryText(b, c, gamma),
+    "runs in": kase.runs_in ?? "no serving engine: a research stack",
     calibration: `${kase.calibration.name} (${kase.calibration.kind})`,
   };
   const measured = measuredHere().find((dot) => Math.round(dot.b) === b && Math.round(dot.c) === c);
@@ -105,6 +105,7 @@ function notes(b, c, gamma) {
   if (gamma && drafter && drafter[1] !== target[1]) {
     list.push(`${drafter[0]} has ${drafter[1]} vocabulary entries, ${target[0]} ${target[1]}`);
   }
+  if (gamma && !kase.runs && kase.runs_in) list.push(`no engine runs this draft: ${kase.runs_in}`);
   if (kase.transferred_from) {
     list.push(`the calibration is transferred from ${kase.transferred_from}: it was not made for ${kase.hardware}`);
   }
@@ -204,6 +205,23 @@ function recall() {
   }
 }
 
+// --- the clipboard
+
+async function copy(button, text) {
+  const before = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // in a frame that may not write to the clipboard
+    const area = make("textarea", {}, text);
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+
 // --- the controls
 
 const OTHERS = new Set(content.cases.map((kase) => kase.calibration.stack)).size > 1;
@@ -287,8 +305,36 @@ function listen() {
     const cell = under(event);
     if (cell) [state.b, state.c] = cell;
   });
+  element("copy").addEventListener("click", (event) => copy(event.target, element("command").textContent));
+  element("share").addEventListener("click", (event) => {
+    remember();
+    copy(event.target, location.href);
+  });
   element("controls").addEventListener("submit", (event) => event.preventDefault());
   DARK.addEventListener("change", () => location.reload());
+}
+
+/** The cell that fits with the largest speedup of a surface. */
+function bestCell(surface) {
+  let most = { speedup: 0, b: 0, c: 0 };
+  surface.map(state.alpha, state.gamma).forEach((row, b) => row.forEach(({ speedup, gamma }, c) => {
+    if (surface.fits(b, c, gamma) && speedup > most.speedup) most = { speedup, b, c };
+  }));
+  return most;
+}
+
+/** Opens at the best cell of the first surface that pays. */
+function openAtBest() {
+  const pays = content.cases.findIndex((_, number) => bestCell(new Surface(content, arrays, number)).speedup > 1);
+  const number = Math.max(pays, 0);
+  for (const [id, name] of Object.entries(SELECTS)) element(id).value = name(content.cases[number]);
+  const { b, c } = bestCell(new Surface(content, arrays, number));
+  Object.assign(state, { b, c });
+}
+
+/** Tells the page around a frame how high this one is. */
+function tellHeight() {
+  if (window.parent !== window) window.parent.postMessage({ explorerHeight: document.documentElement.scrollHeight }, "*");
 }
 
 function begin() {
@@ -306,10 +352,13 @@ function begin() {
     + "acceptance at every position and every sequence advancing by its own count. The interval is the calibration's own "
     + "error on rows held out of its fit; acceptance is taken as given. Only the break-even line and context lie between points.";
   layOutMap();
+  openAtBest();
   recall();
   choose();
   listen();
   update();
+  tellHeight();
+  window.addEventListener("resize", tellHeight);
 }
 
 begin();

@@ -6,10 +6,12 @@ those of the engine at the points of the grid, in 32 bits. Nothing is fitted or 
 """
 
 import base64
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -18,17 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel import drafts
 from perfmodel.answers.answer import plain
 from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
-from perfmodel.answers.question import Query, arguments as arg
+from perfmodel.answers.question import Query, arguments as arg, runs_in
+from perfmodel.answers.question.engine_support import RunsIn
 from perfmodel.answers.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.operations import Floats
-from perfmodel.specs import COVERAGE, Z, find_acceptance
+from perfmodel.specs import COVERAGE, Z, engine_of, find_acceptance
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     Scenario,
@@ -86,6 +90,13 @@ class Exploration(Grid):
         default="streamingllm:512,snapkv:2k,quest:1k",
         group="Draft",
     )
+    drafts: Words = argument(
+        "Drafts with the full cache, each with a surface of its own where the model has one.",
+        "DRAFT,...|none",
+        read=names,
+        default="eagle3,mtp,ngram",
+        group="Draft",
+    )
     alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
@@ -98,6 +109,10 @@ class Exploration(Grid):
         ):
             if given is not None:
                 raise InputError(f"{flag}: the page has a slider for acceptance; --alpha sets its start")
+        known = ("none", "eagle3", *drafts.names())
+        for word in self.axis("drafts"):
+            if drafts.spelled(word) not in known:
+                raise unknown_name("--drafts", "draft", word, known)
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
@@ -219,9 +234,10 @@ def explore(exploration: Exploration) -> Page:
 
 
 def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
-    """One question for each surface. Raises InputError if two of them would have the same title in the
-    page.
+    """One question for each surface, those of `drafts` first. Raises InputError if two of them would have the
+    same title in the page.
     """
+    yield from _of_drafts(grid)
     seen = set()
     for query, _, scenario in grid.resolved():
         name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
@@ -232,6 +248,15 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
             )
         seen.add(name)
         yield query, scenario
+
+
+def _of_drafts(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
+    """The surfaces of `drafts` on serving engines. A model without such a draft has no surface."""
+    for model, draft in itertools.product(grid.axis("model"), grid.axis("drafts")):
+        one = replace(grid, model=(model,), draft=draft, draft_kv=("full",))
+        with suppress(InputError):
+            found = [(query, scenario) for query, _, scenario in one.resolved()]
+            yield from (pair for pair in found if _support(*pair) is not None)
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
@@ -247,18 +272,22 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     available = float(np.min(room.available_bytes))
+    models = (target, draft.model) if draft.named_model else (target,)
+    runs = _support(query, scenario)
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
         "tp": query.tp,
         "draft": draft.name,
         "draft_kv": kv.label(),
-        "method": query.draft_kv,
+        "method": query.draft_kv if query.draft in (None, "self") else query.draft,
+        "runs_in": None if runs is None else runs.text,
+        "runs": runs is not None and runs.runs,
         "flags": _flags(query),
         "calibration": plain(Calibrated.of(scenario)),
         "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
-        "max_context": {m.name: m.max_position_embeddings for m in (target, draft.model)},
-        "vocabulary": {m.name: m.vocab_size for m in (target, draft.model)},
+        "max_context": {m.name: m.max_position_embeddings for m in models},
+        "vocabulary": {m.name: m.vocab_size for m in models},
         "kv_budget": kv.budget,
         "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
@@ -273,6 +302,11 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "measured": measured_speedups(scenario),
         "is_measured": is_measured(scenario),
     }
+
+
+def _support(query: Query, scenario: Scenario) -> RunsIn | None:
+    """Whether the engine of the question runs the draft; None for a stack that is no serving engine."""
+    return runs_in(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
 
 
 def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:

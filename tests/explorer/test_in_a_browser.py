@@ -148,6 +148,22 @@ class TestInABrowser:
         assert [url for url in opened.requests if not url.endswith("/page.html")] == []
         assert opened.run("document.documentElement.scrollWidth <= window.innerWidth")
 
+    def test_it_opens_where_speculation_pays_with_a_draft_that_an_engine_runs(self, opened: Browser) -> None:
+        assert float(opened.text("speedup").removesuffix("x")) > 1.0
+        facts = dict(zip(opened.texts("#facts dt"), opened.texts("#facts dd"), strict=True))
+        assert facts["runs in"].startswith("vLLM >=")
+        assert "vocabulary" not in opened.text("notes")
+        assert "" not in opened.texts("#cell-texts text")  # grey cells have their number
+        select(opened, "method", "streamingllm:512")
+        slider = "document.getElementById('gamma')"
+        opened.run(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
+        assert "no engine runs this draft" in opened.text("notes")
+
+    def test_a_button_copies_the_command(self, opened: Browser) -> None:
+        opened.run("document.getElementById('copy').click()")
+        opened.run("new Promise((done) => setTimeout(done, 300))")
+        assert opened.text("copy") == "copied"
+
     def test_a_slider_moved_by_key_reads_as_the_engine_answers(self, opened: Browser) -> None:
         for axis in ("batch", "context"):  # where drafting pays at both rates
             opened.focus(axis)
@@ -217,9 +233,14 @@ class TestInABrowser:
                     query = shown(at)["query"]
                     assert query["model"] == model
                     assert query["hardware"] in device
-                    assert f"--draft-kv {method} " in at.text("command")
+                    assert f" {method} " in at.text("command")
                     opened.append((model, device, method))
-        assert len(set(opened)) == len(opened) == at.run("content.cases.length") == 3 * 4 * 3 + 2 * 3
+        assert len(set(opened)) == len(opened) == at.run("content.cases.length")
+        self_drafts = [method for _, _, method in opened if ":" in method]
+        assert len(self_drafts) == 3 * 4 * 3 + 2 * 3
+        assert (
+            {"eagle3", "mtp", "ngram"} >= {method for _, _, method in opened if ":" not in method} > {"ngram"}
+        )
         assert at.complaints == []
 
     @pytest.mark.parametrize("given", ["7", "-1", ""])
