@@ -4,7 +4,7 @@
 """
 
 from perfmodel.costs.gemms import Experts
-from perfmodel.costs.passes import core, forward, gemm, selection
+from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, host_launches, model_ops, selection
 from perfmodel.costs.shards import ONE_BOX, Layout, Shard, check_tensor_parallel, largest_degree, shard
 
 __all__ = [
@@ -12,11 +12,14 @@ __all__ = [
     "Layout",
     "ONE_BOX",
     "Shard",
+    "cache_upkeep",
     "check_tensor_parallel",
     "core",
     "forward",
     "gemm",
+    "host_launches",
     "largest_degree",
+    "model_ops",
     "selection",
     "shard",
 ]

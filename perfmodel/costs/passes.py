@@ -54,6 +54,38 @@ def forward(
             longer_tokens=longer_tokens,
             varying=varying,
         )
+    ops = model_ops(
+        part,
+        batch,
+        query,
+        context,
+        kv,
+        head_query=head_query,
+        independent_query=independent_query,
+        kept_states=kept_states,
+        topk_reuse=topk_reuse,
+        longer_tokens=longer_tokens,
+    )
+    ops.append(cache_upkeep(part, batch, context, kv))
+    if head_query is None:
+        ops.append(host_launches(part, query, varying))
+    return ops
+
+
+def model_ops(
+    part: Shard,
+    batch: Floats,
+    query: Floats,
+    context: Floats,
+    kv: KVMethod,
+    *,
+    head_query: Floats | None = None,
+    independent_query: Floats | None = None,
+    kept_states: Floats = 1.0,
+    topk_reuse: float = 0.0,
+    longer_tokens: Floats = 0.0,
+) -> list[Op]:
+    """The ops of `forward` that run the model, without those by which an engine prepares a pass."""
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
     gathered = tokens if part.groups == 1 else tokens * part.groups
@@ -81,9 +113,6 @@ def forward(
         ops.append(_dense(part.lm_head, head_rows * part.groups if part.lm_head.gathered else head_rows))
     elif part.itemised:
         ops.append(_dense(part.lm_head, ran(part.lm_head)))
-    ops.append(cache_upkeep(part, batch, context, kv))
-    if every:
-        ops.append(_host_launches(part, query, varying))
     return ops
 
 
@@ -116,7 +145,7 @@ def _repeated(op: Op, count: int) -> Op:
     return replace(op, cost=cost, longer_bytes=op.longer_bytes * count, **grown)
 
 
-def _host_launches(part: Shard, query: Floats, varying: bool) -> Op:
+def host_launches(part: Shard, query: Floats, varying: bool = False) -> Op:
     """The launches of attention by the host, one for each layer that has attention or a recurrent state.
 
     Which passes have them depends on the engine: see `Machine.host_s`.
@@ -229,6 +258,7 @@ def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> O
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
+    batch = part.sequences(batch)
     return Op("cache upkeep", "upkeep", 0, Cost(), work_items=batch * float(part.model.num_attention_layers))
 
 

@@ -1,7 +1,7 @@
 """The interface of a draft: how many passes it makes, what one pass counts, and what it keeps in memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar, dataclass_transform
+from typing import ClassVar, dataclass_transform, final
 
 import numpy as np
 
@@ -36,7 +36,9 @@ class Draft:
     views_target_cache: ClassVar[bool] = False
     """Whether it reads the target's cache and keeps only `kv.stored_bytes` of its own."""
     reads_cache: ClassVar[bool] = True
-    """Whether its passes read a KV cache; where they do not, only the KV method `full` is accepted."""
+    """Whether its passes read a KV cache, which the engine prepares for each; where they do not, only the KV
+    method `full` is accepted.
+    """
     named_model: ClassVar[bool] = False
     """Whether the user names its model, as in ``NAME`` or ``KIND:NAME``."""
     has_checkpoint: ClassVar[bool] = False
@@ -46,6 +48,8 @@ class Draft:
     """Whether sequences of one batch draft different numbers of tokens, so that their verification fits no
     CUDA graph of equal lengths (vLLM, v1/worker/gpu_model_runner.py, uniform_decode).
     """
+    launched_by_host: ClassVar[bool] = True
+    """Whether an engine without whole CUDA graphs for drafts launches their attention itself."""
     starts_from_features: ClassVar[bool] = False
     """Whether its first pass takes the target's hidden states of the previous token. No cache keeps these, so
     an engine computes the last cached block of a prefix again.
@@ -116,9 +120,21 @@ class Draft:
         """Query tokens per sequence of one pass."""
         return 1.0
 
+    @final
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Ops of one pass without KV selection. part: the share of the draft model on one device."""
-        return costs.forward(part, batch, query, context, self.kv)
+        """Ops of one pass without KV selection: those of the kind (`kind_ops`), and what an engine adds to
+        every pass that reads a cache. part: the share of the draft model on one device.
+        """
+        ops = self.kind_ops(part, batch, context, query)
+        if self.reads_cache:
+            ops.append(costs.cache_upkeep(part, batch, context, self.kv))
+            if self.launched_by_host:
+                ops.append(costs.host_launches(part, query))
+        return ops
+
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """Ops of one pass that the kind decides; by default a pass of the whole model."""
+        return costs.model_ops(part, batch, query, context, self.kv)
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
         """Ops of one iteration outside its passes, for one token per sequence; by default empty."""

@@ -27,6 +27,7 @@ class DFlash(Draft):
     limits = {"layers": (1, 64), "features": (1, 64), "block": (2, 1025)}
     has_checkpoint = True
     in_one_pass = True
+    launched_by_host = False  # no published step of such a draft shows these launches
     starts_from_features = True
 
     layers: int = LAYERS
@@ -49,9 +50,9 @@ class DFlash(Draft):
         """The last token and one mask per drafted token."""
         return gamma + 1.0
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """One pass. The LM head runs at the masks only."""
-        return costs.forward(part, batch, query, context, self.kv, head_query=self.sampled(query))
+        return costs.model_ops(part, batch, query, context, self.kv, head_query=self.sampled(query))
 
     def sampled(self, query: Floats) -> Floats:
         """Positions of a pass at which a token is drafted."""

@@ -25,10 +25,10 @@ class DFlash2(DFlash):
     kernel: int = 2
     group: int = 16
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass, coefficients of the convolutions, and the selector's projection."""
         more = [self._coefficients(part, batch * query), self._selector(part, batch * self.sampled(query))]
-        return [*super().ops(part, batch, context, query), *more]
+        return [*super().kind_ops(part, batch, context, query), *more]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """DFlash's weights, the projections, and the selector's two tables, whole on every device."""

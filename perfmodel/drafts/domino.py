@@ -28,11 +28,11 @@ class Domino(DFlash):
         """False: the user must give its options, because the width of a head for this target is unknown."""
         return False
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the corrections, whose weights are whole on every device."""
         steps = self.sampled(query)
         return [
-            *super().ops(part, batch, context, query),
+            *super().kind_ops(part, batch, context, query),
             *self._corrections(part, batch, steps, self.pool),
         ]
 

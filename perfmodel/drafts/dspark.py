@@ -34,9 +34,9 @@ class DSpark(DFlash):
         """All positions of the block."""
         return query
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the transitions; the transition weights are whole on every device."""
-        return [*super().ops(part, batch, context, query), self._transition(part, batch, query)]
+        return [*super().kind_ops(part, batch, context, query), self._transition(part, batch, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """The weights of DFlash, the transition matrix, and its input table."""

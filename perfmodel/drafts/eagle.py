@@ -48,12 +48,12 @@ class Eagle(Draft):
         own = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
         return few_layers(target, cls.kind, 1, options.get("vocab", own))
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
         (EAGLE-3).
         """
         first = self._projection if self.features == 1 else _embedding_half
-        return [first(part, batch * query), *super().ops(part, batch, context, query)]
+        return [first(part, batch * query), *super().kind_ops(part, batch, context, query)]
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
         """EAGLE-3: the projection of the target's features."""

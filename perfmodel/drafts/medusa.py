@@ -39,7 +39,7 @@ class Medusa(Draft):
         """Heads that run: one per drafted token."""
         return gamma
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """`query` residual blocks and LM heads, one token each."""
         hidden = part.model.hidden_size
         vocab = part.model.vocab_size
@@ -50,5 +50,5 @@ class Medusa(Draft):
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """The weights of all heads."""
-        block, head = (float(op.cost.weight_bytes) for op in self.ops(part, 1.0, 0.0, 1.0))
+        block, head = (float(op.cost.weight_bytes) for op in self.kind_ops(part, 1.0, 0.0, 1.0))
         return self.heads * (block + head)

@@ -66,9 +66,9 @@ class MTP(Draft):
         """One token per stacked module; unlimited for a single one."""
         return None if self.modules == 1 else self.modules
 
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projections, the layer and the LM head."""
-        return [*self._projections(part, batch * query), *super().ops(part, batch, context, query)]
+        return [*self._projections(part, batch * query), *super().kind_ops(part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection; for an assistant also its LM

@@ -1,8 +1,6 @@
 """Self-speculation: the target's own weights over a sparse view of its cache (MagicDec, arXiv 2408.11049)."""
 
-from perfmodel import costs
 from perfmodel.drafts.base import Draft
-from perfmodel.operations import Floats, Op
 
 
 class SelfDraft(Draft):
@@ -13,6 +11,7 @@ class SelfDraft(Draft):
 
     source = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
     example = "self"
+    launched_by_host = False  # the target's own CUDA graphs hold its passes
     views_target_cache = True  # its keys and values are the target's
 
     target_weights: str = "bf16"
@@ -21,10 +20,6 @@ class SelfDraft(Draft):
     def shares_weights(self) -> bool:
         """True unless the draft runs at another precision than the target."""
         return self.precision.weights.name == self.target_weights
-
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Ops of one pass, which the target's own CUDA graphs hold: the host launches nothing more."""
-        return [op for op in super().ops(part, batch, context, query) if op.kind != "host"]
 
     @property
     def shares_prefill(self) -> bool:

@@ -8,8 +8,8 @@ from msgspec.structs import asdict
 
 from perfmodel.answers.point.ops import ops
 from perfmodel.answers.question import Query, resolve
-from perfmodel.drafts import kind_of, make_draft
-from perfmodel.drafts.base import dense
+from perfmodel.drafts import kind_of, kinds, make_draft
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.specs import load_model, weight_format
 from perfmodel.specs.models.published_heads import published_heads
@@ -334,3 +334,19 @@ def test_a_draft_with_few_heads_is_on_fewer_devices_unless_a_number_is_given() -
     pair = {"model": "qwen2.5-72b", "tp": 8, "calibration": "ideal"}
     assert scenario("qwen2.5-0.5b", **pair).draft.tensor_parallel == 2
     assert scenario("qwen2.5-0.5b", **pair, draft_tp=1).draft.tensor_parallel == 1
+
+
+READ_A_CACHE = [word for word, kind in kinds().items() if kind.reads_cache]
+
+
+@pytest.mark.parametrize("word", READ_A_CACHE)
+def test_every_draft_that_reads_a_cache_pays_for_the_engines_work_on_it(word: str) -> None:
+    kind = kind_of(word)
+    s = scenario(kind.example)
+    names = [op.name for op in s.draft_ops(2.0, 512.0, 4.0)]
+    assert names.count("cache upkeep") == 1
+    assert names.count("host launches") == int(kind.launched_by_host)
+
+
+def test_no_kind_replaces_the_ops_of_every_pass() -> None:
+    assert [kind.kind for kind in kinds().values() if kind.ops is not Draft.ops] == []
