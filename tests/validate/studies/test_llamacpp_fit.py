@@ -73,9 +73,13 @@ class Unfitted(Passes):
         return {parameter.place: parameter.expected for parameter in self.parameters}
 
 
-def test_every_device_has_a_file_that_says_what_it_was_fitted_to() -> None:
+@pytest.fixture(scope="module")
+def passes() -> Unfitted:
+    return Unfitted()
+
+
+def test_every_device_has_a_file_that_says_what_it_was_fitted_to(passes) -> None:
     """Each row is left out once with its source, its device and its maker."""
-    passes = Unfitted()
     made = texts(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
     assert np.sum(~np.array(passes.trained)) == 3 * len(passes.rows)
     assert made.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
@@ -84,10 +88,9 @@ def test_every_device_has_a_file_that_says_what_it_was_fitted_to() -> None:
         assert value.sub("", text) == value.sub("", path.read_text())
 
 
-def test_rows_are_priced_as_answers_are() -> None:
-    rows = Passes()
+def test_rows_are_priced_as_answers_are(passes) -> None:
     seen = set()
-    for group in rows.groups:
+    for group in passes.groups:
         run = group.first.run
         figure = group.first.figure
         if not run.counts or (figure, run.hardware) in seen or len(seen) > 8:
@@ -98,14 +101,14 @@ def test_rows_are_priced_as_answers_are() -> None:
         if figure == "step" and run.kind == "step":
             assert seconds == pytest.approx(answered["step"], rel=1e-6)
         elif figure == "iteration":
-            steps = next(g for g in rows.groups if g.first.run.id == run.id and g.first.figure == "step")
+            steps = next(g for g in passes.groups if g.first.run.id == run.id and g.first.figure == "step")
             step = steps.predict(read_kernels(f"{load_gpu(run.hardware).name}.llamacpp"))[0]
             assert seconds / step == pytest.approx(answered["ratio"], rel=1e-6)
     assert {figure for figure, _ in seen} == {"step", "iteration"}
 
 
-def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step() -> None:
-    rows = [row for row in Passes().rows if row.run.id in ("bs0226", "bd0519")]
+def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step(passes) -> None:
+    rows = [row for row in passes.rows if row.run.id in ("bs0226", "bd0519")]
     off = np.array([{"iteration": 0.3, "step": 0.1}[row.figure] for row in rows])
     left = LeftOut.of(rows, off)
     assert left.ratio == pytest.approx({"bs0226": 0.2})

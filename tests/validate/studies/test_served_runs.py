@@ -107,7 +107,7 @@ def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
 
 
 def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
-    """Of the one run whose median gap is its mean time per token; predicted passes are 0.06 % longer there."""
+    """Of the one run whose median gap is its mean time per token; predicted passes are 0.06 % longer."""
     run = run_of(STUDIES[1], 0, 1)
     assert compare(run, "length", measured=True).ratios["tpot_mean_ms"] == pytest.approx(1, abs=1e-9)
     assert compare(run, "length").ratios["tpot_mean_ms"] != pytest.approx(1, abs=1e-4)
