@@ -103,7 +103,7 @@ def test_commands_in_the_text_exist_with_their_flags() -> None:
             if (group := getattr(command, "commands", None)) and len(verbs) > 1 and not verbs[1].isupper():
                 assert verbs[1] in group, f"{page.name}: {words}"
                 command = group[verbs[1]]
-            flags = {flag for param in command.params for flag in param.opts} | {"--help"}
+            flags = {flag for param in command.params for flag in param.opts} | {"--help", "--help-all"}
             given = {word.partition("=")[0] for word in words if word.startswith("--")}
             assert given <= flags, f"{page.name}: {words}: {given - flags}"
             seen += 1

@@ -2,7 +2,7 @@
 
 `takes` adds the flags of a question to a command, `flagged` those of its parameters, and `verb` makes the
 command of an answer. ``--help`` has groups of flags, defaults and one example. Aliases of flags work but are
-not listed.
+not listed. A command with many flags lists the main ones, and all with ``--help-all``.
 """
 
 import inspect
@@ -31,10 +31,30 @@ GROUPS = (
     "Acceptance",
     "Formats",
     "Engine",
+    "Rack",
     "Run",
     OUTPUT,
 )
 """Headings of flags, in the order of ``--help``; each `Argument` names one."""
+MAIN = (
+    *("model", "hardware", "gpus", "tp", "batch", "context", "input_len", "output_len", "request_rate"),
+    *(
+        "max_concurrency",
+        "slo",
+        "size",
+        "draft",
+        "gamma",
+        "alpha",
+        "rates",
+        "engine",
+        "weights",
+        "output",
+        "json",
+    ),
+)
+"""Arguments that ``--help`` lists for a command with more than `MOST_FLAGS`; ``--help-all`` lists all."""
+MOST_FLAGS = 20
+HELP_ALL = "--help-all"
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need. Help marks a verb that has all of them."""
 MARK = "* the flags that most questions need"
@@ -75,10 +95,23 @@ class GroupedCommand(click.Command):
         super().__init__(*settings, **more)
         self.example = example
 
+    @property
+    def is_long(self) -> bool:
+        """Whether ``--help`` leaves flags out."""
+        return len(self.params) > MOST_FLAGS
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command`; a long one has ``--help-all`` too."""
+        params = super().get_params(ctx)
+        return [*params, _help_all()] if self.is_long else params
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the positional arguments, then the flags by heading."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
+        if self.is_long and HELP_ALL not in ctx.meta:
+            own = {param.name for param in self.params}
+            params = [p for p in params if p.required or p.name in MAIN or p.name not in own]
         common = COMMON if {*COMMON} <= {param.name for param in params} else ()
         for param in params:
             if isinstance(param, Place):
@@ -120,6 +153,19 @@ class App(click.Group):
         if cmd_name not in self.commands:
             raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
         return super().get_command(ctx, cmd_name)
+
+
+def _help_all() -> click.Option:
+    def show_all(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+        if given:
+            ctx.meta[HELP_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
+
+    words = "Show all flags and exit."
+    return click.Option(
+        [HELP_ALL], is_flag=True, is_eager=True, expose_value=False, callback=show_all, help=words
+    )
 
 
 command = partial(click.command, cls=GroupedCommand)
