@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from perfmodel.answers.load.draft_limits import DraftLimits
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.mixed_classes import ClassRow
+from perfmodel.answers.load.pools import PoolRow, Pools
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import Traffic, traffic
@@ -54,7 +55,44 @@ def app(question: TrafficQuery, json: Json = False) -> None:
     show(traffic(question), json, _print)
 
 
+POOLS = (
+    "load",
+    "draft tokens",
+    Column("decode batch", spare=3),
+    "TPOT",
+    "TTFT",
+    Column("queue", spare=5),
+    Column("prefill", spare=5),
+    Column("transfer", spare=4),
+    Column("step", spare=6),
+    "P used",
+    "D used",
+    "tokens/s/GPU",
+)
+
+
+def _pools(a: Pools) -> None:
+    """The answer about two pools."""
+    say(a.sentence, "bold")
+    table(POOLS, [_pool_cells(row) for row in a.rows])
+    say(f"{a.transfer_bytes / 1e6:.3g} MB of cache on a device for each prompt; link: {a.transfer_source}")
+    for note in a.notes:
+        say(note)
+    say("the same GPUs as servers of the decode layout that do both, with their share of the load:", "bold")
+
+
+def _pool_cells(row: PoolRow) -> tuple[str, ...]:
+    load = f"{row.request_rate:.3g}/s" if row.clients is None else clients(round(row.clients))
+    parts = (row.ttft_s, row.queue_s, row.prefill_s, row.transfer_s, row.first_step_s)
+    used = (f"{row.prefill_used:.0%}", f"{row.decode_used:.0%}")
+    batch = f"{row.decode_batch:.1f}"
+    rate = f"{row.output_tokens_per_s_per_gpu:.0f}" + (" (saturated)" if row.saturated else "")
+    return (load, str(row.gamma), batch, seconds(row.tpot_s), *map(seconds, parts), *used, rate)
+
+
 def _print(a: Traffic) -> None:
+    if a.pools is not None:
+        _pools(a.pools)
     names_draft = a.drafts or a.verdict == "unknown_acceptance"
     drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if names_draft else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")

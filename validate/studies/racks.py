@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.load.pools import pools_of
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import COVERAGE, Z, source_errors
 from perfmodel.specs.published import read_published
@@ -238,6 +240,42 @@ def judged_speedup(row: RackRow, constants: Constants) -> Judged:
     return Judged(row.row_id, row.source_id, "speedup", measured, predicted, boxed=boxed)
 
 
+def judged_throughput(row: RackRow) -> Judged:
+    """Output tokens per second of a device under closed-loop clients, from the two pools.
+
+    Its acceptance is as printed or published. Nothing of the pools is fitted to such rows; the interval is
+    that of a step.
+    """
+    asked = row.question()
+    groups = f":dp{row.prefill_dp},ep{row.prefill_ep}"
+    pooled = {
+        "prefill": row.prefill + groups,
+        "decode": f"{row.decode_instances}x{row.tp}:dp{row.dp},ep{row.ep}",
+        "max_concurrency": row.clients,
+        "input_len": row.input_len,
+        "output_len": row.output_len,
+        "draft": row.draft or "mtp",
+    }
+    kept = ("model", "hardware", "engine", "weights", "gamma", "tokens_per_iteration", "moe_imbalance")
+    question = TrafficQuery(**pooled, **{name: asked[name] for name in kept if name in asked})
+    pools = pools_of(question)
+    found = next(each for each in pools.rows if each.gamma == row.gamma)
+    devices = pools.decode_gpus
+    if row.throughput_of == "total GPU":
+        devices += pools.prefill_gpus
+    predicted = found.output_tokens_per_s / devices
+    measured = row.tokens_per_s_gpu or math.nan
+    kind = step_class(scenario_of(row.row_id))
+    width = source_errors().steps[kind].log_within if kind else None
+    return Judged(row.row_id, row.source_id, "throughput", measured, predicted, boxed=width)
+
+
+def has_pools(row: RackRow) -> bool:
+    """Whether the row states both pools, its clients and its lengths."""
+    stated = (row.prefill, row.clients, row.input_len, row.output_len, row.tokens_per_s_gpu, row.tp)
+    return row.kind in ("step", "served") and all(stated)
+
+
 def judged() -> tuple[list[Judged], dict[str, Constants]]:
     """All rows that count, each with constants that were fitted without its source; and these constants."""
     counted = [r for r in rows() if r.counts]
@@ -249,6 +287,8 @@ def judged() -> tuple[list[Judged], dict[str, Constants]]:
     for row in counted:
         if row.kind == "step":
             found.append(judged_steps(row, constants[row.source_id]))
+        if has_pools(row):
+            found.append(judged_throughput(row))
         if row.baseline:
             found.append(judged_speedup(row, constants[row.source_id]))
     return found, constants
@@ -288,7 +328,7 @@ def figures() -> dict[str, Any]:
     return {
         "constants": _in_json(shipped),
         "folds": {source: _in_json(each) for source, each in constants.items()},
-        "widths": {figure: width(found, figure) for figure in named},
+        "widths": {figure: width(found, figure) for figure in ("step", "speedup")},
         "summary": {figure: _summary([r for r in listed if r["figure"] == figure]) for figure in named},
         "by_source": {
             figure: {

@@ -15,6 +15,7 @@ from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
+from perfmodel.answers.load.pools import Pools, one_server, pools_of
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
 from perfmodel.answers.load.rising import never_falling
@@ -54,7 +55,8 @@ class Traffic(Answer):
     verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
     baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a replay
     that was asked for, which are also in `rows`. kv_cache: what one server with the longest draft logs at its
-    start.
+    start. pools: the answer about two pools; the rows are then those of the same devices as servers of the
+    decode layout that do both, each with its share of the load.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -76,8 +78,11 @@ class Traffic(Answer):
     calibration: Calibrated
     kv_cache: KVCache
     warnings: tuple[str, ...]
+    pools: Pools | None = None
 
     def headline(self) -> str:
+        if self.pools is not None:
+            return self.pools.sentence
         return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
 
     def to_frame(self) -> "DataFrame":
@@ -90,8 +95,16 @@ def traffic(question: TrafficQuery) -> Traffic:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
-    Rates are of one replica; where it is saturated the row says so. Raises InputError.
+    Rates are of one replica, or of all pools; where it is saturated the row says so. Raises InputError.
     """
+    if question.decode is None:
+        return _of_servers(question)
+    question, _ = _completed(question)
+    return replace(_of_servers(one_server(question)), pools=pools_of(question))
+
+
+def _of_servers(question: TrafficQuery) -> Traffic:
+    """The answer about servers that read prompts and decode."""
     draft = question.draft
     question, spread_source = _completed(question)
     query = _query(question)

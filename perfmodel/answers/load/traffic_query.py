@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, question
 from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.pool_question import parse_instances, parse_kv_link
 from perfmodel.answers.load.rates import parse_rates
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.readers import (
@@ -88,6 +89,8 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 AT_ONCE = "whose requests come at the start"
 REUSED = ("prefix_len", "turns", "trace")
+POOLS_WITHOUT = ("trace", "mix", "rollout", "turns", "prefix_len", "nodes")
+ONE_SERVER_ONLY = "which are of one server"
 """Arguments that give a prefix cache something to keep."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
@@ -276,6 +279,45 @@ class TrafficQuery(CommonOptions):
     )
     trace: str | None = argument(
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
+    )
+    prefill: str | None = argument(
+        "Prefill pool: instances x GPUs of each, with its groups: 2x4, 2x4:dp4,ep4.",
+        "NxGPUS[:dpN,epN]",
+        read=parse_instances,
+        shown="one pool does both",
+        default=None,
+        group="Pools",
+        needs=("decode",),
+        without=POOLS_WITHOUT,
+        why=ONE_SERVER_ONLY,
+    )
+    decode: str | None = argument(
+        "Decode pool, like --prefill; rates and clients are then of all pools together.",
+        "NxGPUS[:dpN,epN]",
+        read=parse_instances,
+        shown="one pool does both",
+        default=None,
+        group="Pools",
+        needs=("prefill",),
+        without=POOLS_WITHOUT,
+        why=ONE_SERVER_ONLY,
+    )
+    kv_link: str | None = argument(
+        "Link from pool to pool: GB/s of a device, the share that a transfer reaches, milliseconds of the "
+        "shortest one.",
+        "GB/S[,SHARE[,MS]]",
+        read=parse_kv_link,
+        shown="the device's NIC",
+        default=None,
+        group="Pools",
+        needs=("decode",),
+    )
+    prefill_draft: str = argument(
+        "Whether the prefill pool runs the draft on prompts and sends its cache.",
+        choices=("run", "none"),
+        default="run",
+        group="Pools",
+        needs=("decode",),
     )
     num_prompts: Whole = argument(
         "Number of random requests of a simulation.", "N", limits=(1, LONGEST), default=2000

@@ -59,6 +59,17 @@ class Messages(Frozen):
     measured_devices: Positive = 2
 
 
+class PoolTransfer(Frozen):
+    """Caches sent from a prefill to a decode instance. rate: of the NIC of one device. share: of it that a
+    transfer reaches. floor_ms: of the shortest transfer.
+    """
+
+    rate: Quantity
+    share: Annotated[float, Meta(gt=0, le=1)]
+    floor_ms: Annotated[float, Meta(ge=0, le=1e6)]
+    source: Text
+
+
 class LinkSpec(Frozen):
     """One file. devices: names of the devices whose boxes it joins; without them, vendors of such devices.
 
@@ -73,6 +84,7 @@ class LinkSpec(Frozen):
     exchange: Exchange | None = None
     allreduce: Messages | None = None
     send: Messages | None = None
+    transfer: PoolTransfer | None = None
     notes: str = ""
 
     def joins(self, gpu: GPUSpec) -> bool:

@@ -1,0 +1,91 @@
+"""The words of a question about two pools: instances, and the link between the pools."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_text
+from perfmodel.specs import GPUSpec
+from perfmodel.specs.devices.links import link_of
+
+FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|ep)\d{1,4})?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """Instances of a pool. gpus: of each; dp, ep: its groups, as of `whatif`."""
+
+    count: int
+    gpus: int
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def devices(self) -> int:
+        """Devices of the pool."""
+        return self.count * self.gpus
+
+    @classmethod
+    def of(cls, text: str, flag: str) -> "Instances":
+        """Reads ``2x4`` or ``1x32:dp32,ep32``. Raises InputError."""
+        form = FORM.fullmatch(text)
+        if form is None:
+            raise refuse(flag, None, "INSTANCESxGPUS[:dpN,epN], such as 2x4 or 1x32:dp32,ep32", text)
+        groups = dict(re.findall(r"(dp|ep)(\d+)", form[3] or ""))
+        return cls(int(form[1]), int(form[2]), int(groups.get("dp", 1)), int(groups.get("ep", 1)))
+
+
+def parse_instances(given: object, flag: str) -> str:
+    """Reads the instances of a pool. Raises InputError."""
+    text = parse_text(given, flag).lower()
+    Instances.of(text, flag)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The link that carries caches from pool to pool, for each device: rate in bytes/s, the share of it that
+    a transfer reaches, and the time of the shortest one.
+    """
+
+    rate: float
+    share: float
+    floor_s: float
+    source: str
+
+    def seconds(self, sent_bytes: float) -> float:
+        """Time of a transfer of this many bytes by one device."""
+        return self.floor_s + sent_bytes / (self.rate * self.share)
+
+
+def parse_kv_link(given: object, flag: str) -> str:
+    """Reads ``RATE[,SHARE[,FLOOR]]``: GB/s of a device, a share, and milliseconds. Raises InputError."""
+    text = parse_text(given, flag)
+    _numbers(text, flag)
+    return text
+
+
+def _numbers(text: str, flag: str) -> list[float]:
+    parts = text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    good = 1 <= len(numbers) <= 3 and numbers[0] > 0 and all(0 < share <= 1 for share in numbers[1:2])
+    if not good or min(numbers) < 0 or max(numbers) > 1e6:
+        raise refuse(flag, None, "GB/S[,SHARE[,FLOOR_MS]], such as 50,0.36,0.4", text)
+    return numbers
+
+
+def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
+    """The link of a question: as given, or that of the device's nodes. Raises InputError without either."""
+    known = link_of(gpu, "--kv-link").transfer
+    if question.kv_link is None:
+        if known is None:
+            raise InputError(f"--kv-link: hardware/links has no table transfer for {gpu.name}; give one")
+        return Transfer(known.rate.si, known.share, known.floor_ms / 1e3, known.source)
+    rate, *others = _numbers(question.kv_link, "--kv-link")
+    share = others[0] if others else 1.0
+    floor_ms = others[1] if len(others) > 1 else 0.0
+    return Transfer(rate * 1e9, share, floor_ms / 1e3, "as given")
