@@ -59,12 +59,19 @@ def parse_count(
 
     Raises InputError for anything else and below `least`.
     """
-    number = amount(given) if isinstance(given, str) else _real(given)
+    number = _whole_amount(given) if isinstance(given, str) else _real(given)
     if number is None and (several := len(items(given))) > 1:
         raise InputError(f"{flag}: must be one value here, given {several}; `perfmodel sweep` takes lists")
     if number is None or number != math.floor(number) or number < least:
         raise refuse(flag, None, allowed if least else allowed.replace("positive", "non-negative"), given)
     return int(number)
+
+
+def _whole_amount(text: str) -> float | None:
+    """As `amount`; of a fraction of ``k`` or ``m``, the nearest whole number (1.6k is 1638)."""
+    number = amount(text)
+    is_rounded = number is not None and text.strip().lower()[-1] in "km"
+    return round(number) if is_rounded and number is not None else number
 
 
 def parse_counts(given: object, flag: str, least: int = 1) -> tuple[int, ...]:

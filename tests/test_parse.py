@@ -58,7 +58,7 @@ def test_counts(text: str, expected: tuple[int, ...]) -> None:
     assert parse_counts(text, "--batch") == expected
 
 
-NONSENSE = "x 0 -1 nan inf 1e 1e-3 1e16 1e3k 1.5 0.3k k 8kk 1,,2 1, ٣ 0x10 1__000 _1 1_"
+NONSENSE = "x 0 -1 nan inf 1e 1e-3 1e16 1e3k 1.5 k 8kk 1,,2 1, ٣ 0x10 1__000 _1 1_"
 RANGES = [
     "4..2",
     "0..4",
@@ -221,3 +221,8 @@ def test_what_an_operation_is_by_default() -> None:
         "devices",
     )
     assert [getattr(bare, name) for name in (*ones, *zeros, "bytes_per_value")] == [1, 1, *[0] * 8, 2]
+
+
+def test_a_fraction_of_k_is_the_nearest_whole_number() -> None:
+    assert parse_count("1.6k", "--context") == 1638
+    assert parse_count("1.5k", "--context") == 1536

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
 from perfmodel.answers.question import Query
@@ -270,7 +271,7 @@ def _more(a: WhatIf) -> dict[str, str]:
     rows["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
     if a.calibration.fitted_on and not a.calibration.rests_on:
         rows["fitted on"] = ", ".join(a.calibration.fitted_on)
-    return rows
+    return rows | {"not modelled": ", ".join(NOT_MODELLED)}
 
 
 def _moves(rows: Iterable[Move]) -> None:

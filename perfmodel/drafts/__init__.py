@@ -63,6 +63,7 @@ def make_draft(
     is that of the draft's own checkpoint. Raises InputError for an unknown model or option.
     """
     name = head_kind(name) or name
+    _refuse_chain(name)
     degree = target_tp if tensor_parallel is None else tensor_parallel
     typed, colon, rest = name.strip().partition(":")
     eagle3 = spelled(typed) == "eagle3"
@@ -101,6 +102,15 @@ def make_draft(
     else:
         form = found.own_weights(model, target_precision.weights).within(own_on)
     return found(model, kv, degree, Precision(form, target_precision.kv), **options)
+
+
+def _refuse_chain(name: str) -> None:
+    """Refuse (InputError) several kinds of draft that take turns, such as ``mtp,ngram``."""
+    parts = [part.strip().partition(":")[0] for part in re.split("[,+]", name)]
+    kinds_named = [part for part in parts if spelled(part) in (*names(), "eagle3")]
+    if len(parts) > 1 and len(kinds_named) == len(parts):
+        allowed = "one kind of draft: kinds that take turns in one server are not modelled"
+        raise refuse("--draft", None, allowed, name)
 
 
 def spelled(word: str) -> str:

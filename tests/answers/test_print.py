@@ -1,8 +1,11 @@
 """``print(answer)`` is the text of the command; ``repr`` is one line."""
 
+from pathlib import Path
+
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.cli import run
 
 ASK = {"batch": 8, "context": 4096}
@@ -23,3 +26,12 @@ def test_an_answer_prints_what_the_command_prints(capsys, verb, named, words) ->
     run([verb, *WORDS, *words])
     assert str(answer) == capsys.readouterr().out.strip("\n")
     assert "\n" not in repr(answer)
+
+
+def test_what_is_not_modelled_is_named_in_the_full_answer_and_among_the_limits(capsys) -> None:
+    run(["whatif", *WORDS, "--draft", "eagle3", "--gamma", "3", "--verbose"])
+    full = " ".join(capsys.readouterr().out.split())
+    limits = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+    for effect in NOT_MODELLED:
+        assert effect in full
+        assert effect in limits

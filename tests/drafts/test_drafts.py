@@ -350,3 +350,8 @@ def test_every_draft_that_reads_a_cache_pays_for_the_engines_work_on_it(word: st
 
 def test_no_kind_replaces_the_ops_of_every_pass() -> None:
     assert [kind.kind for kind in kinds().values() if kind.ops is not Draft.ops] == []
+
+
+@pytest.mark.parametrize("chain", ["mtp,ngram", "eagle3+ngram", "mtp:modules=1,suffix"])
+def test_kinds_that_take_turns_are_refused_as_not_modelled(chain: str) -> None:
+    refused("--draft: must be one kind of draft: kinds that take turns", scenario, chain)
