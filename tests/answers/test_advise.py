@@ -97,7 +97,7 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     assert f"not decided until measured. Pays from alpha {alphas[0]:.2f} (" in a.reason
     assert a.failed  # exit 1: nothing is decided
     likely = next(gain for gain in a.likely if gain.draft == "eagle3")
-    for gain, first in zip(likely.gains, likely.first_rates, strict=True):
+    for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
         rates = "/".join(f"{first * typical_decay('eagle3') ** j:.12g}" for j in range(5))
         measured = advise(request(**given | {"rate": {"eagle3": rates}}))
         assert max(1.0, measured.gain(measured.chosen) or 0.0) == pytest.approx(gain, rel=1e-9)

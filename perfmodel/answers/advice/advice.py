@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Skip
 from perfmodel.answers.advice.engine_lines import Export
-from perfmodel.answers.advice.likely import LikelyGain
 from perfmodel.answers.advice.margins import BreakEven, Robustness
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
@@ -14,6 +13,7 @@ from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import ratio_text
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Advice(Answer):
     candidates: int = 0
     skipped: tuple[Skip, ...] = ()
     unmeasured: tuple[BreakEven, ...] = ()
-    likely: tuple[LikelyGain, ...] = ()
+    likely: tuple[TypicalGain, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()

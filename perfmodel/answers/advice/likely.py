@@ -1,6 +1,6 @@
 """The likely gain of drafts without a known acceptance, by the acceptance that is typical of their kind."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
@@ -8,34 +8,12 @@ from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.ranking import PricedPoint, best
 from perfmodel.answers.question import Named
 from perfmodel.answers.question.engine_support import ORDER
-from perfmodel.answers.question.typical import how_to_measure, typical_acceptance
+from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
 from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 
 
-@dataclass(frozen=True, slots=True)
-class LikelyGain:
-    """Gains over the best baseline if a draft accepts as little, or as much, as published drafts of its kind.
-
-    first_rates: acceptance of the first token at both ends. measure: the command for the draft's own
-    acceptance.
-    """
-
-    draft: str
-    gains: tuple[float, float]
-    first_rates: tuple[float, float]
-    measure: str
-
-    @property
-    def text(self) -> str:
-        """``1.3x to 2.2x with a typical eagle3 draft (first token accepted at 0.62 to 0.83)``."""
-        low, high = self.gains
-        first_low, first_high = self.first_rates
-        accepted = f"first token accepted at {first_low:.2f} to {first_high:.2f}"
-        return f"{low:.1f}x to {high:.1f}x with a typical {self.draft} draft ({accepted})"
-
-
-def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[LikelyGain, ...]:
+def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
     """The likely gain of each draft without a known acceptance that the engine runs, on the devices of the
     best baseline. The preferred kinds come first.
     """
@@ -51,7 +29,7 @@ def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[LikelyGain,
     return tuple(sorted(gains, key=lambda gain: ORDER.index(gain.draft)))
 
 
-def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> LikelyGain | None:
+def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> TypicalGain | None:
     """The gains at both ends; None without published results, or if the engine does not run the draft."""
     typical = typical_acceptance(draft)
     if typical is None:
@@ -60,8 +38,7 @@ def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> Lik
     high = _gain_at(query, baseline, draft, typical.high)
     if low is None or high is None:
         return None
-    first_rates = (typical.low[0], typical.high[0])
-    return LikelyGain(draft.name, (low, high), first_rates, how_to_measure(query.model, draft))
+    return TypicalGain.of(query.model, draft, typical, low, high)
 
 
 def _gain_at(

@@ -1,11 +1,11 @@
 """The reason of an answer of `advise`, as a part of a sentence."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.likely import LikelyGain
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.prices import room
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.point.verdict import reason
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
 
 
@@ -14,7 +14,7 @@ def reason_of(
     chosen: PricedPoint,
     rival: PricedPoint | None,
     would_pay: tuple[BreakEven, ...],
-    likely: tuple[LikelyGain, ...],
+    likely: tuple[TypicalGain, ...],
     drafted: bool,
 ) -> str:
     stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
@@ -31,7 +31,7 @@ def reason_of(
     return f"the best draft ({best}) reaches {share:.3f} of the baseline: {why}; {stops}"
 
 
-def _likely(likely: tuple[LikelyGain, ...]) -> str:
+def _likely(likely: tuple[TypicalGain, ...]) -> str:
     """The likely gains of the two preferred drafts."""
     if not likely:
         return ""

@@ -32,7 +32,7 @@ from perfmodel.answers.question import (
     runs_in,
     with_draft,
 )
-from perfmodel.answers.question.typical import how_to_measure, typical_acceptance
+from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
@@ -120,31 +120,6 @@ class Accepted:
 
 NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
 """The acceptance in an answer about the baseline alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypicalGain:
-    """The speedups at the best draft lengths, if the draft accepts as little, or as much, as published drafts
-    of its kind.
-
-    first_rates: the acceptance of the first token at both ends. measure: the command for the draft's own.
-    """
-
-    draft: str
-    first_rates: tuple[float, float]
-    speedups: tuple[float, float]
-    measure: str
-
-    @property
-    def sentence(self) -> str:
-        """``likely 1.30x to 2.20x with a typical eagle3 draft (...)``."""
-        low, high = self.speedups
-        if high <= 1.0:
-            likely = "no draft length is likely to pay"
-        else:
-            likely = f"likely {low:.1f}x to {high:.1f}x"
-        first = "first token accepted at {:.2f} to {:.2f}".format(*self.first_rates)
-        return f"{likely} with a typical {self.draft} draft ({first}); not decided until measured"
 
 
 @dataclass(frozen=True, repr=False)
@@ -306,9 +281,7 @@ def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
         return None
     ends = [replace(scenario, acceptance=acceptance) for acceptance in typical.acceptances()]
     low, high = (speedups(end, float(query.batch), float(query.context), lengths).max() for end in ends)
-    first_rates = (typical.low[0], typical.high[0])
-    measure = how_to_measure(query.model, scenario.draft)
-    return TypicalGain(scenario.draft.name, first_rates, (float(low), float(high)), measure)
+    return TypicalGain.of(query.model, scenario.draft, typical, float(low), float(high))
 
 
 def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
