@@ -317,8 +317,9 @@ def test_an_engine_answers_with_its_own_constants_or_says_whose(name: str) -> No
     engine = serving_engines()[name]
     assert engine_catalogue.CATALOGUE.faults(engine_catalogue.load(name, "name")) == []
     assert engine.makers
-    point = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 2048, "alpha": 0.7}
-    draft = next(iter(engine.drafts.keys() & {"eagle3", "ngram"}))
+    hardware = "h100" if "NVIDIA" in engine.makers else "m4-max"
+    point = {"model": "llama-3.1-8b", "hardware": hardware, "batch": 4, "context": 2048, "alpha": 0.7}
+    draft = next(iter(engine.drafts.keys() & {"eagle3", "ngram", "dspark"}))
     answer = whatif(**point, draft=draft, gamma=3, engine=name)
     if engine.constants_of is None:
         return

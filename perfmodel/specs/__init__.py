@@ -10,6 +10,7 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 from perfmodel.specs.calibrations.by_engine import (
     ENGINES,
     LLAMACPP,
+    MLX,
     calibration_of,
     devices_of,
     engine_of,
@@ -82,6 +83,7 @@ __all__ = [
     "DRIFT",
     "Defect",
     "LLAMACPP",
+    "MLX",
     "ENGINES",
     "Engines",
     "FINITE",

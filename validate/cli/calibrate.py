@@ -19,6 +19,9 @@ from perfmodel.validate.fit.recipes import RECIPES, recipe_of
 from perfmodel.validate.records import BUNDLED, RESULTS, newest, points, quiet_line
 from perfmodel.writing import destination, write_all
 
+STUDIES = ("engines", "llamacpp", "mlx", "sources")
+"""Names that are studies of public rows, with held-out groups of their own."""
+
 
 @question
 class CalibrateQuestion(Question):
@@ -28,7 +31,8 @@ class CalibrateQuestion(Question):
     name: Annotated[
         str | None,
         Argument(
-            "Fitted calibration, <gpu>.<stack> (all research stacks if none), engines, llamacpp or sources.",
+            "Fitted calibration, <gpu>.<stack> (all research stacks if none), or engines, llamacpp, mlx, "
+            "sources.",
             "NAME",
             place=True,
         ),
@@ -68,7 +72,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
         if write or json:
             raise InputError("--from-microbench: takes only NAME, --hardware, --stack, --out")
         return _from_microbench(question, question.from_microbench, out)
-    if name in ("engines", "llamacpp", "sources"):
+    if name in STUDIES:
         if json:
             raise InputError(f"{name}: takes only --write; the held-out groups are fixed (docs/accuracy.md)")
         return _study(name, write)
@@ -86,7 +90,9 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _study(name: str, write: bool) -> None:
-    """Fits the costs of engines, those of llama.cpp, or the errors of sources, with all folds: minutes."""
+    """Fits the costs of engines, those of llama.cpp or MLX, or the errors of sources, with all folds:
+    minutes.
+    """
     need_studies(f"calibrate {name}")
     if write:
         destination(BUNDLED / f"{name}.json", flag="--write")  # before the work

@@ -9,10 +9,10 @@ decode step, of a verification alone (kind ``pass``) and of an iteration with dr
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,17 +220,30 @@ class PassGroup(StepGroup):
 class Passes(FittedRows[Pass]):
     """All rows, with their seconds as functions of the parameters."""
 
+    terms: ClassVar[Mapping[str, tuple[float, float, float, float]]] = TERMS
+    further: ClassVar[tuple[Parameter, ...]] = (Parameter("old.small_kernel_s", 1.3, 0.3, times=True),)
+
+    @staticmethod
+    def runs() -> Iterable[PublicRun]:
+        """The runs of the engine."""
+        return (run for run in public_runs() if run.engine == LLAMACPP)
+
+    @staticmethod
+    def constants_of(run: PublicRun) -> "DeviceConstants":
+        """The constants of a run's device and build."""
+        return DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
+
     def __init__(self) -> None:
-        self.rows = tuple(row for run in public_runs() if run.engine == LLAMACPP for row in _passes(run))
+        self.rows = tuple(row for run in self.runs() for row in _passes(run))
         self.logs = np.log([row.seconds for row in self.rows])
-        boards = [DeviceConstants(load_gpu(row.run.hardware)) for row in self.rows]
-        spreads = {scope: i for board in boards for i, scope in enumerate(board.scopes)}
+        boards = [self.constants_of(row.run) for row in self.rows]
+        spreads = {scope: i for board in boards for i, scope in enumerate(board.scopes[:3])}
         self.parameters = [
             Parameter(f"{scope}.{name}", term[0] if i == 0 else 1.0, term[1 + i], times=i > 0)
             for scope, i in spreads.items()
-            for name, term in TERMS.items()
+            for name, term in self.terms.items()
             if term[1 + i]
-        ] + [Parameter("old.small_kernel_s", 1.3, 0.3, times=True)]
+        ] + [*self.further]
         common = [
             (r.run.server, r.run.kv_dtype, r.run.draft, r.figure, r.figure != "step" and r.run.gamma)
             for r in self.rows
@@ -240,7 +253,7 @@ class Passes(FittedRows[Pass]):
         self.groups = [self._group(index, start) for index in alike.values()]
         self.moving = [
             (name, group)
-            for name in TERMS
+            for name in self.terms
             for group in self.groups
             if np.any(group.moved(name, start, 0.9) != np.log(group.at(start)))
         ]
@@ -249,7 +262,7 @@ class Passes(FittedRows[Pass]):
     def _group(self, index: list[int], start: Values) -> PassGroup:
         rows = [self.rows[i] for i in index]
         run = rows[0].run
-        constants = DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
+        constants = self.constants_of(run)
         draft: dict[str, Any] = {"draft": run.draft or None, "alpha": 0.7}
         query = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
         scenario = with_calibration(resolve(query), constants.calibration(start))

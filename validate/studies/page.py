@@ -85,9 +85,12 @@ CLASSES = {
     "step own": "step, kernels or steps of the device itself",
     "step borrowed": "step, kernels of another device",
     "step llamacpp": "step, llama.cpp",
+    "step mlx": "step, MLX",
     "speedup known": "speedup, kind of draft measured in the engine",
     "speedup new": "speedup, kind of draft never measured in the engine",
     "speedup llamacpp": "speedup, llama.cpp",
+    "speedup mlx": "speedup, MLX's own kernels",
+    "speedup mlx-dspark": "speedup, mlx-dspark",
 }
 """Figure and class of an error -> its heading."""
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
-from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
+from perfmodel.specs import DRIFT, LLAMACPP, VERSION, files, load_model
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies import choices, llamacpp
+from perfmodel.validate.studies import choices, llamacpp, mlx
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.parameters import ENGINES
@@ -146,13 +146,19 @@ def figures() -> dict[str, Any]:
     return found | {
         "side": _side(speedups),
         "refused": asked()[1],
-        "coverage": recorded_sources()["coverage"],
+        "coverage": _coverage(),
         "choices": choices.recorded(),
         "best_length": {
             "engines": _best_length(of_engines),
             LLAMACPP: _best_length(of_llamacpp),
         },
     }
+
+
+def _coverage() -> dict[str, Any]:
+    """Figure -> class -> coverage, with MLX's classes, whose rows have a file of their own."""
+    of_mlx = files.read_mapping(mlx.LEFT_OUT)["coverage"]
+    return {figure: of | of_mlx[figure] for figure, of in recorded_sources()["coverage"].items()}
 
 
 def _side(speedups: Sequence[Answered]) -> dict[str, int]:

@@ -20,10 +20,11 @@ from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.specs import ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id
+from perfmodel.specs import ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id, serving_engines
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.models.checkpoints import FP8, checkpoint
 from perfmodel.specs.models.ggml import repository
+from perfmodel.specs.models.mlx import converted_name
 from perfmodel.speculation import Scenario, speedups
 
 UNQUANTISED = ("bf16", "fp16", "fp32")
@@ -34,6 +35,8 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     """The target of a question. Formats of the checkpoint itself need no flag."""
     asked = question.weights not in (None, scenario.target.weights)
     weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
+    engine = engine_of(scenario.machine.calibration)
+    known = serving_engines().get(engine or "")
     return ServedTarget(
         model_id,
         scenario.machine.tensor_parallel,
@@ -47,6 +50,8 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=scenario.target.mla is not None,
+        engine=engine,
+        alone=known is not None and known.conversion == "mlx",
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
         longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
     )
@@ -136,7 +141,7 @@ def export(
         notes.append("no draft of known acceptance gains in any range: leave it off")
     started: dict[str, Started] = {}
     for word, server in servers().items():
-        if server.serves_files != (served.file is not None):
+        if not server.offers(served):
             continue
         if setup.drafts and word in withheld:
             notes.append(f"no line for {server.title}: {withheld[word]}")
@@ -192,7 +197,9 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
         path = question.draft_path or _named_head(question.draft, scenario.draft)
         path = path or _draft_source(named, question.model, scenario)
     served = served_target(question, question.model_path or served_id(question.model, path), scenario)
-    if question.model_path is None and served.file is None and served.other_checkpoint:
+    if served.alone and question.model_path is None and served.model_id:
+        served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
+    elif question.model_path is None and served.file is None and served.other_checkpoint:
         served = _in_its_format(served, scenario.target)
     return served, path
 

@@ -10,16 +10,15 @@ from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.engine_support import draft_word, runs_in
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
+from perfmodel.answers.question.resolving import conversion_of
 from perfmodel.answers.question.smaller_batch import of_batch
 from perfmodel.answers.text import Note
 from perfmodel.specs import (
     CONSTANTS,
     ENGINES,
-    LLAMACPP,
     Calibration,
     Defect,
     engine_of,
-    in_gguf,
     is_gguf,
     serving_engines,
     source_errors,
@@ -28,6 +27,7 @@ from perfmodel.specs import (
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import repository
 from perfmodel.specs.models.model import name_of, named_format
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
@@ -75,8 +75,9 @@ def common_doubts(
     sentences: list[str] = []
     if drafts and isinstance(question, Options):
         sentences += assumed(question, scenario)
-    if scenario.machine.calibration.stack == LLAMACPP:
-        sentences += of_weights(question, scenario)
+    conversion = conversion_of(scenario.machine.calibration)
+    if conversion is not None:
+        sentences += of_weights(question, scenario, conversion)
     if question.weights is None:
         sentences += by_name(question.model)
     sentences += beyond(question.model, scenario, context, gamma)
@@ -89,6 +90,7 @@ def common_doubts(
         sentences += of_draft(scenario, context)
     if gamma:
         sentences += map(defect_warning, known_defects(scenario, context))
+        sentences += of_other_kernels(scenario)
     sentences += without_effect(question, scenario)
     sentences += of_constants(question.calibration, scenario.machine.calibration)
     sentences += of_device(scenario)
@@ -102,6 +104,16 @@ def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
         yield Note(f"no draft was given: {scenario.draft.name} is assumed")
     if own and getattr(question, "draft_kv", None) is None:
         yield Note(f"no draft_kv was given: {SELF_DRAFT_KV} is assumed")
+
+
+def of_other_kernels(scenario: Scenario) -> Iterator[str]:
+    """Another engine of the device whose kernels for a few rows, those of a verification, differ."""
+    own = serving_engines().get(scenario.machine.calibration.stack)
+    vendor = scenario.machine.gpu.vendor
+    for word, engine in serving_engines().items():
+        other = engine.row_kernels is not None and engine.makers == (vendor,)
+        if other and own is not None and own.conversion != engine.conversion:
+            yield f"{engine.title} differs: its kernels for a few rows are others (--engine {word})"
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
@@ -123,17 +135,19 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
         yield f"--draft-kv-dtype {vain} {draft.name} reads no cache"
 
 
-def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """Warnings about the assumed llama.cpp mix of formats, where the question names none, and about weights
-    on the host.
+def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversion) -> Iterator[str]:
+    """Warnings about the assumed formats, where the question names none and the engine converts checkpoints,
+    and about weights on the host.
     """
     given = question.weights
     repo = repository(question.model)
-    if given is None and (not repo[1] if repo else not is_gguf(question.model)):
-        default = f"{scenario.target.weights} is assumed, the default of llama-server -hf"
-        yield Note(f"no weights were given: {default}")
-    if given is not None and (mix := in_gguf(given)) != given:
-        yield f"llama.cpp has no {given} weights: the answer uses {mix}"
+    stated = repo[1] if repo else is_gguf(question.model) or named_format(question.model)
+    if given is None and not stated:
+        yield Note(f"no weights were given: {scenario.target.weights} is assumed, {conversion.why}")
+    named = given and conversion.named(given, False)
+    if named != given:
+        engine = ENGINES[scenario.machine.calibration.stack]
+        yield f"{engine} has no {given} weights: the answer uses {named}"
     if scenario.machine.host_experts or scenario.machine.host_layers:
         yield "no run with layers or experts on the host is published: the interval does not cover that part"
 

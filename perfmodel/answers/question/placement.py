@@ -101,13 +101,15 @@ def check_engine(
     (`specs.engines.serving.ServingEngine`).
     """
     stack = engine_of(calibration)
-    if stack is None or not cuts_heads(stack):
+    if stack not in serving_engines():
         return
     makers = serving_engines()[stack].makers
     if gpu.vendor not in makers and any(gpu.vendor in other.makers for other in serving_engines().values()):
         raise refuse(
             "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
         )
+    if not cuts_heads(stack):
+        return
     first = serving_engines()[stack].int4_experts
     having = serving_engines()[stack].int4_experts_on
     int4 = model.moe is not None and precision.weights.of("experts").name.startswith("int4")

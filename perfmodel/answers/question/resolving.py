@@ -27,7 +27,6 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs import (
-    LLAMACPP,
     Calibration,
     GPUSpec,
     ModelSpec,
@@ -35,7 +34,6 @@ from perfmodel.specs import (
     calibration_of,
     check_power_limit,
     engine_of,
-    in_gguf,
     is_gguf,
     kv_format,
     load_gpu,
@@ -44,7 +42,9 @@ from perfmodel.specs import (
     serving_engines,
 )
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
-from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
+from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
+from perfmodel.specs.models.ggml import of_mix
+from perfmodel.specs.models.mlx import of_bits
 from perfmodel.speculation import (
     Acceptance,
     Scenario,
@@ -70,22 +70,30 @@ class Named:
         gpu = load_gpu(question.hardware)
         target = load_model(question.model)
         file = is_gguf(question.model)
-        mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
-        calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
+        format_word = (question.weights or target.weights).partition(",")[0].lower()
+        calibration = calibration_of(
+            gpu,
+            question.engine,
+            question.calibration,
+            gguf=bool(file or (question.weights and of_mix(format_word))),
+            mlx=of_bits(format_word) is not None,
+        )
         shares = question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None
         if shares or gpu.in_turn:
             gpu = _shared(question, gpu, engine_of(calibration))
-        if calibration.stack == LLAMACPP and not file:
-            target = target.replace(weights=CONVERTED.get(target.weights, USUAL_MIX))
+        conversion = conversion_of(calibration)
+        if conversion is not None and not file:
+            target = target.replace(weights=conversion.default(target.weights))
         return cls(target, gpu, calibration)
 
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
         own = self.target.weights
         weights = question.weights
-        if self.calibration.stack == LLAMACPP:
-            mix = in_gguf(weights or own, bool(self.target.moe))
-            weights = mix if weights or mix != own else None
+        conversion = conversion_of(self.calibration)
+        if conversion is not None:
+            converted = conversion.named(weights or own, bool(self.target.moe))
+            weights = converted if weights or converted != own else None
         engine = serving_engines().get(self.calibration.stack)
         return precision_of(
             self.target,
@@ -95,6 +103,14 @@ class Named:
             wide_mxfp4=engine is not None and engine.wide_mxfp4,
             weight_only=engine is not None and engine.weight_only,
         )
+
+
+def conversion_of(calibration: Calibration) -> Conversion | None:
+    """The conversion of checkpoints for the engine of a calibration; None if it serves them as they are."""
+    engine = serving_engines().get(calibration.stack)
+    if engine is None or engine.conversion is None:
+        return None
+    return CONVERSIONS[engine.conversion]
 
 
 def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
@@ -214,6 +230,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:
         query = with_draft(query, found)
+    conversion = conversion_of(found.calibration)
     draft_precision = Precision(precision.weights, draft_kv_type)
     draft = make_draft(
         "self" if query.draft is None else query.draft,
@@ -223,7 +240,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         parse_kv(draft_kv(query)),
         tensor_parallel=query.draft_tp,
         weights=query.draft_weights,
-        own_on=gpu.peak if query.weights is None else None,
+        own_on=None if query.weights or (conversion and conversion.drafts_too) else gpu.peak,
     )
     check_head(query.draft, target)
     check_vocabulary(engine_of(found.calibration), draft, target)

@@ -26,6 +26,8 @@ DEFAULT_ENGINE = "vllm"
 """The engine of a question that names none."""
 LLAMACPP = "llamacpp"
 """The engine for GGUF files, and for devices of the vendors in `LLAMACPP_VENDORS`."""
+MLX = "mlx"
+"""The engine for weights in MLX's words on devices of `LLAMACPP_VENDORS`."""
 LLAMACPP_VENDORS = ("Apple",)
 """Vendors whose devices `DEFAULT_ENGINE` does not support."""
 
@@ -49,28 +51,34 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
 
 
 @cache
-def devices_of(engine: str) -> dict[str, str]:
-    """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``."""
+def devices_of(engine: str, version: str = "") -> dict[str, str]:
+    """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``,
+    unless its file names another word. version: empty for the newest.
+    """
     stack = stack_files()[engine]
-    word = stack.calibrations if isinstance(stack, ResearchStack) and stack.calibrations else engine
-    ending = f".{word}"
+    word = stack.calibrations if isinstance(stack, ResearchStack) else stack.calibration_word(version)
+    ending = f".{word or engine}"
     return {
         name.removesuffix(ending): name for name in bundled_names("calibrations") if name.endswith(ending)
     }
 
 
 def calibration_of(
-    gpu: GPUSpec, engine: str | None = None, calibration: str | None = None, gguf: bool = False
+    gpu: GPUSpec,
+    engine: str | None = None,
+    calibration: str | None = None,
+    gguf: bool = False,
+    mlx: bool = False,
 ) -> Calibration:
     """The calibration of a question: the named one, or that of an engine on the device.
 
     Without `calibration` and `engine` it is the one that a CPU's device file names, or that a device file
     names by path; otherwise that of `DEFAULT_ENGINE`. gguf: whether the weights are a GGUF file, which only
-    `LLAMACPP` runs, as only it runs different devices in turn. If an engine has no calibration of the device,
-    that of the nearest device is transferred: of the same architecture or maker if there is one, then by
-    memory bandwidth (of a file with the name of a bundled device, by that device's bandwidth). Raises
-    InputError for an unknown engine, one without a calibration of such a device, or one that differs from the
-    calibration's.
+    `LLAMACPP` runs, as only it runs different devices in turn. mlx: whether the weights are a checkpoint of
+    MLX. If an engine has no calibration of the device, that of the nearest device is transferred: of the same
+    architecture or maker if there is one, then by memory bandwidth (of a file with the name of a bundled
+    device, by that device's bandwidth). Raises InputError for an unknown engine, one without a calibration of
+    such a device, or one that differs from the calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
@@ -82,8 +90,10 @@ def calibration_of(
         return load_calibration(gpu.calibration)
     alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
     usual = LLAMACPP if alone else DEFAULT_ENGINE
+    if mlx and gpu.vendor in LLAMACPP_VENDORS:
+        usual = MLX
     engine, _, version = parse_engine(engine or usual).partition(DRIFT)
-    kernels = devices_of(engine) or devices_of(lender_of(engine) or engine)
+    kernels = devices_of(engine, version) or devices_of(lender_of(engine) or engine)
     if gpu.name in kernels:
         return on_board(load_bundled(kernels[gpu.name], version or None, engine), gpu)
     known = [name for name in kernels if _same_kind(gpu, load_gpu(name))]

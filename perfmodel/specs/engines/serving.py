@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
@@ -17,6 +17,7 @@ from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import EngineAttention
 from perfmodel.specs.engines.engines import BUILD, engines, release
+from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
 
 FOLDER = "engines"
 LAST = 1000
@@ -170,7 +171,10 @@ class ServingEngine(Stack):
     interval. wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts:
     formats of experts whose kernels the engine chooses itself, without the cost of default flags.
     int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
-    of the devices that have these kernels; empty for all. cuts_heads: whether tensor parallelism gives each
+    of the devices that have these kernels; empty for all. conversion: the kind of file to which it converts
+    checkpoints; None if it serves them as they are. calibrations: version from which on -> the word in the
+    names of its calibrations, if kernels changed between versions. row_kernels: its kernels for a few rows.
+    own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor parallelism gives each
     device whole KV heads and whole blocks of scaled weights.
     """
 
@@ -194,6 +198,16 @@ class ServingEngine(Stack):
     tuned_experts: tuple[str, ...] = ()
     int4_experts: str = ""
     int4_experts_on: tuple[str, ...] = ()
+    conversion: Literal["gguf", "mlx"] | None = None
+    calibrations: dict[str, str] = field(default_factory=dict)
+    row_kernels: RowKernels | None = None
+    own_kernel: OwnKernel | None = None
+
+    def calibration_word(self, version: str) -> str:
+        """The word in the names of the calibrations of a version; empty for the engine's own."""
+        known = sorted(self.calibrations, key=release)
+        since = [first for first in known if not version or release(first) <= release(version)]
+        return self.calibrations[since[-1]] if since else ""
 
     @property
     def numbers_builds(self) -> bool:

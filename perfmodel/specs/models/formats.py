@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.specs.models.ggml import BLOCKS, MIXES, of_mix
+from perfmodel.specs.models.mlx import MXFP4, of_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,18 @@ or none.
 _ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 """Words of vLLM and SGLang for ``--kv-cache-dtype`` -> the format."""
 _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
-_SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128", *MIXES)
+_SHOWN = (
+    *WEIGHT_FORMATS,
+    "fp8-wo",
+    "nvfp4-wo",
+    "int4-g128",
+    "int4-g128-sym",
+    "awq-g128",
+    "4bit",
+    "8bit",
+    MXFP4,
+    *MIXES,
+)
 
 PARTS = {
     "attention": ("qkv", "o", "qkv_down", "q_up", "o_down"),
@@ -222,12 +234,12 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a
     scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
     ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one with
-    that many bits per weight. A format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16
-    bits unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown
-    name.
+    that many bits per weight; ``4bit`` or ``8bit-g32`` is a checkpoint of MLX (`mlx.of_bits`). A format of
+    its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16 bits unless they are named. ``A*3+B*75``
+    is A in 3 layers and B in 75. Raises InputError for an unknown name.
     """
     parts = [part.strip().lower() for part in name.split(",")]
-    mix = of_mix(parts[0])
+    mix = of_mix(parts[0]) or of_bits(parts[0])
     base, *mixed = (mix or parts[0]).split(",")
     own = _part_formats(mixed, name, flag) | _part_formats(parts[1:], name, flag)
     return Weights(_format(base, flag), tuple(own.items()), ",".join(parts) if mix else "")

@@ -113,12 +113,12 @@ CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
 
 
 STAND_IN = {
-    **dict.fromkeys(("int8", "fp8", "mxfp8"), "q8_0"),
-    **dict.fromkeys(("int4", "awq", "gptq", "nf4"), USUAL_MIX),
-    "int6": "q6_k",
-    "int5": "q5_k_m",
-    "int3": "q3_k_m",
-    "int2": "q2_k",
+    **dict.fromkeys(("int8", "fp8", "mxfp8", "8bit"), "q8_0"),
+    **dict.fromkeys(("int4", "awq", "gptq", "nf4", "4bit"), USUAL_MIX),
+    **dict.fromkeys(("int6", "6bit"), "q6_k"),
+    **dict.fromkeys(("int5", "5bit"), "q5_k_m"),
+    **dict.fromkeys(("int3", "3bit"), "q3_k_m"),
+    **dict.fromkeys(("int2", "2bit"), "q2_k"),
 }
 """First word of a format that llama.cpp does not have -> the mix with as many bits."""
 

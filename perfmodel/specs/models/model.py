@@ -143,7 +143,7 @@ a cache of 16 bits.
 
 
 IN_FORMAT = re.compile(
-    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8)(?:-(?:dynamic|int4|4bit))?"
+    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|mxfp8|nvfp4|fp4|mxfp4|awq|gptq-(?:int8|8bit)|gptq|int4|w4a16|int8|w8a8|mxfp4-q8|[2-8]bit)(?:-(?:dynamic|int4|4bit))?"
 )
 """A lower-case name that ends with the format of its weights; its groups are the rest and the format."""
 _MEANT = {

@@ -2,6 +2,7 @@
 
 from perfmodel.speculation.accounts.base import Account, Server
 from perfmodel.speculation.accounts.llamacpp import LlamaCppAccount
+from perfmodel.speculation.accounts.mlx import MLXAccount
 from perfmodel.speculation.accounts.sglang import SGLangAccount
 from perfmodel.speculation.accounts.vllm import VLLMAccount
 
@@ -9,6 +10,8 @@ ACCOUNTS: dict[str, type[Account]] = {
     "vllm": VLLMAccount,
     "sglang": SGLangAccount,
     "llamacpp": LlamaCppAccount,
+    "mlx": MLXAccount,
+    "mlx-dspark": MLXAccount,
 }
 """Word of ``--engine`` -> its account."""
 

@@ -73,6 +73,10 @@ class ServedTarget:
     """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
     empty if no checkpoint of the question's format is known.
     """
+    engine: str | None = None
+    """The engine that was modelled, by its word."""
+    alone: bool = False
+    """Whether no other engine serves the checkpoint, or runs on the device."""
     longest: Callable[[int, int], int] | None = None
     """Tokens of the longest sequence that a server of this many sequences at a context accepts; None leaves
     the engine's own limit.
@@ -147,13 +151,17 @@ class Server(ABC):
     """The names, flags and line of one engine.
 
     checked: the version whose parser accepted lines of this form (tests/engine). serves_files: whether it
-    serves GGUF files, and nothing else. kv_names: KV format -> its name in the engine. degrees: one sentence
-    with the engine's own meaning of its degrees of parallelism.
+    serves GGUF files, and nothing else. kv_names: KV format -> its name in the engine. alone: whether its
+    checkpoints or devices are its own, so that it is offered only to questions about it. states_length:
+    whether its line states the longest sequence. degrees: one sentence with the engine's own meaning of its
+    degrees of parallelism.
     """
 
     checked: ClassVar[str]
     serves_files: ClassVar[bool] = False
     kv_names: ClassVar[Mapping[str, str]] = {}
+    alone: ClassVar[bool] = False
+    states_length: ClassVar[bool] = True
 
     def __init__(self, word: str) -> None:
         self.word = word
@@ -166,6 +174,14 @@ class Server(ABC):
     @abstractmethod
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """The line of a setup. None where the engine has no such draft or layout; `notes` gets the reason."""
+
+    def offers(self, target: "ServedTarget") -> bool:
+        """Whether it can serve the target as it was modelled."""
+        if target.file is not None:
+            return self.serves_files
+        if self.alone or target.alone:
+            return self.alone and self.word == target.engine
+        return not self.serves_files
 
     def known_draft(self, draft: Draft) -> ServedDraft | None:
         """The draft in this engine; None if it has none."""

@@ -1,0 +1,37 @@
+"""MLX: ``mlx_lm.server``."""
+
+import shlex
+
+from perfmodel.answers.advice.servers.base import Server, Setup, Started, note_missing_cache, words_of
+from perfmodel.answers.question import draft_word
+
+DEFAULT_LENGTH = 3
+"""Default number of tokens that the server drafts."""
+
+
+class MLX(Server):
+    """mlx_lm's server. It drafts with a separate model only, for one request at a time."""
+
+    checked = "0.32.2 (mlx-lm)"
+    alone = True
+    states_length = False  # the cache grows
+
+    def start(self, setup: Setup, notes: list[str]) -> Started | None:
+        """``mlx_lm.server``. The line has no draft if the server has none of the kind or no length gains."""
+        word = draft_word(setup.draft)
+        tokens = setup.table.best_constant
+        values: dict[str, object] = {"--model": setup.target.model_id}
+        if not setup.drafts or tokens == 0:
+            notes.append("no draft length gains: mlx_lm.server is started without a draft model")
+        elif word != "model":
+            notes.append(
+                f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark, which have, have other lines"
+            )
+        else:
+            source = setup.draft_path or setup.draft.name
+            values |= {"--draft-model": source, "--num-draft-tokens": tokens}
+            notes.append(
+                f"mlx_lm.server drafts for one request at a time, by default {DEFAULT_LENGTH} tokens"
+            )
+        note_missing_cache(self.title, setup.target, None, notes)
+        return Started(shlex.join(["mlx_lm.server", *words_of(values)]))

@@ -1,0 +1,51 @@
+"""MLX's words for the weights of a checkpoint: ``4bit``, ``8bit-g32``, ``mxfp4-q8``.
+
+``mlx_lm.convert -q`` quantises every linear layer and the embedding to affine integers with a 16-bit scale
+and bias per group, of 64 values unless a checkpoint states another size.
+"""
+
+import re
+
+_WORD = re.compile(r"([2-8])bit(?:-g(32|64|128))?")
+_EVERYWHERE = "{0},lm_head={0},embedding={0},latent={0}"
+GROUP = 64
+USUAL_BITS = "4bit"
+"""What most repositories of ``mlx-community`` have, and what a question without weights is about."""
+MXFP4 = "mxfp4-q8"
+"""gpt-oss as ``mlx-community`` converts it: experts as they are, the rest in 8 bits."""
+CONVERTED = {"bf16,experts=mxfp4": MXFP4}
+"""A checkpoint's own formats -> the word for what MLX users run instead."""
+_STAND_IN = {"fp8": "8bit", "w8a8": "8bit", "awq": "4bit", "gptq": "4bit", "nf4": "4bit"}
+"""First word of a format that MLX does not have -> the one with as many bits."""
+
+
+def of_bits(name: str) -> str | None:
+    """The formats of all parts for one of MLX's words; None for any other name."""
+    if name == MXFP4:
+        return f"{_EVERYWHERE.format(f'int8-g{GROUP}')},experts=mxfp4"
+    word = _WORD.fullmatch(name)
+    return word and _EVERYWHERE.format(f"int{word[1]}-g{word[2] or GROUP}")
+
+
+def in_mlx(weights: str, experts: bool = False) -> str:
+    """Weights in MLX's words; formats of named parts stay. experts: not used: all parts have one format."""
+    if "," in weights:
+        return weights
+    word = weights.strip().lower()
+    first = word.partition("-")[0]
+    if first in _STAND_IN:
+        return _STAND_IN[first]
+    if bits := re.fullmatch(r"(?:ud-)?i?(?:int|q)([2-8])(?:_\w+)?", first):
+        return f"{bits[1]}bit"
+    return word
+
+
+COMMUNITY = "mlx-community"
+
+
+def converted_name(model_id: str, weights: str) -> str:
+    """The usual name of the checkpoint of a model in these weights: ``mlx-community/Qwen3-8B-4bit``."""
+    owner, _, name = model_id.rpartition("/")
+    if owner == COMMUNITY:
+        return model_id
+    return f"{COMMUNITY}/{name}-{weights.partition(',')[0]}"

@@ -1,0 +1,45 @@
+"""MLX's rows and fit: what they say of a source that was left out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from perfmodel.specs import load_gpu
+from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.validate.studies.mlx import LEFT_OUT, TERMS, ChipConstants, devices, mlx_runs
+from perfmodel.validate.studies.mlx_kernels import kernel_rows
+
+
+def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None:
+    runs = mlx_runs()
+    assert len({run.id for run in runs}) == len(runs)
+    assert all("/" in run.source for run in runs)
+    counted = [run for run in runs if run.counts]
+    assert (len(runs), len(counted)) == (244, 162)
+    assert all(run.is_complete and run.time_ms for run in counted)
+    assert all(row.url.startswith("https://github.com/") for row in kernel_rows())
+
+
+def test_intervals_hold_sources_that_were_left_out() -> None:
+    coverage = json.loads(LEFT_OUT.read_text())["coverage"]
+    steps = coverage["step"]["mlx"]
+    assert 0.85 <= steps["inside"] <= 0.95
+    assert steps["error"] < 0.17
+    assert steps["sources"] >= 12
+    stated = load_bundled("apple-m4-pro-64gb.mlx").observed_error["target_s"]
+    assert (stated.log_within or 0.0) == pytest.approx(np.log1p(steps["width"]), rel=0.15)
+
+
+def test_a_device_is_a_factor_on_its_size_of_chip() -> None:
+    values = {f"all.{name}": term[0] for name, term in TERMS.items()}
+    values |= {"Ultra.small_kernel_s": 2.0, "apple-m3-ultra-512gb.small_kernel_s": 1.5}
+    names = ("m4-pro", "m2-ultra", "m3-ultra")
+    found = [ChipConstants(load_gpu(name)).calibration(values).small_kernel_s.value for name in names]
+    assert np.divide(found, found[0]) == pytest.approx([1.0, 2.0, 3.0])
+
+
+def test_every_mac_has_constants_of_each_release_and_fork() -> None:
+    for gpu in devices():
+        for word in ("mlx", "mlx-qmv", "mlx-dspark"):
+            assert load_bundled(f"{gpu.name}.{word}").gpu == gpu.name

@@ -1,0 +1,282 @@
+"""MLX's constants by device, fitted to public runs: ``hardware/calibrations/<device>.<mlx, mlx-qmv or
+mlx-dspark>.yaml``.
+
+The cost of more rows comes from kernels alone (`mlx_kernels`); a run has no part in it. The rest is fitted to
+``results/published/mlx_runs.csv``: a constant is the product of a common value, a factor of the size of chip
+(Pro, Max, Ultra) and a device's factor, both expected to be 1. ``results/mlx.json`` has the errors of rows
+with constants fitted without their source, and how many are inside intervals fitted without it.
+"""
+
+import datetime
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from perfmodel.specs import MLX, Calibration, GPUSpec, Scatter, files, load_gpu, release, serving_engines
+from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.published import read_published
+from perfmodel.validate.harness.micro.write import as_yaml
+from perfmodel.validate.records import BUNDLED
+from perfmodel.validate.solving import shortened
+from perfmodel.validate.studies import widths
+from perfmodel.validate.studies.llamacpp import LeftOut, Passes
+from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.public_runs import PublicRun
+from perfmodel.validate.studies.robust import Array, Values
+from perfmodel.validate.studies.widths import LeftOutError
+
+FOLDER = files.data_directory("calibrations")
+LEFT_OUT = BUNDLED / "mlx.json"
+"""``step``, ``ratio``: id of a run -> its log error without its source. ``coverage``: by class, see
+`widths.covered`.
+"""
+COMMENT = "Written by `perfmodel validate calibrate mlx --write` from results/published/mlx_runs.csv."
+FITTED = "fitted to mlx_runs.csv"
+KERNELS = "kernels of mlx_kernels.csv"
+NOTES = (
+    "Decode steps and iterations of mlx-lm, mlx-vlm, mlx-dspark, Rapid-MLX and others, as users published "
+    "them, one sequence at a time. The cost of several rows is that of MLX's kernels alone."
+)
+OLD = "0.31.2"
+"""The newest version without `qmv_wide`."""
+WIDE, FLAT = "0.32.0", "0.32.1"
+"""Versions from which there is `qmv_wide`, and 16-bit products stay flat over a few rows."""
+FORK = "mlx-dspark"
+SET: dict[str, tuple[float, str]] = {
+    "gemm_fixed_s": (0.0, "part of small_kernel_s"),
+    "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
+    "attention_flops_fraction": (0.3, "set: no prompt was timed"),
+    "attention_fixed_s": (3e-6, "set"),
+    "small_bandwidth_fraction": (0.7, "set"),
+    "allreduce_multiplier": (1.0, "no run on several machines"),
+    "pass_fixed_s": (0.0, "part of small_kernel_s"),
+    "token_s": (0.0, "part of gemm_efficiency"),
+}
+"""Fixed constants, which the rows do not determine."""
+FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
+    "attention_bandwidth_fraction": (0.6, 0.4, 0.2, 0.0),
+    "kv_reread_per_query": (0.1, 0.7, 0.0, 0.0),
+    "small_kernel_s": (6e-6, 0.6, 0.6, 0.2),
+    "state_layer_s": (1e-5, 0.6, 0.6, 0.0),
+    "iteration_fixed_s": (2.2e-3, 0.3, 0.2, 0.0),
+}
+"""Constant -> expected value, and spreads of its logarithm: of the common value, a size's and a device's
+factor.
+
+An iteration reads the accepted count on the host (0.2 ms, mlx#4265) and builds the next graph (2 ms,
+MTPLX#64).
+"""
+TERMS = FITTED_ALONE | {
+    "share": (0.88, 0.1, 0.15, 0.08),
+    "packed": (0.97, 0.05, 0.1, 0.0),
+    "expert_s": (1e-5, 0.6, 0.6, 0.1),
+    "expert_share": (0.7, 0.3, 0.2, 0.1),
+}
+"""More of these constants. ``packed``: factor on ``share``, that of the bandwidth, for weights below one
+byte.
+"""
+CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
+"""Curve of the file -> the weights whose bytes it has."""
+ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16, 32)
+SIZES = ("Pro", "Max", "Ultra")
+
+
+@dataclass(frozen=True)
+class ChipConstants:
+    """MLX's constants on a device as functions of the parameters. engine: MLX, or a fork. version: of MLX."""
+
+    gpu: GPUSpec
+    engine: str = MLX
+    version: str = ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes of a constant, the widest first: all devices, the size of chip, this device."""
+        size = next((word for word in SIZES if word in self.gpu.title.split()), "base")
+        return ("all", size, self.gpu.name)
+
+    def known(self, values: Values) -> dict[str, float]:
+        """The constants by name. Factors of scopes without rows are 1."""
+        return {n: math.prod(values.get(f"{scope}.{n}", 1.0) for scope in self.scopes) for n in TERMS}
+
+    def calibration(self, values: Values) -> Calibration:
+        """The calibration with these values by place."""
+        return Calibration.of_mapping(self.stated(values))
+
+    @property
+    def times(self) -> RowTimes:
+        """The times of products of several rows."""
+        kernels = serving_engines()[MLX].row_kernels
+        assert kernels
+        since = release(self.version or serving_engines()[MLX].newest)
+        return RowTimes(
+            self.gpu,
+            kernels,
+            shares_of(self.gpu.architecture),
+            serving_engines()[self.engine].own_kernel,
+            wide=since >= release(WIDE),
+            dense=since >= release(FLAT),
+        )
+
+    def curve(self, weights: str, share: float) -> list[tuple[float, float]]:
+        """Rows -> share of the roofline, from that of the bandwidth that one row reaches."""
+        value_bytes = weight_format(weights).base.bytes_per_value
+        ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
+        times = self.times
+        points = []
+        for rows in ROWS:
+            ideal = max(1.0, 2.0 * rows / (ridge * value_bytes))
+            points.append((float(rows), min(share * ideal / times.of(rows, value_bytes), 1.0)))
+        return points
+
+    def stated(self, values: Values, **more: Any) -> dict[str, Any]:
+        """The content of the file. more: its other keys."""
+        of = self.known(values)
+        curves = {}
+        for name, weights in CURVES.items():
+            packed = weight_format(weights).base.bytes_per_value < 1.0
+            curves[name] = self.curve(weights, min(of["share"] * (of["packed"] if packed else 1.0), 1.0))
+        kernel = {
+            "fixed_s": of["expert_s"],
+            "bandwidth_fraction": min(of["expert_share"], 1.0),
+            "flops_fraction": 0.3,
+        }
+        alone = SET | {
+            "gemm_bandwidth_fraction": (curves["bf16"][0][1], FITTED),
+            "gemm_flops_fraction": (curves["bf16"][-1][1], "as at 32 tokens"),
+            "expert_alone_tokens": (float(self.times.kernels.alone), "gather_qmm of mlx@846d1762"),
+            **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
+        }
+        return {
+            "name": f"{self.gpu.name}.{self.word}",
+            "gpu": self.gpu.name,
+            "stack": self.engine,
+            "version": self.version or serving_engines()[self.engine].newest,
+            "kind": "fitted",
+            "fitted_on": ["mlx_runs.csv", "mlx_kernels.csv"],
+            "date": datetime.date.min,
+            "gemm_efficiency": {"source": f"{FITTED} (one row) and {KERNELS}", "knots": curves},
+            "expert_kernels": {"source": FITTED, "kernels": {"bf16": kernel}},
+            **{n: {"value": value, "source": source} for n, (value, source) in alone.items()},
+            **more,
+        }
+
+    @property
+    def word(self) -> str:
+        """The word in the name of the file."""
+        return serving_engines()[self.engine].calibration_word(self.version) or self.engine
+
+
+@cache
+def mlx_runs() -> tuple[PublicRun, ...]:
+    """All rows, including those that do not count."""
+    return read_published("mlx_runs", PublicRun)
+
+
+class ChipPasses(Passes):
+    """All rows, with their seconds as functions of the parameters."""
+
+    terms: ClassVar[Mapping[str, tuple[float, float, float, float]]] = TERMS
+    further: ClassVar[tuple[Parameter, ...]] = ()
+
+    @staticmethod
+    def runs() -> Iterable[PublicRun]:
+        """The runs of MLX and its forks."""
+        return mlx_runs()
+
+    @staticmethod
+    def constants_of(run: PublicRun) -> Any:
+        """The constants of a run's device, fork and version."""
+        return ChipConstants(load_gpu(run.hardware), run.engine, run.engine_version)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Errors without their source, by figure, and by engine: the steps of all count for MLX."""
+
+    left: LeftOut
+
+    def of(self, figure: str, engine: str) -> list[LeftOutError]:
+        """The errors of a figure, ``step`` or ``speedup``."""
+        logs = self.left.step if figure == "step" else self.left.ratio
+        sign = 1.0 if figure == "step" else -1.0
+        found = []
+        for id, off in logs.items():
+            run = self.left.runs[id]
+            if figure == "step" or run.engine == engine:
+                found.append(LeftOutError(run.source_id, run.server, sign * off))
+        return found
+
+    def scatter(self, figure: str, engine: str, source: str) -> dict[str, Any]:
+        """The error to state: that of a new source."""
+        errors = self.of(figure, engine)
+        rms = float(np.sqrt(np.mean(np.square([e.off for e in errors]))))
+        within = widths.fitted(errors).log_within
+        return Scatter(log_rms=rms, log_within=within, rows=len(errors), source=source).as_mapping()
+
+    def coverage(self) -> dict[str, Any]:
+        """Figure -> engine -> coverage by widths that were fitted without the row's source."""
+        classes = (("step", MLX), ("speedup", MLX), ("speedup", FORK))
+        found: dict[str, Any] = {"step": {}, "speedup": {}}
+        for figure, engine in classes:
+            errors = self.of(figure, engine)
+            found[figure][engine] = widths.covered(errors, widths.without_each(errors))
+        return found
+
+
+def left_out(rows: ChipPasses) -> LeftOut:
+    """The error of each row without its source."""
+    sources = np.array([row.run.source_id for row in rows.rows])
+    off: Array = np.empty(len(sources))
+    for one in np.unique(sources):
+        off[sources == one] = rows.off(rows.settled(sources != one))[sources == one]
+    return LeftOut.of(rows.rows, off)
+
+
+def devices() -> Sequence[GPUSpec]:
+    """The devices that run MLX."""
+    makers = serving_engines()[MLX].makers
+    return [gpu for gpu in map(load_gpu, files.bundled_names("gpus")) if gpu.vendor in makers]
+
+
+def texts(date: datetime.date) -> dict[Path, str]:
+    """By path: the files of all devices, and the errors of rows without their source."""
+    rows = ChipPasses()
+    whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
+    judged = Judged(left_out(rows))
+    record = {
+        "step": judged.left.step,
+        "ratio": judged.left.ratio,
+        "coverage": judged.coverage(),
+    }
+    found = {LEFT_OUT: json.dumps(shortened(record, 4), indent=1) + "\n"}
+    step = judged.scatter("step", MLX, "steps of sources left out whole")
+    ratios = {
+        MLX: judged.scatter("speedup", MLX, "speedups of sources left out whole"),
+        FORK: judged.scatter("speedup", FORK, "speedups of sources left out whole, all of one fork"),
+    }
+    for gpu in devices():
+        for engine, version in ((MLX, ""), (MLX, OLD), (FORK, "")):
+            errors = {"observed_error": {"target_s": step, "speedup": ratios[engine]}, "transfer_error": step}
+            stated = ChipConstants(gpu, engine, version).stated(whole, date=date, notes=NOTES, **errors)
+            made = Calibration.of_mapping(shortened(stated, 4))
+            found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
+    return found
+
+
+def starting_texts(date: datetime.date) -> dict[Path, str]:
+    """Files from the expected values, for a tree that has none yet."""
+    values = {f"all.{name}": term[0] for name, term in TERMS.items()}
+    found = {}
+    for gpu in devices():
+        for engine, version in ((MLX, ""), (MLX, OLD), (FORK, "")):
+            made = Calibration.of_mapping(ChipConstants(gpu, engine, version).stated(values, date=date))
+            found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
+    return found

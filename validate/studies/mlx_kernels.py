@@ -1,0 +1,140 @@
+"""The time of a product of quantised weights and a few rows under MLX, in times of one row.
+
+The kernel depends on the release of MLX, the generation of the chip, the format and the number of rows
+(`RowKernels`). ``qmv`` takes 1 + r (m - 1) for m rows. ``qmv_wide`` loads once and computes m rows: with c,
+the time of one row's arithmetic in times of the load, (1 + (c m)^3)^(1/3). ``qmm`` computes a whole tile,
+max(1, c t ceil(m / t)); so do 16-bit weights. The shares of the peak at which the arithmetic runs are fitted
+to ``results/published/mlx_kernels.csv``, products and forwards that nobody decoded with.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from perfmodel.specs import GPUSpec, load_gpu, serving_engines
+from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
+from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.published import read_published
+
+BLEND = 3.0
+"""Power at which loading and arithmetic blend, as in the other GEMMs (`gemm_blend_power`)."""
+MEASURED = 8
+"""Most rows of ``qmv`` and ``qmv_wide`` that were measured; the products of ten and more ran ``qmm``."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A measured product, or a whole forward, of several rows. ratio: its time in times of one row."""
+
+    id: str
+    source_id: str
+    url: str
+    date: str
+    mlx_version: str
+    hardware: str
+    what: str
+    bits: int
+    group_size: int
+    rows: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of an architecture's peak that the arithmetic of ``qmv_wide`` and of ``qmm`` reaches."""
+
+    wide: float
+    tile: float
+
+
+@dataclass(frozen=True)
+class RowTimes:
+    """The times of products on one device. wide: whether the release has ``qmv_wide``. dense: whether its
+    16-bit products have a kernel for few rows.
+    """
+
+    gpu: GPUSpec
+    kernels: RowKernels
+    shares: Shares
+    own: OwnKernel | None = None
+    wide: bool = True
+    dense: bool = True
+
+    def of(self, rows: int, value_bytes: float) -> float:
+        """Time of `rows` rows, in times of one. value_bytes: of a weight."""
+        if rows == 1:
+            return 1.0
+        k = self.kernels
+        if value_bytes >= 2.0:
+            flat = self.dense and not k.is_linear(self.gpu)
+            return self._tiled(rows, value_bytes, k.tile if flat else k.dense_tile)
+        if self.own is not None and self.own.takes(self.gpu, rows):
+            return self._blended(rows * self._row(value_bytes, self.shares.tile))
+        linear = not self.wide or not k.is_wide(self.gpu)
+        if rows >= k.first_tiled(self.gpu):
+            tiled = self._tiled(rows, value_bytes, k.tile)
+            return max(tiled, self._row_by_row(MEASURED)) if k.is_linear(self.gpu) else tiled
+        if linear:
+            return self._row_by_row(rows)
+        return self._blended(rows * self._row(value_bytes, self.shares.wide))
+
+    def _row_by_row(self, rows: int) -> float:
+        """Time of ``qmv``, which an Ultra was timed with up to `MEASURED` rows."""
+        return 1.0 + self.kernels.row * (min(rows, MEASURED) - 1)
+
+    def _row(self, value_bytes: float, share: float) -> float:
+        """Arithmetic of one row, in times of the load of its weights."""
+        ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
+        return 2.0 / (value_bytes * ridge * share)
+
+    def _tiled(self, rows: int, value_bytes: float, tile: int) -> float:
+        return max(1.0, tile * math.ceil(rows / tile) * self._row(value_bytes, self.shares.tile))
+
+    @staticmethod
+    def _blended(arithmetic: float) -> float:
+        return float((1.0 + arithmetic**BLEND) ** (1.0 / BLEND))
+
+
+@cache
+def kernel_rows() -> tuple[KernelRow, ...]:
+    """All measured products."""
+    return read_published("mlx_kernels", KernelRow)
+
+
+@cache
+def shares_of(architecture: str) -> Shares:
+    """The fitted shares of an architecture; those of the nearest generation where it has no product."""
+    kernels = serving_engines()["mlx"].row_kernels
+    assert kernels
+    wide: dict[str, list[float]] = {}
+    tile: dict[str, list[float]] = {}
+    for row in kernel_rows():
+        gpu = load_gpu(row.hardware)
+        is_tiled = row.rows > MEASURED or (row.rows >= kernels.first_tiled(gpu) and not kernels.is_wide(gpu))
+        if row.rows == 1 or not (is_tiled or kernels.is_wide(gpu)):
+            continue
+        one = weight_format(f"{row.bits}bit-g{row.group_size}").base.bytes_per_value
+        ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
+        peak_row = 2.0 / (one * ridge)
+        arithmetic = row.ratio / kernels.tile if is_tiled else _arithmetic(row.ratio) / row.rows
+        if arithmetic:
+            (tile if is_tiled else wide).setdefault(gpu.architecture, []).append(peak_row / arithmetic)
+    return Shares(_share(wide, architecture), _share(tile, architecture))
+
+
+def _arithmetic(ratio: float) -> float:
+    """The arithmetic in times of the load, from the blended time; 0 where it is hidden."""
+    return float(max(ratio**BLEND - 1.0, 0.0) ** (1.0 / BLEND))
+
+
+def _share(found: Mapping[str, list[float]], architecture: str) -> float:
+    nearest = min(found, key=lambda known: (abs(_generation(known) - _generation(architecture)), known))
+    return float(np.exp(np.median(np.log(found[nearest]))))
+
+
+def _generation(architecture: str) -> int:
+    """The number of a chip's generation: 4 of ``Apple M4``."""
+    return int(architecture.removeprefix("Apple M"))
