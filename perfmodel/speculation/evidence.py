@@ -32,8 +32,10 @@ def is_measured(scenario: Scenario) -> bool:
     """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
 
     Another calibration than those of serving engines and llama.cpp must state an error of speedups on its own
-    device.
+    device. None was measured with layers or experts in host memory.
     """
+    if scenario.machine.host_experts or scenario.machine.host_layers:
+        return False
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
     if is_judged_by_sources(c):

@@ -235,3 +235,11 @@ def test_a_limit_is_itself_allowed(arguments, name, fine, refused) -> None:
     arguments.question(**given | {name: fine})
     with pytest.raises(InputError, match=name):
         arguments.question(**given | {name: refused})
+
+
+def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:
+    ask = {"batch": 1, "context": 1000, "weights": "iq4_xs", "draft": "mtp", "gamma": 2, "alpha": 0.9}
+    on_device = pm.whatif("qwen3.6-27b", "rtx-3090", **ask)
+    on_host = pm.whatif("qwen3.6-27b", "rtx-3090", **ask, gpu_layers=25, host_bandwidth=80)
+    assert on_device.verdict == "pays"
+    assert on_host.verdict == "likely_pays"

@@ -140,3 +140,8 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
     assert model.hub_id(name) == served
+
+
+def test_dashes_may_be_left_out_where_one_device_is_meant() -> None:
+    assert load_gpu("4070ti").name == "rtx-4070-ti-12gb"
+    assert load_gpu("RTX3090TI").name == "rtx-3090-ti-24gb"

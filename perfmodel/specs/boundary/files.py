@@ -155,6 +155,9 @@ def bundled_name(
     key = spelling(name)
     if key in known:
         return key
-    if key not in aliases():
+    if key in aliases():
+        return aliases()[key]
+    joined = {found for alias, found in aliases().items() if alias.replace("-", "") == key.replace("-", "")}
+    if len(joined) != 1:
         raise unknown_name(flag, noun, name, known, aliases())
-    return aliases()[key]
+    return joined.pop()

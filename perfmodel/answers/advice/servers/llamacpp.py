@@ -110,7 +110,7 @@ def _draft(
         )
     own = None
     if draft_word(draft) != "mtp" or path is not None:
-        own = (path or draft.name).rpartition("/")[2] + ".gguf"
+        own = (path or draft.name).rpartition("/")[2].removesuffix(".gguf") + ".gguf"
         notes.append(f"{own} stands for the draft's own GGUF file")
     return {
         "--spec-type": known.method,
