@@ -134,8 +134,8 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
         f"{COLD_RUNS} processes taken in turns.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
         "functions, files of this package in which these functions are, and computed forward passes. The "
-        "counts are the same on every machine: a test fails if files or passes differ from this table, or "
-        "calls by more than 5 %.\n\n"
+        "counts are the same on every machine: a test fails if the number of files or passes differs from "
+        "this table, or the number of calls by more than 5 %.\n\n"
         f"{taken}\n"
     )
 
