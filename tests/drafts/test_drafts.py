@@ -264,11 +264,9 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
     assert dense("name", part, 64, 96, 5.0, tensor="lm_head").cost.weight_bytes == 2 * 64 * 48
 
 
-def test_what_is_kept_beside_the_target() -> None:
-    """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor
-    embedding.
-    """
-    for draft, size in (
+@pytest.mark.parametrize(
+    ("draft", "params"),
+    [
         ("self", 0),
         ("eagle", LAYER + 2 * 4096 * 4096 + NORMS),
         ("eagle:features=3,vocab=32000", LAYER + QKV + 3 * 4096 * 4096 + 32000 * 4096 + NORMS),
@@ -279,15 +277,20 @@ def test_what_is_kept_beside_the_target() -> None:
         ("mtp:modules=3", 3 * (LAYER + 2 * 4096 * 4096 + NORMS)),
         ("dflash:layers=1,features=2", LAYER + 2 * 4096 * 4096 + NORMS),
         ("dflash:layers=1,features=2,vocab=1000", LAYER + 2 * 4096 * 4096 + 1000 * 4096 + NORMS),
-    ):
-        s = scenario(draft)
-        assert s.draft.own_weight_bytes(s.draft_shard) == 2 * size, draft
-    assert [float(scenario(word).draft.query(5.0)) for word in ("self", "dflash", "dspark", "medusa")] == [
-        1,
-        6,
-        5,
-        5,
-    ]
+    ],
+)
+def test_what_is_kept_beside_the_target(draft, params) -> None:
+    """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor
+    embedding.
+    """
+    s = scenario(draft)
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * params
+
+
+@pytest.mark.parametrize(("draft", "tokens"), [("self", 1), ("dflash", 6), ("dspark", 5), ("medusa", 5)])
+def test_the_tokens_of_a_drafts_pass(draft, tokens) -> None:
+    """For five drafted tokens."""
+    assert float(scenario(draft).draft.query(5.0)) == tokens
 
 
 def test_an_mtp_layer_is_tried_where_one_is_known() -> None:

@@ -89,41 +89,39 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
     refused("--model: no model named 'mine'", load_model, "mine")
 
 
-def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
+EXPERTS = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
+STATE = {"kind": "conv", "num_key_heads": 1, "num_value_heads": 1, "key_head_dim": 1, "value_head_dim": 1}
+GATE = {"name": "gate", "inputs": 1, "outputs": 1}
+SLIDING = {"num_attention_heads": 4, "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("key", "last", "beyond"),
+    [
+        ("attention_layers", 32, 33),
+        ("mlp_layers", 32, 33),
+        ("attention_layers", 0, -1),
+        ("rope_theta", 1e15, 1.1e15),
+        ("partial_rotary_factor", 1.0, 1.01),
+        ("num_hidden_layers", 10_000, 10_001),
+        ("hidden_size", 2**24, 2**24 + 1),
+        ("max_position_embeddings", 2**40, 2**40 + 1),
+        ("table_params", 2**48, 2**48 + 1),
+        ("moe", EXPERTS | {"first_dense_layers": 32}, EXPERTS | {"first_dense_layers": 33}),
+        ("moe", EXPERTS | {"experts_per_token": 4}, EXPERTS | {"experts_per_token": 5}),
+        ("linear_attention", STATE | {"layers": 32}, STATE | {"layers": 33}),
+        ("linear_attention", STATE | {"layers": 1}, STATE | {"layers": 0}),
+        ("projections", [GATE | {"layers": 1}], [GATE | {"layers": 0}]),
+        ("sliding_heads", SLIDING | {"num_key_value_heads": 2}, SLIDING | {"num_key_value_heads": 3}),
+        ("num_sliding_layers", 32, 33),
+    ],
+)
+def test_the_ends_of_what_a_model_may_have(key, last, beyond) -> None:
     llama = files.read_mapping(files.data_directory("models") / "llama-3.1-8b.yaml")
-    moe = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
-    state = {"kind": "conv", "num_key_heads": 1, "num_value_heads": 1, "key_head_dim": 1, "value_head_dim": 1}
-    for good, bad in (
-        ({"sliding_window": 8, "num_sliding_layers": 32}, {"sliding_window": 8, "num_sliding_layers": 33}),
-        ({"moe": moe | {"first_dense_layers": 32}}, {"moe": moe | {"first_dense_layers": 33}}),
-        ({"moe": moe | {"experts_per_token": 4}}, {"moe": moe | {"experts_per_token": 5}}),
-        *(
-            ({key: end}, {key: beyond})
-            for key, end, beyond in (
-                ("attention_layers", 32, 33),
-                ("mlp_layers", 32, 33),
-                ("attention_layers", 0, -1),
-                ("rope_theta", 1e15, 1.1e15),
-                ("partial_rotary_factor", 1.0, 1.01),
-                ("num_hidden_layers", 10_000, 10_001),
-                ("hidden_size", 2**24, 2**24 + 1),
-                ("max_position_embeddings", 2**40, 2**40 + 1),
-                ("table_params", 2**48, 2**48 + 1),
-            )
-        ),
-        ({"linear_attention": state | {"layers": 32}}, {"linear_attention": state | {"layers": 33}}),
-        ({"linear_attention": state | {"layers": 1}}, {"linear_attention": state | {"layers": 0}}),
-        (
-            {"projections": [{"name": "gate", "layers": 1, "inputs": 1, "outputs": 1}]},
-            {"projections": [{"name": "gate", "layers": 0, "inputs": 1, "outputs": 1}]},
-        ),
-        (
-            {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}},
-            {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": 8}},
-        ),
-    ):
-        files.parse(ModelSpec, llama | good, "mine.yaml")
-        refused(r"^mine\.yaml: ", files.parse, ModelSpec, llama | bad, "mine.yaml")
+    if key == "num_sliding_layers":
+        llama["sliding_window"] = 8
+    files.parse(ModelSpec, llama | {key: last}, "mine.yaml")
+    refused(r"^mine\.yaml: ", files.parse, ModelSpec, llama | {key: beyond}, "mine.yaml")
 
 
 @pytest.mark.parametrize(

@@ -123,15 +123,22 @@ class GenerateQuestion(Decoding):
         """The decoder request of one draft cache, drafted by `kind`."""
         from perfmodel.validate.decoder import Request, Sampling, scripted_weights
 
-        parents = None if self.tree is None else branching(self.tree)
+        parents = None
+        gamma = self.gamma
+        if self.tree is not None:
+            parents = branching(self.tree)
+            gamma = len(widths(parents)) - 1
+        script = None
+        if self.alpha is not None:
+            script = tuple(scripted_weights(self.alpha, self.gamma))
         return Request(
             batch=self.batch or 2,
             context=self.context or DEFAULT_CONTEXT,
             new_tokens=self.new_tokens,
-            gamma=self.gamma if parents is None else len(widths(parents)) - 1,
+            gamma=gamma,
             draft=kind,
             sampling=Sampling(self.temperature, self.top_p, self.top_k),
-            script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
+            script=script,
             attention=self.attention,
             pointwise=self.pointwise,
             kv_dtype=self.kv_dtype,

@@ -18,6 +18,18 @@ from perfmodel.validate.decoder.text import Tokenizer
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import Run
 
+COLUMNS = (
+    "draft cache",
+    "tokens/s",
+    "speedup",
+    "from parts",
+    "predicted",
+    "T_D ms",
+    "T_V ms",
+    "rest ms",
+    "tokens/it",
+    "alpha",
+)
 SHOWN_TOKENS = 60
 """Tokens of a prompt's end that are printed."""
 
@@ -93,13 +105,8 @@ def table(
     prefill = f"prefill {baseline.prefill_s:.2f} s"
     click.echo(f"{setting}; {prefill}; {throughput}, T_T {baseline.verify_s * 1e3:.2f} ms")
     most = max(run.request.max_accepted for run in runs)
-    show(
-        [
-            *("draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"),
-            *("tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)),
-        ],
-        [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)],
-    )
+    rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
+    show([*COLUMNS, Column(f"accepted 0..{most}", left=True)], rows)
     for line in _remarks(baseline, runs):
         click.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
@@ -107,18 +114,24 @@ def table(
 
 
 def _row(run: Run, baseline: Run, predicted: tuple[float, float] | None) -> list[str]:
-    ran = run.timed_iterations and baseline.timed_iterations
+    throughput = speedup = from_parts = rest_ms = tokens_per_iteration = "-"
+    if run.timed_iterations and baseline.timed_iterations:
+        throughput = f"{run.tokens_per_s:.1f}"
+        speedup = f"{run.tokens_per_s / baseline.tokens_per_s:.2f}"
+        from_parts = f"{run.speedup_from_parts(baseline):.2f}"
+        rest_ms = f"{run.outside_s * 1e3:.2f}"
+        tokens_per_iteration = f"{run.generation.tokens_per_iteration:.2f}"
     alpha = run.generation.alpha
     return [
         run.request.cache_name,
-        f"{run.tokens_per_s:.1f}" if ran else "-",
-        f"{run.tokens_per_s / baseline.tokens_per_s:.2f}" if ran else "-",
-        f"{run.speedup_from_parts(baseline):.2f}" if ran else "-",
+        throughput,
+        speedup,
+        from_parts,
         f"{predicted[1]:.2f}" if predicted else "-",
         f"{run.draft_s * 1e3:.2f}",
         f"{run.verify_s * 1e3:.2f}",
-        f"{run.outside_s * 1e3:.2f}" if ran else "-",
-        f"{run.generation.tokens_per_iteration:.2f}" if ran else "-",
+        rest_ms,
+        tokens_per_iteration,
         "-" if alpha is None else f"{alpha:.3f}",
         " ".join(map(str, run.generation.histogram)),
     ]
@@ -164,11 +177,14 @@ def level_lines(request: Request, counts: LevelCounts, tokens_per_iteration: flo
     rounds = inner_rounds(small, request.inner_gamma, request.gamma)
     per_round = small.survival(request.inner_gamma).sum()
     gained = np.cumsum(middle.survival(request.max_accepted))[request.gamma :]
+    expected = rounds.drafted @ gained
+    small_model = (
+        f"rate {counts.small_alpha:.2f}; tokens/round {counts.tokens_per_round:.2f} ({per_round:.2f})"
+    )
+    rounds_an_iteration = f"rounds/it {counts.rounds:.2f} ({rounds.expected:.2f})"
+    tokens_an_iteration = f"tokens/it {tokens_per_iteration:.2f} ({expected:.2f})"
     return [
         f"{request.cache_name}: measured (expected of the rates)",
-        f"  small model for the middle: rate {counts.small_alpha:.2f}; tokens/round "
-        f"{counts.tokens_per_round:.2f} ({per_round:.2f}); rounds/it {counts.rounds:.2f} "
-        f"({rounds.expected:.2f})",
-        f"  middle for the target: rate {counts.middle_alpha:.2f}; tokens/it {tokens_per_iteration:.2f} "
-        f"({rounds.drafted @ gained:.2f})",
+        f"  small model for the middle: {small_model}; {rounds_an_iteration}",
+        f"  middle for the target: rate {counts.middle_alpha:.2f}; {tokens_an_iteration}",
     ]

@@ -276,6 +276,10 @@ class SplitKV(FoldedAttention):
         first = span.lengths if span.first is None else span.first.contiguous()
         visible = lse if sees is None else sees.contiguous().view(torch.uint8)
         index = lse if index is None else index  # not looked at without pages
+        cache_strides = (*k.stride()[:3], *v.stride()[:3])
+        new_strides = (*new_k.stride()[:3], *new_v.stride()[:3])
+        sees_by_sequence = sees is not None and len(sees) > 1
+        scale_log2 = math.log2(math.e) / math.sqrt(d)
         _split[(pairs * blocks, stretches)](
             rows,
             k,
@@ -288,12 +292,10 @@ class SplitKV(FoldedAttention):
             index,
             partial,
             lse,
-            *k.stride()[:3],
-            *v.stride()[:3],
-            *new_k.stride()[:3],
-            *new_v.stride()[:3],
-            visible.stride(0) if sees is not None and len(sees) > 1 else 0,
-            math.log2(math.e) / math.sqrt(d),
+            *cache_strides,
+            *new_strides,
+            visible.stride(0) if sees_by_sequence else 0,
+            scale_log2,
             splits,
             new_k.shape[2],
             index.shape[1],

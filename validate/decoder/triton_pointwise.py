@@ -290,21 +290,23 @@ class Fused(Pointwise):
         q = qkv.new_empty(batch, heads, n, d)
         k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
         cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache
-        _rotate[(batch * n, heads + 2 * kv_heads)](
+        norms = layer.q_norm is not None
+        q_norm, k_norm = (layer.q_norm, layer.k_norm) if norms else (q, q)  # not read without norms
+        strides = (*k.stride()[:3], *v.stride()[:3], *cache_k.stride()[:3])
+        grid = (batch * n, heads + 2 * kv_heads)
+        _rotate[grid](
             qkv,
             cosine.contiguous(),
             sine.contiguous(),
-            layer.q_norm if layer.q_norm is not None else q,
-            layer.k_norm if layer.k_norm is not None else q,
+            q_norm,
+            k_norm,
             q,
             k,
             v,
             cache_k,
             cache_v,
             where.contiguous(),
-            *k.stride()[:3],
-            *v.stride()[:3],
-            *cache_k.stride()[:3],
+            *strides,
             n,
             layer.eps,
             HEADS=heads,
@@ -312,7 +314,7 @@ class Fused(Pointwise):
             D=d,
             HALF=cosine.shape[-1],
             BLOCK=triton.next_power_of_2(d),
-            NORM=layer.q_norm is not None,
+            NORM=norms,
             CACHED=slots is not None,
             ROUNDED=self.fp8,
             num_warps=HEAD_WARPS,
@@ -321,14 +323,15 @@ class Fused(Pointwise):
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
         layers, batch, heads, _, d = source.shape
-        _copy_tokens[(layers * batch, places.shape[1], heads)](
+        count = places.shape[1]
+        strides = (*source.stride()[:4], *into.stride()[:4])
+        _copy_tokens[(layers * batch, count, heads)](
             source,
             into,
             places.contiguous(),
             slots.contiguous(),
-            *source.stride()[:4],
-            *into.stride()[:4],
-            places.shape[1],
+            *strides,
+            count,
             BATCH=batch,
             HEADS=heads,
             D=d,

@@ -124,6 +124,11 @@ def _shipped(
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
     not_determined = ", ".join(fitted.pinned) or "none"
     stated_fit = StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None
+    model = Path(subject.model).stem
+    notes = (
+        f"{served} serving {model} on {subject.tp} x {device}; all else from {base}. "
+        f"Not determined by these rows: {not_determined}."
+    )
     file_fields = {
         "name": f"{device}.{fitted.calibration.stack}",
         "gpu": device,
@@ -131,8 +136,7 @@ def _shipped(
         "fitted_on": seen,
         "measured": range_of(rows),
         "date": datetime.datetime.now(datetime.UTC).date(),
-        "notes": f"{served} serving {Path(subject.model).stem} on {subject.tp} x {device}; all else "
-        f"from {base}. Not determined by these rows: {not_determined}.",
+        "notes": notes,
         "fit": stated_fit,
         "observed_error": _errors(fitted, rows),
         "transfer_error": None,

@@ -183,15 +183,18 @@ def timing_of(
         gained = counted_gain
         seconds = counted_gain * tpot
         how = "Omega of the counters x time of a token"
+    if disturbed:
+        how += f"; {disturbed} disturbed rounds left out"
+    grown = statistics.fmean(stretch.grown for stretch in stretches)
     return Timing.checked(
         where=f"{url}: {load.key}",
         seconds=seconds,
         batch=float(load.batch),
-        context=load.prompt + statistics.fmean(s.grown for s in stretches),
+        context=load.prompt + grown,
         gamma=gamma,
         tokens_per_iteration=min(max(gained, 1.0), gamma + 1.0),
         prompt=float(load.prompt),
         output=float(load.tokens),
-        how=how + (f"; {disturbed} disturbed rounds left out" if disturbed else ""),
+        how=how,
         samples=thinned(gaps),
     )

@@ -52,12 +52,14 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
     if whole is not None:
         end_to_end |= _end_to_end(whole, paired=data.protocol.timer == THREAD_TIME)
     phases = {} if parts is None else _phases(parts)
+    attention = row.attention or "?"
+    draft = row.draft if row.draft == "self" else model_reference(row.draft)
     return MeasuredPoint(
         set_name=record.name,
         row_id=key,
         source=f"results/{data.machine}/{record.path.name}",
         hardware=record.hardware,
-        stack=f"validate-torch{torch_version}-{row.attention or '?'}",
+        stack=f"validate-torch{torch_version}-{attention}",
         tp=plan.tensor_parallel,
         target=model_reference(row.target),
         weights=plan.precisions().weights.name,
@@ -65,7 +67,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         batch=row.batch,
         context=round(row.context + row.mean_growth_tokens),
         asked_context=row.context,
-        draft=row.draft if row.draft == "self" else model_reference(row.draft),
+        draft=draft,
         draft_kv=row.draft_kv,
         task="",
         alpha=None,

@@ -20,23 +20,22 @@ OF_RESULTS = ("**/*.json", "**/*.jsonl", "**/*.yaml", "**/*.csv", "**/*.md")
 """Files of results that count: records, the devices and calibrations that they name, tables and pages.
 Pictures follow from these.
 """
+NOT_INPUTS = (UNGATED, "accuracy.json")
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """Folder -> its files -> their fingerprints; for units the values."""
+    of_results = _fingerprints(results, *OF_RESULTS)
+    counted = {name: of for name, of in of_results.items() if not name.startswith(NOT_INPUTS)}
     return {
         "gpus": _fingerprints(files.data_directory("gpus"), "*.yaml"),
         "models": _fingerprints(files.data_directory("models"), "*.yaml", "*.csv"),
         "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
         "engines": _fingerprints(files.data_directory(""), "*.yaml", "engines/*.yaml", "fitted/*.yaml"),
         "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),
-        "results": {
-            name: made_of
-            for name, made_of in _fingerprints(results, *OF_RESULTS).items()
-            if not name.startswith((UNGATED, "accuracy.json"))
-        },
+        "results": counted,
         "plans": _fingerprints(VALIDATE, "**/*.yaml"),
         "units": {name: json.dumps(factor) for name, factor in FACTORS.items()},
     }

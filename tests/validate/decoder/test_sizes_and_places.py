@@ -41,22 +41,28 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def test_the_bounds_of_a_cache() -> None:
     cache = KVCache((1, 2, 1, 65, 4), CPU, torch.float32)
-    bounds = [(cache.bound, cache.floor, cache.exact)]
-    for change in (
-        lambda: cache.set_lengths(torch.tensor([20, 20]), 20, exact=True),
-        lambda: cache.advance(torch.tensor([3, 1]), 5),
-        cache.tighten,
-        lambda: cache.set_lengths(torch.tensor([10, 12]), 12),
-        lambda: cache.advance(torch.tensor([1, 1]), 200),
-        lambda: setattr(cache, "fixed", True),
-        lambda: cache.set_lengths(torch.tensor([7, 7]), 7, exact=True),
-        lambda: cache.advance(torch.tensor([1, 1]), 1),
-        cache.tighten,
-    ):
-        change()
-        bounds.append((cache.bound, cache.floor, cache.exact))
-    assert bounds[:4] == [(0, 0, True), (20, 20, True), (25, 20, False), (23, 21, False)]
-    assert bounds[4:] == [(12, 0, False), *[(128, 0, False)] * 5]
+
+    def bounds() -> tuple[int, int, bool]:
+        return cache.bound, cache.floor, cache.exact
+
+    assert bounds() == (0, 0, True)
+    cache.set_lengths(torch.tensor([20, 20]), 20, exact=True)
+    assert bounds() == (20, 20, True)
+    cache.advance(torch.tensor([3, 1]), 5)
+    assert bounds() == (25, 20, False)
+    cache.tighten()
+    assert bounds() == (23, 21, False)
+    cache.set_lengths(torch.tensor([10, 12]), 12)
+    assert bounds() == (12, 0, False)
+    cache.advance(torch.tensor([1, 1]), 200)
+    assert bounds() == (128, 0, False), "its capacity"
+    cache.fixed = True
+    cache.set_lengths(torch.tensor([7, 7]), 7, exact=True)
+    assert bounds() == (128, 0, False)
+    cache.advance(torch.tensor([1, 1]), 1)
+    assert bounds() == (128, 0, False)
+    cache.tighten()
+    assert bounds() == (128, 0, False)
     first = torch.zeros(2, 1, dtype=torch.int64)
     cache.floor = 21
     assert [cache.span(first, window).start for window in (None, 5, 21, 22, 23)] == [0, 17, 1, 0, 0]

@@ -87,6 +87,8 @@ def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]
         return []
     rank = (objects(where, case, "ranks") or [{}])[0]
     scope = found(rank, "timing_scope") or "target_only"
+    samples_us = numbers(where, rank, "latency_us.samples_us")
+    timed = scope.replace("_", " ")
     timing = Timing.checked(
         where=where,
         kind="pass_with_draft" if scope == "target_and_drafter" else "pass",
@@ -94,7 +96,7 @@ def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]
         batch=float(len(requests)),
         context=statistics.fmean(kv - query for query, kv, _ in sizes),
         gamma=int(lengths.pop()),
-        how=f"median of graph replays, {scope.replace('_', ' ')}",
-        samples=thinned([us / 1e6 for us in numbers(where, rank, "latency_us.samples_us")]),
+        how=f"median of graph replays, {timed}",
+        samples=thinned([us / 1e6 for us in samples_us]),
     )
     return [timing]

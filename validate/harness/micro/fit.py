@@ -121,13 +121,14 @@ class KernelFit:
         errors = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
         notes = f"From kernels alone ({statistic}), no whole pass. Kernels: {errors} rms."
         libraries = self.record.data.environment.libraries
+        day = self.record.path.name[:8]
         fields: dict[str, Any] = {
             "name": name,
             "gpu": self.gpu.name,
             "stack": f"perfmodel validate, torch {libraries.get('torch', '?')}",
             "kind": "fitted",
             "fitted_on": (self.record.name,),
-            "date": datetime.datetime.strptime(self.record.path.name[:8], "%Y%m%d").date(),
+            "date": datetime.datetime.strptime(day, "%Y%m%d").date(),
             "notes": notes + self._doubts(found),
             "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
@@ -327,16 +328,22 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
     dtype = "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32"
     command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
+    model_name = device.name.replace("(R)", "")
+    maker = device.name.split("(")[0].split()[0]
+    architecture = "x86" if "x86" in environment.system else environment.system
+    memory = _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports")
+    bandwidth_gb = _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}")
+    peak = _quantity(flops / 1e9, "GFLOP/s", f"best GEMM: {command}")
     facts: dict[str, Any] = {
         "name": name,
-        "title": f"{device.name.replace('(R)', '')}, {environment.threads} threads",
-        "vendor": device.name.split("(")[0].split()[0],
-        "architecture": "x86" if "x86" in environment.system else environment.system,
+        "title": f"{model_name}, {environment.threads} threads",
+        "vendor": maker,
+        "architecture": architecture,
         "kind": "cpu",
         "calibration": calibration or f"{name}.micro",
-        "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
-        "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
-        "peak": {dtype: _quantity(flops / 1e9, "GFLOP/s", f"best GEMM: {command}")},
+        "memory": memory,
+        "memory_bandwidth": bandwidth_gb,
+        "peak": {dtype: peak},
         "multiprocessors": _quantity(environment.threads, "count", "threads in use"),
         "notes": f"bf16: {device.bf16}. Measured in a guest that shares its socket; caches are the socket's.",
     }
