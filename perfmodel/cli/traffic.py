@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from perfmodel.answers.load.draft_limits import DraftLimits
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.mixed_classes import ClassRow
+from perfmodel.answers.load.offload import Offload
 from perfmodel.answers.load.pools import PoolRow, Pools
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
@@ -81,6 +82,14 @@ def _pools(a: Pools) -> None:
     say("the same GPUs as servers of the decode layout that do both, with their share of the load:", "bold")
 
 
+def _offload(a: Offload) -> str:
+    """Reading from a tier against computing again."""
+    kept = f"{a.bytes_per_token:,.0f} bytes a token on a device"
+    if a.draft_share:
+        kept += f", {a.draft_share:.1%} of them of the draft, which must be kept too"
+    return f"{a.sentence}; {kept}; {a.source}"
+
+
 def _pool_cells(row: PoolRow) -> tuple[str, ...]:
     load = f"{row.request_rate:.3g}/s" if row.clients is None else clients(round(row.clients))
     parts = (row.ttft_s, row.queue_s, row.prefill_s, row.transfer_s, row.first_step_s)
@@ -115,6 +124,8 @@ def _print(a: Traffic) -> None:
             say(line)
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     say(f"KV cache of a server: {kv_cache_text(a.kv_cache)}")
+    if a.offload is not None:
+        say(_offload(a.offload))
     for each in a.prefix or ():
         say(_prefix(each))
     for limits in a.drafts:

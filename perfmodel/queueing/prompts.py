@@ -1,5 +1,6 @@
 """The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,24 @@ def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
     if scenario.draft.shares_prefill:
         return seconds
     return np.maximum(seconds - scenario.draft_pass_s(1.0, tokens), 0.0)
+
+
+def prompt_alone_s(
+    scenario: Scenario, tokens: float, of_engine: EngineRequests, budget: float, drafts: bool
+) -> float:
+    """Seconds to read one prompt while nothing else runs, in passes of at most `budget` tokens of all groups.
+
+    One data-parallel group reads it; the experts have its tokens only.
+    """
+    groups = scenario.target_shard.groups
+    chunk = min(tokens, budget / groups)
+    passes = tokens / chunk
+    routed = [op for op in _prompt_ops(scenario, chunk) if op.name == "experts"]
+    experts_s = of_engine.prompt_factor * sum(float(scenario.machine.op_predicted_s(op)) for op in routed)
+    each = float(layers_s(scenario, chunk * groups, of_engine)) - (1.0 - 1.0 / groups) * experts_s
+    own = float(prompt_attention_s(scenario, tokens))
+    draft = float(prompt_draft_s(scenario, tokens)) if drafts else 0.0
+    return passes * each + math.ceil(passes) * prompt_launches_s(scenario, of_engine) + own + draft
 
 
 def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:

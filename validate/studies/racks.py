@@ -248,7 +248,7 @@ def judged_throughput(row: RackRow) -> Judged:
     """
     asked = row.question()
     groups = f":dp{row.prefill_dp},ep{row.prefill_ep}"
-    pooled = {
+    pooled: dict[str, Any] = {
         "prefill": row.prefill + groups,
         "decode": f"{row.decode_instances}x{row.tp}:dp{row.dp},ep{row.ep}",
         "max_concurrency": row.clients,

@@ -9,6 +9,7 @@ caches + first decode step.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from perfmodel.answers.load.pool_question import Instances, Transfer, transfer_o
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.prompts import engine_requests
+from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.queueing.steps import StepTimes, readings_of, step_times
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_stored_bytes
@@ -259,8 +260,8 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
     clients = question.max_concurrency
     if clients is not None:
         clients = tuple(max(round(each * share), 1) for each in clients)
-    alone = {"prefill": None, "decode": None, "kv_link": None, "prefill_draft": "run"}
-    layout = {"tp": decode.gpus, "dp": decode.dp, "ep": decode.ep}
+    alone: dict[str, Any] = {"prefill": None, "decode": None, "kv_link": None, "prefill_draft": "run"}
+    layout: dict[str, Any] = {"tp": decode.gpus, "dp": decode.dp, "ep": decode.ep}
     return replace(question, request_rate=rates, max_concurrency=clients, **alone, **layout)
 
 
@@ -284,7 +285,8 @@ def _pools(
     tokens = max(float(limits.max_num_batched_tokens), computed)
     nothing = np.zeros(1)
     full = float(reading(nothing, np.array([tokens]))[0]) / (tokens / computed)
-    alone = float(reading(nothing, np.array([computed]))[0])
+    budget = float(limits.max_num_batched_tokens)
+    alone = prompt_alone_s(prompting, computed, costs, budget, runs_draft)
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
     sent = transfer.seconds(_sent_bytes(decoding, lengths.input_mean, runs_draft))
     return TwoPools(prefill, decode, lengths, steps, alone + own, full, sent, drafts and not runs_draft)

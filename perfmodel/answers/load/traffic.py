@@ -15,6 +15,7 @@ from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
+from perfmodel.answers.load.offload import Offload, offload_of
 from perfmodel.answers.load.pools import Pools, one_server, pools_of
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
@@ -56,7 +57,8 @@ class Traffic(Answer):
     baseline. prefix: with a prefix cache, what the draft costs it at each load. replay: the rows of a replay
     that was asked for, which are also in `rows`. kv_cache: what one server with the longest draft logs at its
     start. pools: the answer about two pools; the rows are then those of the same devices as servers of the
-    decode layout that do both, each with its share of the load.
+    decode layout that do both, each with its share of the load. offload: caches of earlier prompts on another
+    tier.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -79,6 +81,7 @@ class Traffic(Answer):
     kv_cache: KVCache
     warnings: tuple[str, ...]
     pools: Pools | None = None
+    offload: Offload | None = None
 
     def headline(self) -> str:
         if self.pools is not None:
@@ -154,6 +157,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         calibration=Calibrated.of(scenario),
         kv_cache=cache,
         warnings=warnings,
+        offload=offload_of(question, scenario, longest_draft) if question.kv_offload else None,
     )
 
 

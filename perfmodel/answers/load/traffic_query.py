@@ -11,6 +11,7 @@ from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, que
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.pool_question import parse_instances, parse_kv_link
 from perfmodel.answers.load.rates import parse_rates
+from perfmodel.answers.load.tier_question import parse_tier
 from perfmodel.answers.question import CommonOptions, arguments as arg
 from perfmodel.answers.readers import (
     MaybeReal,
@@ -219,6 +220,16 @@ class TrafficQuery(CommonOptions):
         default=False,
         group="Prefix cache",
         needs=REUSED,
+    )
+    kv_offload: str | None = argument(
+        "Tier that keeps caches of earlier prompts: reading it against computing them again.",
+        "host|c2c|nvme|remote:GB/S,SECONDS",
+        read=parse_tier,
+        shown="none",
+        default=None,
+        group="Prefix cache",
+        needs=("prefix_len", "turns"),
+        why="whose caches it keeps",
     )
     turns: Whole = argument(
         "Prompts per session; each adds the previous answer and --turn-input-len tokens.",

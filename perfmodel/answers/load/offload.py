@@ -1,0 +1,121 @@
+"""Caches of earlier prompts on another tier: whether a read takes less time than computing them again."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfmodel.answers.load.tier_question import remote_tier
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.errors import InputError
+from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
+from perfmodel.specs import GPUSpec
+from perfmodel.specs.devices.kv_tiers import kv_tiers
+from perfmodel.speculation import Scenario
+from perfmodel.speculation.capacity import draft_stored_bytes
+
+HALVINGS = 40
+Seconds = Callable[[float], float]
+"""Time of a number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """Reading the cached part of a prompt from a tier, next to computing it again.
+
+    tokens: of that part. read_s, recompute_s: seconds of each; with a draft both include its cache. saved_s:
+    what a read saves of the TTFT, negative if it costs time. pays_from_tokens: the shortest prefix that is
+    worth reading; None if none is, up to the model's positions. bytes_per_token: on one device; draft_share:
+    the draft's part of it, which must be kept too or the draft starts without a context.
+    """
+
+    tier: str
+    tokens: float
+    read_s: float
+    recompute_s: float
+    saved_s: float
+    pays_from_tokens: int | None
+    bytes_per_token: float
+    draft_share: float
+    source: str
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        word = "pays" if self.saved_s > 0 else "does not pay"
+        start = self.pays_from_tokens
+        since = "at no length" if start is None else f"from {start} tokens on"
+        both = f"{self.read_s * 1e3:.3g} ms to read, {self.recompute_s * 1e3:.3g} ms to compute"
+        return f"reading {self.tokens:.0f} cached tokens from {self.tier} {word} ({both}); it pays {since}"
+
+
+def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offload:
+    """The tier of a question, with its longest draft. Raises InputError for a tier that the device lacks."""
+    tier = question.kv_offload or ""
+    rate, floor_s, source = _tier(tier, scenario.machine.gpu)
+    drafts = gamma > 0
+    budget = float(question.limits.max_num_batched_tokens)
+    costs = engine_requests(scenario)
+
+    def kept_bytes(tokens: float) -> tuple[float, float]:
+        """Of the target and of the draft, on one device."""
+        own = float(scenario.target_shard.stored_kv_bytes(tokens))
+        if not drafts:
+            return own, 0.0
+        return own, float(draft_stored_bytes(scenario.draft_shard, scenario.draft, tokens))
+
+    def read_s(tokens: float) -> float:
+        return floor_s + sum(kept_bytes(tokens)) / rate
+
+    def recompute_s(tokens: float) -> float:
+        return prompt_alone_s(scenario, tokens, costs, budget, drafts)
+
+    tokens = _cached_tokens(question)
+    target_bytes, draft_bytes = kept_bytes(tokens)
+    return Offload(
+        tier=tier,
+        tokens=tokens,
+        read_s=read_s(tokens),
+        recompute_s=recompute_s(tokens),
+        saved_s=recompute_s(tokens) - read_s(tokens),
+        pays_from_tokens=_crossing(read_s, recompute_s, scenario.target.max_position_embeddings),
+        bytes_per_token=(target_bytes + draft_bytes) / tokens,
+        draft_share=draft_bytes / (target_bytes + draft_bytes),
+        source=source,
+    )
+
+
+def _cached_tokens(question: TrafficQuery) -> float:
+    """Tokens that an earlier request has left: the shared prefix, or the mean of the earlier turns."""
+    shared = float(question.prefix_len or 0)
+    if question.turns == 1:
+        return shared
+    earlier = question.lengths.input_mean - float(question.turn_input_len or 0)
+    return max(shared, earlier)
+
+
+def _tier(tier: str, gpu: GPUSpec) -> tuple[float, float, str]:
+    """Bytes/s of a device, the shortest read in seconds, and the source."""
+    remote = remote_tier(tier, "--kv-offload")
+    if remote is not None:
+        return remote[0] * 1e9, remote[1], "as given"
+    known = getattr(kv_tiers(), tier)
+    if not known.is_of(gpu):
+        raise InputError(f"--kv-offload: hardware/kv_tiers.yaml has no {tier} of {gpu.name}")
+    return known.rate.si, 0.0, known.rate.source
+
+
+def _crossing(read_s: Seconds, recompute_s: Seconds, most: int) -> int | None:
+    """The shortest prefix that is read faster than computed; None if none is up to `most` tokens."""
+    low = 1.0
+    high = float(most)
+    if read_s(high) >= recompute_s(high):
+        return None
+    if read_s(low) < recompute_s(low):
+        return 1
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        if read_s(middle) < recompute_s(middle):
+            high = middle
+        else:
+            low = middle
+    return math.ceil(high)

@@ -1,0 +1,34 @@
+"""Tiers that keep caches outside the devices, from ``hardware/kv_tiers.yaml``."""
+
+from functools import cache
+
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+
+
+class Tier(Frozen):
+    """rate: at which one device reads it. needs: beginnings of names of the devices that have it; empty for
+    all.
+    """
+
+    rate: Quantity
+    needs: str = ""
+
+    def is_of(self, gpu: GPUSpec) -> bool:
+        """Whether servers of this device have the tier."""
+        return not self.needs or gpu.name.startswith(tuple(self.needs.split()))
+
+
+class Tiers(Frozen):
+    """The file."""
+
+    host: Tier
+    c2c: Tier
+    nvme: Tier
+
+
+@cache
+def kv_tiers() -> Tiers:
+    """The bundled file."""
+    return files.load_bundled(Tiers, "", "kv_tiers")

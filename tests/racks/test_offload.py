@@ -1,0 +1,66 @@
+"""Caches of earlier prompts on another tier."""
+
+from typing import Any
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.load.offload import Offload
+from perfmodel.errors import InputError
+
+ASKED: dict[str, Any] = {
+    "model": "deepseek-v3",
+    "hardware": "h200",
+    "engine": "sglang",
+    "tp": 8,
+    "input_len": 16384,
+    "output_len": 256,
+    "prefix_len": 12288,
+    "request_rate": 0.1,
+    "draft": "mtp",
+    "gamma": 3,
+    "alpha": 0.7,
+    "closed_form": True,
+}
+
+
+def offload(tier: str, **changes: Any) -> Offload:
+    found = pm.traffic(**ASKED | {"kv_offload": tier} | changes).offload
+    assert found is not None
+    return found
+
+
+def test_a_fast_tier_pays_at_any_length_and_a_slow_start_only_beyond_some() -> None:
+    assert offload("host").pays_from_tokens == 1
+    remote = offload("remote:4.5,1.7")
+    assert remote.pays_from_tokens is not None
+    assert remote.pays_from_tokens > 1000
+    assert (remote.tokens > remote.pays_from_tokens) == (remote.saved_s > 0)
+
+
+def test_tiers_are_ordered_by_their_rates() -> None:
+    assert offload("host").read_s < offload("nvme").read_s < offload("remote:1,0").read_s
+
+
+def test_a_draft_has_a_cache_to_keep_too() -> None:
+    assert offload("host").draft_share == pytest.approx(1 / 62, rel=0.05)
+    assert offload("host", gamma=0).draft_share == 0.0
+
+
+def test_a_session_reads_its_earlier_turns() -> None:
+    turned = offload("host", prefix_len=None, turns=4, turn_input_len=1000)
+    assert turned.tokens > 16000
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kv_offload": "c2c"}, "hardware/kv_tiers.yaml has no c2c of h200-sxm-141gb"),
+        ({"kv_offload": "tape"}, "kv_offload: must be host, c2c, nvme or remote:GB/S,SECONDS"),
+        ({"kv_offload": "host", "prefix_len": None}, "kv_offload: needs prefix_len or turns"),
+    ],
+)
+def test_a_missing_tier_is_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        pm.traffic(**ASKED | changes)
+    assert message in str(refused.value)
