@@ -27,6 +27,12 @@ COLOURS = {
     "unknown_acceptance": "yellow",
 }
 DRAFT = Column("draft", left=True)
+NEARLY = 1.15
+"""Factor of the shortest time per token up to which smaller servers are named beside the choice."""
+SLOW_S = 0.1
+"""Time per token beyond which an answer without a bound says the rate of one sequence: slower than people
+read.
+"""
 SHOWN = 6
 """Most points of a front, and most rows of other layouts, that are printed."""
 
@@ -59,6 +65,10 @@ def _print(a: Advice, verbose: bool) -> None:
             say(_on_off(a.on_off))
         if not q.has_load and (simpler := _simpler(a)):
             say(simpler)
+        if (fewer := _fewer_gpus(a)) is not None:
+            say(fewer)
+        if q.max_tpot_ms is None and not q.has_load and a.chosen.tpot_s > SLOW_S:
+            say(f"Each sequence gets {1 / a.chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds it.")
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
@@ -200,6 +210,20 @@ def _simpler(a: Advice) -> str | None:
     first = a.layouts[0]
     gain = (a.gain(first) or 1.0) / (a.gain(a.chosen) or 1.0) - 1.0
     return f"{first.layout} would be {gain:.1%} better, too little for a layout that takes more to run."
+
+
+def _fewer_gpus(a: Advice) -> str | None:
+    """The layout with the smallest servers that is nearly as fast for one stream; None without one."""
+    chosen = a.chosen
+    if chosen is None or a.objective.name != "latency":
+        return None
+    near = [p for p in a.layouts if p.tp < chosen.tp and p.tpot_s <= NEARLY * chosen.tpot_s]
+    if not near:
+        return None
+    p = min(near, key=lambda p: (p.tp, p.tpot_s))
+    slower = p.tpot_s / chosen.tpot_s - 1.0
+    more = p.throughput_tokens_per_s_per_device / chosen.throughput_tokens_per_s_per_device
+    return f"{p.layout} is {slower:.0%} slower and gives {more:.1f} times the tokens per GPU."
 
 
 def _searched(a: Advice) -> str:

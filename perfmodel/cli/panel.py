@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
@@ -173,6 +174,9 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
         rows["remedy"] = "; ".join(remedy.text for remedy in a.remedies)
     if query.gamma:
         rows["acceptance"] = _acceptance(a)
+    server = servers().get(a.calibration.stack.partition(" ")[0])
+    if server is not None and query.dp > 1:
+        rows["layout"] = server.degrees(query.tp, query.dp)
     more = "" if verbose else "; --verbose has each pass and more"
     return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
 

@@ -314,3 +314,23 @@ def test_what_is_said_to_fit_is_answered_when_asked(model: str, hardware: str, t
     question = {"model": model, "hardware": hardware, "context": 65_536, "tp": tp, "batch": 1}
     for change in changes:
         assert advise(**question | change).chosen is not None, change
+
+
+def test_a_named_head_has_its_own_published_acceptance() -> None:
+    """Two heads of one kind have different figures; a head without any says whose figures are used."""
+    own = "lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B"
+    other = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
+    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4}
+    usual, first, second = (advise(**asked, draft=[name]).chosen for name in ("eagle3", own, other))
+    assert first.acceptance_source.startswith(own)
+    assert first.tokens_per_iteration != usual.tokens_per_iteration
+    assert second.acceptance_source.endswith(f"none is published for {other}")
+    assert second.tpot_s == usual.tpot_s
+
+
+def test_no_machine_that_nobody_has_is_named() -> None:
+    """Eight superchips of one chip a node are no server; what is named stands in one box."""
+    found = advise(model="deepseek-v3.2", hardware="h100", gpus=8)
+    assert "gh200" not in found.reason
+    assert "on 8 x h20-sxm-141gb" in found.reason
+    assert not any("does not fit in" in text for text in found.warnings), "the reason tells it"

@@ -104,3 +104,16 @@ def test_what_is_assumed_is_noted_and_not_warned_of(capsys) -> None:
     assert marked == sorted(marked, reverse=True)
     assert "note: no draft was given: eagle3 is assumed" in shown
     assert "warning: no draft" not in shown
+
+
+def test_the_fastest_layout_is_shown_with_a_smaller_one_that_is_nearly_as_fast(capsys) -> None:
+    asked = "advise -m gpt-oss-120b --hardware h100 --tp 1,2,4,8 --objective latency"
+    assert re.search(
+        r"TP 4 is \d+% slower and gives 1\.\d times the tokens per GPU", run(capsys, *shlex.split(asked))
+    )
+
+
+def test_the_engines_own_degrees_are_said(capsys) -> None:
+    asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -b 64 -c 4k"
+    shown = " ".join(run(capsys, *shlex.split(asked)).split())
+    assert "--tensor-parallel-size 1 --data-parallel-size 8, which multiply there" in shown

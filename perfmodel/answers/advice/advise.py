@@ -32,7 +32,7 @@ from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import PAYS, Calibrated
 from perfmodel.answers.question import common_doubts
-from perfmodel.speculation import is_measured
+from perfmodel.speculation import is_measured, memory_of
 
 
 @asks(AdviseQuery)
@@ -125,7 +125,10 @@ def _infeasible(
     if candidates.baselines:
         scenario = candidates.baselines[0].scenario
         calibration = Calibrated.of(scenario)
-        doubts = tuple(common_doubts(question, scenario, 1.0, float(question.context), 0))
+        context = float(question.context)
+        room = memory_of(scenario, 1.0, context, 0.0, question.memory_fraction).single()
+        told = room.shortage(1.0)  # the reason tells it
+        doubts = tuple(d for d in common_doubts(question, scenario, 1.0, context, 0, room) if d not in told)
     return Advice(
         query=question,
         verdict="infeasible",

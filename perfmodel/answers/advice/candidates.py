@@ -164,8 +164,10 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     lookup = float(query.context), rows, query.task, "acceptance"
     for (name, kv), draft in zip(pairs, drafts, strict=True):
         try:
-            rate = given.get(_key(name, kv))
-            known.append((name, kv, rate or measured_acceptance(query.model, named.target, draft, *lookup)))
+            accepted = given.get(_key(name, kv)) or measured_acceptance(
+                query.model, named.target, draft, *lookup, head=name
+            )
+            known.append((name, kv, accepted))
         except UnknownAcceptance as error:
             unknown.append((name, kv, f"{error.why}; give a rate or an acceptance file"))
     return known, unknown

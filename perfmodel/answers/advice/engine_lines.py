@@ -158,7 +158,7 @@ def export(
 
 def _remark(word: str, served: ServedTarget) -> str:
     """What a reader of the line must know: another meaning of the degrees, another format of the weights."""
-    facts = [servers()[word].degrees(served)]
+    facts = [servers()[word].degrees(served.tensor_parallel, served.data_parallel)]
     if served.checkpoint not in ("", served.weights):
         facts.append(f"{served.model_id} is {served.checkpoint}; {served.weights} was priced")
     return "; ".join(filter(None, facts))
@@ -199,7 +199,7 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
     served = served_target(question, question.model_path or served_id(question.model, path), scenario)
     if served.alone and question.model_path is None and served.model_id:
         served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
-    elif question.model_path is None and served.file is None and served.other_checkpoint:
+    elif question.model_path is None and served.file is None and served.weights != "bf16":
         served = _in_its_format(served, scenario.target)
     return served, path
 
@@ -209,9 +209,11 @@ def _in_its_format(served: ServedTarget, model: ModelSpec) -> ServedTarget:
     if served.weights == "fp8" and model.weights in FP8:
         return replace(served, checkpoint=model.weights)
     known = None if served.model_id is None else checkpoint(served.model_id, served.weights)
+    if served.on_load and (known is None or known.weights != served.weights):
+        return served
     if known is None:
         return replace(served, model_id=None)
-    return replace(served, model_id=known.checkpoint, checkpoint=known.weights)
+    return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
 
 
 def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:

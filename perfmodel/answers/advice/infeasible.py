@@ -110,10 +110,11 @@ def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     others = [load_gpu(name) for name in files.bundled_names("gpus")]
     alike = [g for g in others if g.vendor == gpu.vendor and g.kind == gpu.kind and g.memory is not None]
     as_fast = [g for g in alike if g.memory_bandwidth_bytes_per_s >= gpu.memory_bandwidth_bytes_per_s]
-    larger = sorted((g.memory_bytes, g.name) for g in as_fast if g.memory_bytes > gpu.memory_bytes)
+    devices = largest.layout.server_gpus
+    in_a_box = [g for g in as_fast if g.box_devices >= devices]
+    larger = sorted((g.memory_bytes, g.name) for g in in_a_box if g.memory_bytes > gpu.memory_bytes)
     for _, name in larger:
         if _fits_with(query, largest, hardware=name, engine=engine):
-            devices = largest.layout.server_gpus
             yield f"on {name}" if devices == 1 else f"on {devices} x {name}"
             return
 

@@ -291,7 +291,7 @@ def _tables(
     if all(value is None for value in given):
         rows = None if question.acceptance is None else read_acceptance(question.acceptance)
         by_context = acceptance_by_context(
-            question.model, scenario.target, scenario.draft, rows, question.task
+            question.model, scenario.target, scenario.draft, rows, question.task, head=question.draft
         )
     # where no batch fits, the table has the requested batches, and a warning says that they do not fit
     fitting = np.minimum(np.where(room.any(1, keepdims=True), room, MAX_BATCH), most)

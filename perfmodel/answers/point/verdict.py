@@ -251,7 +251,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         here_s, fewer_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1)).ravel()
         climb = _climb(here_s, (fewer_s, batch))
     if runs >= WARN_PADDING * batch or (padded and climb):
-        yield (
+        yield Note(
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
     if decoding and not padded:

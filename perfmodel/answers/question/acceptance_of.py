@@ -15,6 +15,7 @@ from perfmodel.specs.acceptance.acceptance_library import (
     LEAST_KNOWN,
     find_published,
     first_rates,
+    head_kind,
     library,
     published_drafts,
     short_name,
@@ -38,10 +39,12 @@ def measured_acceptance(
     rows: Iterable[AcceptanceRow] | None = None,
     task: str | None = None,
     flag: str = "--alpha",
+    head: str | None = None,
 ) -> Acceptance:
     """The measured acceptance of exactly this target and draft.
 
-    model: the target as the user named it. rows: a user's rows, instead of the bundled ones.
+    model: the target as the user named it. rows: a user's rows, instead of the bundled ones. head:
+    the draft as the user named it, which may be the repository of a head.
 
     Raises UnknownAcceptance if nothing was measured; the error lists the measurements of this target.
     """
@@ -51,7 +54,7 @@ def measured_acceptance(
     except UnknownAcceptance as error:
         if rows is not None:
             raise
-        if (published := published_acceptance(model, draft, task)) is not None:
+        if (published := published_acceptance(model, draft, task, head)) is not None:
             return published
         drafts = ", ".join(published_drafts(short_name(model)))
         known = f"published for it: {drafts}" if drafts else ""
@@ -64,19 +67,26 @@ def measured_acceptance(
         raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
 
 
-def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
-    """The library's acceptance of a draft that reads the whole cache; None if it has none."""
+def published_acceptance(
+    model: str, draft: Draft, task: str | None = None, head: str | None = None
+) -> Acceptance | None:
+    """The library's acceptance of a draft that reads the whole cache; None if it has none. head: the draft as
+    the user named it. If that is a head without published results, the source says whose results these are.
+    """
     if not draft.kv.reads_all or draft.kind == "self":
         return None
-    if (entry := find_published(short_name(model), library_word(draft), task)) is None:
+    entry = find_published(short_name(model), library_word(draft), task, head)
+    if entry is None:
         return None
+    unknown = head is not None and head_kind(head) is not None and entry.head.lower() != head.lower()
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)
     smoothed = ", smoothed to gain less with the length" if _noisy(drafted, tokens) else ""
     decay = typical_decay(library_word(draft))
     if drafted[-1] < LEAST_KNOWN:
         smoothed += f"; a position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
-    source = f"{entry.source}{unsaid}{smoothed}"
+    instead = f"; none is published for {head}" if unknown else ""
+    source = f"{entry.source}{unsaid}{smoothed}{instead}"
     found = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
     return replace(found, measured_at=tuple(map(float, entry.printed)))
 
@@ -87,6 +97,7 @@ def acceptance_by_context(
     draft: Draft,
     rows: Sequence[AcceptanceRow] | None = None,
     task: str | None = None,
+    head: str | None = None,
 ) -> Callable[[float], Acceptance]:
     """`measured_acceptance` by context. Below the shortest measured context, the acceptance there counts."""
     key = name_of(model, target), draft.name, draft.kv.name, draft.kv.budget
@@ -95,7 +106,7 @@ def acceptance_by_context(
     ]
     shortest = min(measured, default=0.0)
     return lambda context: measured_acceptance(
-        model, target, draft, max(context, shortest), rows, task, "--context"
+        model, target, draft, max(context, shortest), rows, task, "--context", head
     )
 
 

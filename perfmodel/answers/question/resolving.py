@@ -208,7 +208,8 @@ def _measured(parts: _Parts, context: float) -> Acceptance:
     """The measured acceptance of these parts at a context."""
     scenario = _remembered(parts)
     query = parts.query
-    return measured_acceptance(query.model, scenario.target, scenario.draft, context, task=query.task)
+    lookup = query.model, scenario.target, scenario.draft, context
+    return measured_acceptance(*lookup, task=query.task, head=query.draft)
 
 
 def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
@@ -381,4 +382,5 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance | N
         from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 
         rows = read_acceptance(query.acceptance)
-    return measured_acceptance(query.model, target, draft, float(query.context), rows, query.task)
+    lookup = float(query.context), rows, query.task
+    return measured_acceptance(query.model, target, draft, *lookup, head=query.draft)

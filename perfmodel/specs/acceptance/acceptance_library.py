@@ -163,8 +163,12 @@ def _undated(target: str) -> str:
     return re.sub(r"-\d{4}$", "", target)
 
 
-def find_published(target: str, draft: str, task: str | None = None) -> LibraryEntry | None:
+def find_published(
+    target: str, draft: str, task: str | None = None, head: str | None = None
+) -> LibraryEntry | None:
     """Published results of a draft on a target; None without any.
+
+    head: repository of the head that the user named. Its own results count, if it has some.
 
     Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the spread
     between tasks then counts in full; otherwise the spread between data sets counts.
@@ -172,6 +176,7 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
     if target not in [row.target for row in library() if row.draft == draft]:
         target = _undated(target)
     known = [row for row in library() if (row.target, row.draft) == (target, draft)]
+    known = [row for row in known if row.head.lower() == (head or "").strip().lower() != ""] or known
     if not known:
         return None
     for wanted in (task or DEFAULT_TASK, "mixed"):

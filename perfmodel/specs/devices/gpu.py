@@ -147,10 +147,11 @@ class GPUSpec(Frozen):
     Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only a
     CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
     missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
-    otherwise messages go through host memory. reported_memory: what CUDA or HIP
-    reports as the total, which engines divide. memory_type: type of the memory of a board; with GDDR the
-    kernels of another device are corrected, and a device with LPDDR is sold with several sizes. working_set:
-    None if the GPU can use all its memory. in_turn: the devices that one made of several stands for.
+    otherwise messages go through host memory. reported_memory: what CUDA or HIP reports as the total, which
+    engines divide. memory_type: type of the memory of a board; with GDDR the kernels of another device are
+    corrected, and a device with LPDDR is sold with several sizes. box_devices: most devices of one machine.
+    working_set: None if the GPU can use all its memory. in_turn: the devices that one made of several stands
+    for.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -173,6 +174,7 @@ class GPUSpec(Frozen):
     link: Link | None = None
     host_link: Link | None = None
     peer_access: bool = True
+    box_devices: Annotated[int, Meta(ge=1, le=16)] = 8
     working_set: WorkingSet | None = None
     in_turn: tuple[str, ...] = ()
     notes: str = ""

@@ -187,9 +187,9 @@ class Server(ABC):
         """The draft in this engine; None if it has none."""
         return served_draft(serving_engines()[self.word], draft)
 
-    def degrees(self, target: ServedTarget) -> str:
-        """The degrees of a server in the engine's own meaning, if it differs from that of ``--tp`` and
-        ``--dp`` here; else empty.
+    def degrees(self, devices: int, groups: int) -> str:
+        """The devices of a server, in groups of data-parallel attention, by the engine's own flags. Empty
+        without such groups.
         """
         return ""
 

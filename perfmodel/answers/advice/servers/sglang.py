@@ -42,13 +42,13 @@ class SGLang(Server):
         words += [*self._arguments(setup.table, setup.target, notes), *(flags or ())]
         return Started(shlex.join(words), flags, adaptive)
 
-    def degrees(self, target: ServedTarget) -> str:
+    def degrees(self, devices: int, groups: int) -> str:
         """SGLang divides its devices: ``--dp`` groups of attention share the ``--tp`` devices, as here."""
-        if target.data_parallel == 1:
+        if groups == 1:
             return ""
         return (
-            f"In SGLang these {target.tensor_parallel} devices are --tp {target.tensor_parallel} --dp "
-            f"{target.data_parallel} --enable-dp-attention, which divides them"
+            f"In SGLang these {devices} devices are --tp {devices} --dp {groups} --enable-dp-attention, "
+            "which divides them"
         )
 
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:

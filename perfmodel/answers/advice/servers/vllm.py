@@ -62,14 +62,13 @@ class VLLM(Server):
             words += ["--speculative-config", json.dumps(draft)]
         return Started(shlex.join(map(str, words)), draft)
 
-    def degrees(self, target: ServedTarget) -> str:
+    def degrees(self, devices: int, groups: int) -> str:
         """vLLM multiplies its degrees: the devices of a server are tensor x data parallel."""
-        if target.data_parallel == 1:
+        if groups == 1:
             return ""
-        each = target.tensor_parallel // target.data_parallel
         return (
-            f"In vLLM these {target.tensor_parallel} devices are --tensor-parallel-size {each} "
-            f"--data-parallel-size {target.data_parallel}, which multiply there"
+            f"In vLLM these {devices} devices are --tensor-parallel-size {devices // groups} "
+            f"--data-parallel-size {groups}, which multiply there"
         )
 
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
