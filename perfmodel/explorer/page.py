@@ -266,29 +266,13 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
     context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)
-    target = scenario.target
-    kv = scenario.draft.kv
     draft = scenario.draft
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     available = float(np.min(room.available_bytes))
-    models = (target, draft.model) if draft.named_model else (target,)
-    runs = _support(query, scenario)
     return {
-        "model": target.name,
-        "hardware": scenario.machine.gpu.name,
-        "tp": query.tp,
-        "draft": draft.name,
-        "draft_kv": kv.label(),
-        "method": query.draft_kv if query.draft in (None, "self") else query.draft,
-        "runs_in": None if runs is None else runs.text,
-        "runs": runs is not None and runs.runs,
-        "flags": _flags(query),
-        "calibration": plain(Calibrated.of(scenario)),
-        "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
-        "max_context": {m.name: m.max_position_embeddings for m in models},
-        "vocabulary": {m.name: m.vocab_size for m in models},
-        "kv_budget": kv.budget,
+        **_subject(query, scenario),
+        "kv_budget": draft.kv.budget,
         "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
         "target": _pass(pool, scenario.target_step(batch, context, gammas + 1.0)),
@@ -301,6 +285,29 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
         "measured": measured_speedups(scenario),
         "is_measured": is_measured(scenario),
+    }
+
+
+def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
+    """What a surface is of: names, the engine and calibration behind it, and limits of its models."""
+    target = scenario.target
+    draft = scenario.draft
+    models = (target, draft.model) if draft.named_model else (target,)
+    runs = _support(query, scenario)
+    return {
+        "model": target.name,
+        "hardware": scenario.machine.gpu.name,
+        "tp": query.tp,
+        "draft": draft.name,
+        "draft_kv": draft.kv.label(),
+        "method": query.draft_kv if query.draft in (None, "self") else query.draft,
+        "runs_in": None if runs is None else runs.text,
+        "runs": runs is not None and runs.runs,
+        "flags": _flags(query),
+        "calibration": plain(Calibrated.of(scenario)),
+        "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
+        "max_context": {m.name: m.max_position_embeddings for m in models},
+        "vocabulary": {m.name: m.vocab_size for m in models},
     }
 
 

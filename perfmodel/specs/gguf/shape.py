@@ -112,6 +112,40 @@ class _Reader:
             raise refuse(str(self.path), f"{self.architecture}.{key}", f"a whole number up to {high}", value)
         return [int(one) for one in found]
 
+    def attention(self, every: Layer, attends: list[int], width: int) -> Fields:
+        """Biases, norms and gates of attention, whose heads together have `width` values."""
+        query = every.get("attn_q")
+        gate_in_query = query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width
+        has_gate = any("attn_gate" in self.layers[i] for i in attends)
+        return {
+            "qkv_bias": bool({"attn_q.bias", "attn_qkv.bias"} & every.keys()),
+            "output_bias": "attn_output.bias" in every,
+            "qk_norm": "attn_q_norm" in every,
+            "wide_qk_norm": "attn_q_norm" in every and every["attn_q_norm"].values == width,
+            "attention_gate": has_gate or gate_in_query,
+            "attention_sinks": "attn_sinks" in every,
+        }
+
+    def mlp(self, every: Layer) -> Fields:
+        """The width of an MLP, its biases and its gate, which may be in one tensor with the first matrix."""
+        down = every.get("ffn_down", every.get("ffn_down_exps", self.outer["token_embd"]))
+        wide = down.shape[0]
+        gates = {"ffn_gate", "ffn_gate_exps", "ffn_gate_up_exps"} & every.keys()
+        gated_in_one = "ffn_up" in every and every["ffn_up"].shape[-1] == 2 * wide
+        return {
+            "intermediate_size": wide,
+            "mlp_bias": "ffn_down.bias" in every,
+            "gated_mlp": bool(gates) or gated_in_one,
+        }
+
+    def norms(self, every: Layer, hidden: int) -> Fields:
+        """The norms of a layer over the hidden state."""
+        counts = [
+            sum(t.shape == (hidden,) and n.endswith("norm") for n, t in layer.items())
+            for layer in self.layers
+        ]
+        return {"norms_per_layer": max(counts) or 1, "norm_bias": "attn_norm.bias" in every}
+
     def fields(self) -> Fields:
         """ModelSpec's fields."""
         every: Layer = {name: tensor for layer in reversed(self.layers) for name, tensor in layer.items()}
@@ -122,17 +156,7 @@ class _Reader:
         full, sliding = ([i for i in attends if slides[i] == slid] for slid in (False, True))
         hidden, vocabulary = self.outer["token_embd"].shape
         heads = self.heads((full or sliding or [0])[0], not full and bool(sliding))
-        norms = [
-            sum(t.shape == (hidden,) and n.endswith("norm") for n, t in layer.items())
-            for layer in self.layers
-        ]
-        gated = {"ffn_gate", "ffn_gate_exps", "ffn_gate_up_exps"} & every.keys()
-        wide = every.get("ffn_down", every.get("ffn_down_exps", self.outer["token_embd"])).shape[0]
         width = heads["num_attention_heads"] * heads["head_dim"]
-        query = every.get("attn_q")
-        gated_in_one = "ffn_up" in every and every["ffn_up"].shape[-1] == 2 * wide
-        gate_in_query = query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width
-        has_gate = any("attn_gate" in self.layers[i] for i in attends)
         attends_everywhere = len(attends) + len(recurrent) == self.depth
         shape: Fields = {
             "name": one_line(self.path.stem) or "gguf",
@@ -140,27 +164,16 @@ class _Reader:
             "model_type": self.architecture,
             "num_hidden_layers": self.depth,
             "hidden_size": hidden,
-            **heads,
-            "intermediate_size": wide,
             "vocab_size": vocabulary,
             "max_position_embeddings": self.number("context_length"),
             "tie_word_embeddings": "output" not in self.outer,
-            "qkv_bias": bool({"attn_q.bias", "attn_qkv.bias"} & every.keys()),
-            "output_bias": "attn_output.bias" in every,
-            "mlp_bias": "ffn_down.bias" in every,
-            "gated_mlp": bool(gated) or gated_in_one,
-            "qk_norm": "attn_q_norm" in every,
-            "wide_qk_norm": "attn_q_norm" in every and every["attn_q_norm"].values == width,
-            "attention_gate": has_gate or gate_in_query,
-            "norms_per_layer": max(norms) or 1,
-            "norm_bias": "attn_norm.bias" in every,
-            "attention_sinks": "attn_sinks" in every,
             "attention_layers": None if attends_everywhere else len(attends),
             "mlp_layers": None if len(mlps) == self.depth else len(mlps),
             "num_nextn_predict_layers": self.predicting if self.behind else None,
             "weights": weights_of(self.path, self.outer, self.layers, self.behind),
             "source": str(self.path),
         }
+        shape |= heads | self.attention(every, attends, width) | self.mlp(every) | self.norms(every, hidden)
         if sliding:
             own = self.heads(sliding[0], True)
             shape |= {
