@@ -225,16 +225,19 @@ def test_units_begin_at_their_own_number() -> None:
     ],
 )
 def test_a_limit_is_itself_allowed(arguments, name, fine, refused) -> None:
-    given = {
-        pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
-        pm.advise: {"context": 1000},
-        pm.compare: {"context": 1000},
-        pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
-        pm.schedule: {"context": 1000},
-    }[arguments] | {"model": "llama-3.1-8b", "hardware": "h100"}
+    given = LEAST_ARGUMENTS[arguments] | {"model": "llama-3.1-8b", "hardware": "h100"}
     arguments.question(**given | {name: fine})
     with pytest.raises(InputError, match=name):
         arguments.question(**given | {name: refused})
+
+
+LEAST_ARGUMENTS = {
+    pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
+    pm.advise: {"context": 1000},
+    pm.compare: {"context": 1000},
+    pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
+    pm.schedule: {"context": 1000},
+}
 
 
 def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:

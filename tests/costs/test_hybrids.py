@@ -175,33 +175,35 @@ def test_values_narrower_than_keys() -> None:
     assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
 
 
+MINIMAX_LAYERS = [0] * 3 + [1] * 57
+MINIMAX_M3 = {
+    "model_type": "minimax_m3",
+    "head_dim": 128,
+    "vocab_size": 200064,
+    "max_position_embeddings": 1048576,
+    "num_hidden_layers": 60,
+    "hidden_size": 6144,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "intermediate_size": 3072,
+    "dense_intermediate_size": 12288,
+    "shared_intermediate_size": 3072,
+    "num_local_experts": 128,
+    "num_experts_per_tok": 4,
+    "moe_layer_freq": MINIMAX_LAYERS,
+    "sparse_attention_config": {
+        "sparse_attention_freq": MINIMAX_LAYERS,
+        "sparse_topk_blocks": 16,
+        "sparse_block_size": 128,
+        "sparse_num_index_heads": 4,
+        "sparse_index_dim": 128,
+    },
+}
+
+
 def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> None:
     """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
-    experts = [0] * 3 + [1] * 57
-    config = {
-        "model_type": "minimax_m3",
-        "head_dim": 128,
-        "vocab_size": 200064,
-        "max_position_embeddings": 1048576,
-        "num_hidden_layers": 60,
-        "hidden_size": 6144,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 4,
-        "intermediate_size": 3072,
-        "dense_intermediate_size": 12288,
-        "shared_intermediate_size": 3072,
-        "num_local_experts": 128,
-        "num_experts_per_tok": 4,
-        "moe_layer_freq": experts,
-        "sparse_attention_config": {
-            "sparse_attention_freq": experts,
-            "sparse_topk_blocks": 16,
-            "sparse_block_size": 128,
-            "sparse_num_index_heads": 4,
-            "sparse_index_dim": 128,
-        },
-    }
-    model = from_config(config, "c.json")
+    model = from_config(MINIMAX_M3, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
     p = part(model)
     ops = count(p, context=100_000.0)
@@ -212,9 +214,8 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
         "attention (chosen)": 57 * 2048 * token,
         "indexer": 57 * 100_000 * 132,  # 128 values of a byte, and a scale
     }
-    assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (
-        4 * 128 + 128
-    )
+    weight_bytes = ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes
+    assert weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)
 
 
 def test_compressed_caches_by_hand() -> None:

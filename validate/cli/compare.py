@@ -69,12 +69,15 @@ def compare(
 def _show_row(cells: list[module.Cell], held_out: bool) -> None:
     p = cells[0].point
     used = cells[0].calibration
-    fitted = f"a fit of {used} without this row" if held_out else f"{used}, which was fitted to this row"
-    click.echo(
-        f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; batch {p.batch}, "
-        f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
-        f"measured by {p.source}, row {p.row_id}"
-    )
+    calibration = used
+    if cells[0].fitted:
+        calibration = f"{used}, which was fitted to this row"
+        if held_out:
+            calibration = f"a fit of {used} without this row"
+    load = f"batch {p.batch}, context {p.context}, gamma {p.drafted}"
+    click.echo(f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; {load}")
+    click.echo(f"predicted by {calibration}")
+    click.echo(f"measured by {p.source}, row {p.row_id}")
     rows = [
         [FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"]
         for c in cells

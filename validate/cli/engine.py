@@ -402,6 +402,7 @@ def _print_plan(q: EngineQuestion, query: Query) -> None:
         if value is not None:
             question += [flag, str(value)]
     head = q.draft_path or _found(query.model, draft, methods.get(word))
+    device = load_gpu(query.hardware)
     request = BenchRequest(
         model=served_id(query.model, head) or query.model,
         engine=q.engine or "vllm",
@@ -414,7 +415,7 @@ def _print_plan(q: EngineQuestion, query: Query) -> None:
         new_tokens=q.new_tokens,
         question=tuple(question),
         records=os.path.relpath(q.results_folder()),
-        pretends=load_gpu(query.hardware).kind != "cpu",
+        pretends=device.kind != "cpu",
     )
     for line in commands(request):
         click.echo(line)

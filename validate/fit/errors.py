@@ -42,12 +42,14 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
     ratio = predicted[both] / measured[both]
     relative = ratio - 1.0
     size = np.abs(relative)
+    worst = relative[np.argmax(size)]
+    log_rms = np.sqrt(np.mean(np.log(ratio) ** 2))
     return Errors(
         rows=int(both.sum()),
         mape=float(size.mean()),
         bias=float(relative.mean()),
-        worst=float(relative[np.argmax(size)]),
-        log_rms=float(np.sqrt(np.mean(np.log(ratio) ** 2))),
+        worst=float(worst),
+        log_rms=float(log_rms),
     )
 
 

@@ -99,11 +99,15 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
         tree = Tree(point.parents, widths(point.parents), gained)
     target_s, iteration_s, speedup = predicted_times(scenario, batch, context, point.gamma, tree)
-    needed = float(room.weight_bytes + room.kv_bytes + room.draft_weight_bytes + room.draft_kv_bytes)
+    target_bytes = room.weight_bytes + room.kv_bytes
+    draft_bytes = room.draft_weight_bytes + room.draft_kv_bytes
+    needed_bytes = float(target_bytes + draft_bytes)
     protocol = plan.protocol
-    loops = (protocol.samples + protocol.warmup) * protocol.iterations * len(protocol.modes)
-    seconds = loops * (target_s + iteration_s) + needed / scenario.machine.gpu.memory_bandwidth_bytes_per_s
-    return Estimate(point, needed, bool(room.fits), target_s, iteration_s, speedup, seconds)
+    samples = protocol.samples + protocol.warmup
+    loops = samples * protocol.iterations * len(protocol.modes)
+    filling_s = needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
+    seconds = loops * (target_s + iteration_s) + filling_s
+    return Estimate(point, needed_bytes, bool(room.fits), target_s, iteration_s, speedup, seconds)
 
 
 def predicted_times(
@@ -116,6 +120,7 @@ def predicted_times(
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)
         iteration_s = tree_cost.iteration_s(scenario, batch, context, tree)
-        return float(target_s), float(iteration_s), float(tree.tokens_per_iteration * target_s / iteration_s)
+        speedup = tree.tokens_per_iteration * target_s / iteration_s
+        return float(target_s), float(iteration_s), float(speedup)
     predicted = predict(scenario, Workload.of(batch, context, gamma))
     return float(predicted.target_s), float(predicted.iteration_s), float(predicted.speedup)

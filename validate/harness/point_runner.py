@@ -159,7 +159,11 @@ class PointRunner:
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
-        room = max(plan.protocol.iterations, graphs.WARM_UP + 1) * (point.gamma + 1) + 1
+        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1)
+        room = iterations * (point.gamma + 1) + 1
+        script = point.rates
+        if not script:
+            script = tuple(scripted_weights(point.alpha or 0.0, point.gamma))
         request = Request(
             batch=point.batch,
             context=max(point.lengths),
@@ -167,7 +171,7 @@ class PointRunner:
             gamma=point.gamma,
             draft="self" if point.draft == "self" else "model",
             draft_kv=point.draft_kv,
-            script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.gamma)),
+            script=script,
             attention=plan.attention,
             tree=point.parents,
             kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
@@ -175,9 +179,8 @@ class PointRunner:
         decoder = make_decoder(target, request, draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
-        alone = replace(
-            state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
-        )
+        histogram = torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
+        alone = replace(state, **copies, histogram=histogram)
         self.batch = point.batch
         self.attention = decoder.target.attention.name
         self.runs = {

@@ -70,9 +70,10 @@ def figures() -> dict[str, Any]:
 def _part(some: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
     right, total = _sides(some, everything)
     tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in some]
+    sources = {source_of(str(c.run.source)) for c in some}
     return {
         "rows": len(some),
-        "sources": len({source_of(str(c.run.source)) for c in some}),
+        "sources": len(sources),
         "bias": math.expm1(np.mean(tpot_logs)),
         "growth": _growth(some),
         "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},

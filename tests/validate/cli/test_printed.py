@@ -14,23 +14,24 @@ from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records import load_plan
 from tests.validate.tiny import BLOCK, write
 
+SELF_DRAFT = {"target": "t", "draft": "self", "context_tokens": 64}
+QUEST = {
+    "draft_kv": "quest",
+    "kv_budget_tokens": 32,
+    "histogram": [1, 2, 1],
+    "standard_error": {"documents": 3, "tokens_per_iteration": 0.126, "positions": [0.1, 0.2]},
+}
+ROWS = [
+    SELF_DRAFT | QUEST,
+    {**SELF_DRAFT, "draft_kv": "full", "histogram": [1, 2, 1]},
+    {**SELF_DRAFT, "draft_kv": "full", "context_tokens": 2.5, "positions": [0.5, 0.25]},
+    {**SELF_DRAFT, "draft_kv": "full", "context_tokens": 128, "alpha": 0.5},
+]
+
 
 def test_observed_acceptance_in_a_line() -> None:
     """0, 1, 2 accepted in 1, 2, 1 iterations: 2 tokens in each; 3 of 4, then 1 of 3."""
-    row = {"target": "t", "draft": "self", "context_tokens": 64}
-    rows = [
-        {
-            **row,
-            "draft_kv": "quest",
-            "kv_budget_tokens": 32,
-            "histogram": [1, 2, 1],
-            "standard_error": {"documents": 3, "tokens_per_iteration": 0.126, "positions": [0.1, 0.2]},
-        },
-        {**row, "draft_kv": "full", "histogram": [1, 2, 1]},
-        {**row, "draft_kv": "full", "context_tokens": 2.5, "positions": [0.5, 0.25]},
-        {**row, "draft_kv": "full", "context_tokens": 128, "alpha": 0.5},
-    ]
-    table = AcceptanceFile.of_mapping({"schema_version": 1, "source": "a test", "rows": rows})
+    table = AcceptanceFile.of_mapping({"schema_version": 1, "source": "a test", "rows": ROWS})
     assert summary(table) == [
         "quest:32             at 64: alpha 0.618, 2.00 +/- 0.13 (3 documents) tokens per iteration, "
         "by position 0.75 0.33",

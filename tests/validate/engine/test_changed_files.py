@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -43,15 +44,21 @@ def readings(path: Path) -> Iterator[str]:
     """The steps in a file without a draft length and with one, and its acceptance; or refusals."""
     text = path.read_text(encoding="utf-8")
     page = "page" in path.name
-    subject = AcceptanceSubject("t", "ngram" if page else "d", "full", (), 3, lengths=(1, 4) if page else ())
-    for ask in (
-        lambda: [
-            (*structs.astuple(step)[1:-1], len(step.samples), sum(step.samples))
-            for step in read(path, GivenFacts())
-        ],
-        lambda: [structs.astuple(step)[1:7] for step in read(path, GivenFacts(gamma=3))],
-        lambda: [structs.astuple(row)[4:] for row in import_text(path.name, text, None, subject).rows],
-    ):
+    draft = "ngram" if page else "d"
+    lengths = (1, 4) if page else ()
+    subject = AcceptanceSubject("t", draft, "full", (), 3, lengths=lengths)
+
+    def steps() -> list[Any]:
+        timings = read(path, GivenFacts())
+        return [(*structs.astuple(t)[1:-1], len(t.samples), sum(t.samples)) for t in timings]
+
+    def steps_of_a_length() -> list[Any]:
+        return [structs.astuple(timing)[1:7] for timing in read(path, GivenFacts(gamma=3))]
+
+    def acceptance() -> list[Any]:
+        return [structs.astuple(row)[4:] for row in import_text(path.name, text, None, subject).rows]
+
+    for ask in (steps, steps_of_a_length, acceptance):
         try:
             yield str(shortened(ask(), 6))
         except InputError as error:

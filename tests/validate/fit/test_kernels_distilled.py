@@ -387,20 +387,18 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     attention = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
     experts = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
     other = expert_rows("int4_wo", 0.5625, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
-    held = Held(
-        {
-            ("gemm", "vllm", "1", "gemm_perf"): older,
-            ("gemm", "vllm", "2", "gemm_perf"): BF16,
-            ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
-            ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
-            ("moe", "vllm", "2", "moe_perf"): experts,
-            ("moe", "sglang", "5", "moe_perf"): [
-                *other,
-                *[row | {"seconds": row["seconds"] * 2} for row in experts],
-            ],
-            ("attention", "vllm", "2", "generation_attention_perf"): attention,
-        }
-    )
+    odd_fp8 = [row | {"seconds": ODD} for row in FP8]
+    slow_experts = [row | {"seconds": row["seconds"] * 2} for row in experts]
+    tables = {
+        ("gemm", "vllm", "1", "gemm_perf"): older,
+        ("gemm", "vllm", "2", "gemm_perf"): BF16,
+        ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
+        ("gemm", "trtllm", "6", "gemm_perf"): odd_fp8,
+        ("moe", "vllm", "2", "moe_perf"): experts,
+        ("moe", "sglang", "5", "moe_perf"): [*other, *slow_experts],
+        ("attention", "vllm", "2", "generation_attention_perf"): attention,
+    }
+    held = Held(tables)
     found = kernels.distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert found.gemm["bf16"].values[:2] == pytest.approx((6e-6, 4.5e-6), rel=1e-4)

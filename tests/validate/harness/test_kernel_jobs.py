@@ -34,28 +34,32 @@ def plan(tmp_path: Path) -> Plan:
     )
 
 
+HALF = (2, 1, 16)
+WHOLE = (4, 2, 16)
+BATCHES = (1, 2, 4)
+SMALLS = [(*HALF, 64, 64, tokens) for tokens in (1, 4, 16, 64, 256, 1024)]
+EXPECTED_JOBS = {
+    **{kind: [(2**20,), (2**23,)] for kind in ("copy", "read")},
+    **dict.fromkeys(("add_norm", "rope", "activation"), SMALLS),
+    "sampling": [(256, 1), (256, 4), (256, 16)],
+    "shell": list(product((1, 2), BATCHES, (1, 4))),
+    "bare": list(product(("linears", "attention"), BATCHES, (1, 4))),
+    "loop": [(*WHOLE, 2, 256, "streamingllm:16", *size) for size in product(BATCHES, (1, 4))],
+    "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
+    "attention": [
+        (*HALF, b, *size) for b in BATCHES for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
+    ],
+    "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
+}
+"""Kind -> sizes: of two devices half the heads, of the loop all of them."""
+
+
 def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     """Half the heads, inner values and vocabulary; a cache that no point has is read by one query alone."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for job in jobs(plan):
         found.setdefault(job.kind, []).append(tuple(job.at.values()))
-    half = (2, 1, 16)
-    whole = (4, 2, 16)
-    batches = (1, 2, 4)
-    small = [(*half, 64, 64, tokens) for tokens in (1, 4, 16, 64, 256, 1024)]
-    assert found == {
-        **{kind: [(2**20,), (2**23,)] for kind in ("copy", "read")},
-        **dict.fromkeys(("add_norm", "rope", "activation"), small),
-        "sampling": [(256, 1), (256, 4), (256, 16)],
-        "shell": list(product((1, 2), batches, (1, 4))),
-        "bare": list(product(("linears", "attention"), batches, (1, 4))),
-        "loop": [(*whole, 2, 256, "streamingllm:16", *size) for size in product(batches, (1, 4))],
-        "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
-        "attention": [
-            (*half, b, *size) for b in batches for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
-        ],
-        "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
-    }
+    assert found == EXPECTED_JOBS
 
 
 def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
