@@ -1,5 +1,6 @@
 """Layouts of several GPUs: what is searched, what is chosen, and that no other layout beats it."""
 
+import random
 from collections.abc import Iterator
 from itertools import product
 
@@ -41,6 +42,47 @@ def test_no_other_layout_of_the_same_gpus_beats_the_choice(model, hardware, gpus
     best, where = max(rates(model, hardware, gpus, draft, found))
     assert found.chosen.gpus == gpus
     assert best <= BEATEN * found.chosen.throughput_tokens_per_s_per_device, where
+
+
+DRAWN = [
+    *("llama-3.1-8b", "qwen3-8b", "qwen3-32b", "llama-3.3-70b", "qwen3-30b-a3b", "gpt-oss-120b"),
+    *("glm-4.5-air", "qwen3.5-27b", "deepseek-v3"),
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_layout_of_a_random_question_beats_the_choice(seed: int) -> None:
+    """Every layout that `whatif` prices at the batch and draft length of the choice, or of its own best
+    point, serves at most 3 % more; verdict, draft length and rate are those of `whatif`.
+    """
+    draws = random.Random(seed)
+    model = draws.choice(DRAWN)
+    hardware = draws.choice(("h100", "h200", "b200", "a100", "l40s", "mi300x"))
+    gpus = draws.choice((2, 4, 8))
+    context = draws.choice((1024, 8192, 32768))
+    draft = "mtp" if model.startswith(("glm", "qwen3.5", "deepseek")) else "eagle3"
+    found = advise(model, hardware, gpus=gpus, draft=draft, context=context)
+    chosen = found.chosen
+    if chosen is None:
+        assert found.reason
+        return
+    best = 0.0
+    for p, q in product(found.layouts, (None, chosen)):
+        point = q or p
+        try:
+            a = whatif(
+                model, hardware, point.batch, context, point.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft
+            )
+        except InputError:
+            continue
+        if a.memory.fits:
+            best = max(best, p.replicas * a.throughput_tokens_per_s / gpus)
+        if q is None:
+            assert p.throughput_tokens_per_s == pytest.approx(a.throughput_tokens_per_s, rel=1e-9)
+            assert p.gamma == a.query.gamma
+        if q is None and p == chosen and p.gamma and found.verdict == "speculate":
+            assert a.verdict == "pays"
+    assert 0 < best <= BEATEN * chosen.throughput_tokens_per_s_per_device
 
 
 @pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
