@@ -99,8 +99,8 @@ def stated_log_error(scenario: Scenario, passes: Passes) -> Array | None:
     context = passes.context
     gammas = passes.gammas
     if (found := speedup_class(scenario)) is not None:
-        share = extra_share(passes.ratios(scenario))
-        deviation: Floats = source_errors().speedups[found].deviation * np.moveaxis(share, 0, -1)
+        share = np.moveaxis(np.asarray(extra_share(passes.ratios(scenario))), 0, -1)
+        deviation: Floats = source_errors().speedups[found].deviation * share
     elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:

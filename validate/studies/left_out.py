@@ -4,8 +4,8 @@ Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`
 each source. This is a regularised least-squares problem on the logarithms of step times, and of iterations
 over steps, solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a
 server; distant rows have less weight (Student's t). A constant without rows of another source returns to its
-neutral value: 1 for a factor, a tenth for a time, and for a version's factor on a time the median of such
-factors. All other constants stay.
+neutral value: one that other data determine (`Parameter.elsewhere`), otherwise 1 for a factor, a tenth for a
+time, and for a version's factor on a time the median of such factors. All other constants stay.
 """
 
 import math

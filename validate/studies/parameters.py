@@ -16,8 +16,9 @@ from perfmodel.specs import DRIFT, ENGINES as STACKS
 class Parameter:
     """One fitted constant. place: as in `Engines.places`. spread: standard deviation of the logarithm. times:
     whether it multiplies the kernels' value, or that of other devices. source: where the value of a constant
-    comes from that is stated and not fitted here. elsewhere: its value from data other than public runs
-    (kernels, tables of engines); 0 without any.
+    comes from that is stated and not fitted here. elsewhere: its value without the runs that determine it:
+    from kernels, tables of engines, or a constant of the same work that other sources determine; 0 without
+    any.
     """
 
     place: str
@@ -271,9 +272,11 @@ _HOST = (
     "steps that do not depend on the device or the context, vLLM 0.8 to 0.10.2: sariekr/gpu_conc (gpt-oss-20b"
     " on H200 and B200), DeepSeek-R1 AWQ on 8 H100 (16.1 ms from 192 to 8,000 tokens)"
 )
+_TRITON_EXPERTS = 3e-5
+"""`vllm.hopper.expert_layer_s`: other engines and devices run the same Triton kernels of experts."""
 DEFAULT_FLAGS = (
-    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST),
-    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST),
+    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST, elsewhere=1.42e-3),  # vllm.pass_fixed_s
+    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST, elsewhere=9.4e-5),  # host_piecewise_layer_s
     Parameter("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
     Parameter(
         "vllm.schedule_s",
@@ -291,14 +294,17 @@ DEFAULT_FLAGS = (
         "asynchronous scheduling, the default from 0.14 on (config/scheduler.py:133)",
         elsewhere=0.01,
     ),
-    Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK),
-    Parameter("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK),
+    Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
+    Parameter("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
     Parameter("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),
     Parameter(
         "sglang@0.5.10/blackwell.expert_layer_s", 0.1, 0.5, True, "5 models' steps of 0.5.10 and 0.5.15"
     ),
     Parameter(
-        "vllm.hopper.expert_layer_s", 3e-5, 0.4, source="11 steps of gpustack and vLLM's blog of 2026-04-22"
+        "vllm.hopper.expert_layer_s",
+        _TRITON_EXPERTS,
+        0.4,
+        source="11 steps of gpustack and vLLM's blog of 2026-04-22",
     ),
     Parameter(
         "vllm.sm120.expert_layer_s",
@@ -306,6 +312,7 @@ DEFAULT_FLAGS = (
         0.5,
         source="10 steps of Qwen3.5-397B on RTX PRO 6000 with vLLM 0.17, local-inference-lab/rtx6kpro; as on "
         "Hopper",
+        elsewhere=_TRITON_EXPERTS,
     ),
     Parameter(
         "vllm@0.20.expert_layer_s",
