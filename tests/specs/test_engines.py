@@ -54,7 +54,8 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
         assert made.name == name
         assert made.gpu == (name.rpartition(".")[0] or None)
         engine = engine_of(made)
-        assert engine is None or calibration_of(load_gpu(made.gpu), engine).name == name
+        version = f"@{made.version}" if made.version else ""
+        assert engine is None or calibration_of(load_gpu(made.gpu), engine + version).name == name
     own = load_gpu("b200-sxm-180gb")
     assert calibration_of(own, None, "ideal").name == "ideal"
     own = own.replace(calibration="hardware/calibrations/ideal.yaml")
