@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from perfmodel.specs import MLX, Calibration, GPUSpec, Scatter, files, load_gpu, release, serving_engines
+from perfmodel.specs import MLX, Calibration, GPUSpec, Scatter, Z, files, load_gpu, release, serving_engines
 from perfmodel.specs.models.formats import weight_format
 from perfmodel.specs.published import read_published
 from perfmodel.validate.harness.micro.write import as_yaml
@@ -30,7 +30,7 @@ from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array, Values
-from perfmodel.validate.studies.widths import LeftOutError
+from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "mlx.json"
@@ -199,36 +199,44 @@ class ChipPasses(Passes):
 
 @dataclass(frozen=True)
 class Judged:
-    """Errors without their source, by figure, and by engine: the steps of all count for MLX."""
+    """Errors without their source, by figure and engine. The steps of all engines count for MLX."""
 
     left: LeftOut
 
-    def of(self, figure: str, engine: str) -> list[LeftOutError]:
-        """The errors of a figure, ``step`` or ``speedup``."""
-        logs = self.left.step if figure == "step" else self.left.ratio
-        sign = 1.0 if figure == "step" else -1.0
-        found = []
-        for id, off in logs.items():
-            run = self.left.runs[id]
-            if figure == "step" or run.engine == engine:
-                found.append(LeftOutError(run.source_id, run.server, sign * off))
-        return found
+    @property
+    def steps(self) -> ByClass:
+        """The errors of steps."""
+        runs = self.left.runs
+        return {MLX: [LeftOutError(runs[id].source_id, off) for id, off in self.left.step.items()]}
 
-    def scatter(self, figure: str, engine: str, source: str) -> dict[str, Any]:
-        """The error to state: that of a new source."""
-        errors = self.of(figure, engine)
-        rms = float(np.sqrt(np.mean(np.square([e.off for e in errors]))))
-        within = widths.fitted(errors).log_within
-        return Scatter(log_rms=rms, log_within=within, rows=len(errors), source=source).as_mapping()
+    @property
+    def speedups(self) -> ByClass:
+        """The errors of speedups, of MLX's own kernels and of the fork."""
+        found: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
+        for id, off in self.left.ratio.items():
+            run = self.left.runs[id]
+            found[run.engine].append(LeftOutError(run.source_id, -off))
+        return found
 
     def coverage(self) -> dict[str, Any]:
         """Figure -> engine -> coverage by widths that were fitted without the row's source."""
-        classes = (("step", MLX), ("speedup", MLX), ("speedup", FORK))
-        found: dict[str, Any] = {"step": {}, "speedup": {}}
-        for figure, engine in classes:
-            errors = self.of(figure, engine)
-            found[figure][engine] = widths.covered(errors, widths.without_each(errors))
-        return found
+        figures = {"step": self.steps, "speedup": self.speedups}
+        return {
+            figure: {engine: widths.covered(by_class, engine) for engine in by_class}
+            for figure, by_class in figures.items()
+        }
+
+
+def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
+    """The error to state for an engine. Where sources are few, its 90 % is at least that of a normal one."""
+    off = np.array([e.off for e in by_class[engine]])
+    rms = float(np.sqrt(np.mean(off**2)))
+    return Scatter(
+        log_rms=rms,
+        log_within=max(widths.within(by_class, engine), Z * rms),
+        rows=len(off),
+        source=source,
+    ).as_mapping()
 
 
 def left_out(rows: ChipPasses) -> LeftOut:
@@ -257,10 +265,10 @@ def texts(date: datetime.date) -> dict[Path, str]:
         "coverage": judged.coverage(),
     }
     found = {LEFT_OUT: json.dumps(shortened(record, 4), indent=1) + "\n"}
-    step = judged.scatter("step", MLX, "steps of sources left out whole")
+    step = scatter(judged.steps, MLX, "steps of sources left out whole")
     ratios = {
-        MLX: judged.scatter("speedup", MLX, "speedups of sources left out whole"),
-        FORK: judged.scatter("speedup", FORK, "speedups of sources left out whole, all of one fork"),
+        MLX: scatter(judged.speedups, MLX, "speedups of sources left out whole"),
+        FORK: scatter(judged.speedups, FORK, "speedups of sources left out whole, all of one fork"),
     }
     for gpu in devices():
         for engine, version in ((MLX, ""), (MLX, OLD), (FORK, "")):
