@@ -86,6 +86,8 @@ CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2"
 """Curve of the file -> the weights whose bytes it has."""
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 16, 32)
 SIZES = ("Pro", "Max", "Ultra")
+FEW_SOURCES = 5
+"""Number of sources from which on a quantile of their errors is trusted."""
 
 
 @dataclass(frozen=True)
@@ -231,9 +233,12 @@ def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
     """The error to state for an engine. Where sources are few, its 90 % is at least that of a normal one."""
     off = np.array([e.off for e in by_class[engine]])
     rms = float(np.sqrt(np.mean(off**2)))
+    within = widths.within(by_class, engine)
+    if len({e.source for e in by_class[engine]}) < FEW_SOURCES:
+        within = max(within, Z * rms)
     return Scatter(
         log_rms=rms,
-        log_within=max(widths.within(by_class, engine), Z * rms),
+        log_within=within,
         rows=len(off),
         source=source,
     ).as_mapping()
