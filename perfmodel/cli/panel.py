@@ -206,7 +206,7 @@ def _best(a: WhatIf) -> str:
     """The best draft length at this batch, and the batch and draft length of highest throughput."""
     text = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
     b = a.best
-    if b is None:
+    if b is None or (a.throughput_tokens_per_s or 0.0) > b.throughput_tokens_per_s:  # beyond --batch-range
         return text
     point = f"batch {b.batch}, gamma {b.gamma} ({ratio_text(b.speedup)})"
     return f"{text}; highest throughput: {b.throughput_tokens_per_s:,.0f} tokens/s at {point}"

@@ -117,3 +117,10 @@ def test_the_engines_own_degrees_are_said(capsys) -> None:
     asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -b 64 -c 4k"
     shown = " ".join(run(capsys, *shlex.split(asked)).split())
     assert "--tensor-parallel-size 1 --data-parallel-size 8, which multiply there" in shown
+
+
+def test_no_smaller_throughput_is_called_the_highest(capsys) -> None:
+    """A batch beyond those searched serves more than the best of these."""
+    asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -c 8k -b"
+    assert "highest throughput" not in run(capsys, *shlex.split(asked), "440")
+    assert "highest throughput" in run(capsys, *shlex.split(asked), "64")

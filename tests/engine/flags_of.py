@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from parse_sglang import Finder
+from parse_sglang import Finder  # type: ignore[import-not-found]
 
 
 def vocabulary(parser: argparse.ArgumentParser) -> dict[str, object]:
