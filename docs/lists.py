@@ -277,6 +277,8 @@ MADE = {
     "h200_attention": measured.h200_attention,
     "h200_changes": measured.h200_changes,
     "racks": rack_tables.racks,
+    "rack_rows": rack_tables.rack_rows,
+    "latent_surface": rack_tables.latent_surface,
     "h200_paper": measured.h200_paper,
     "h200_draft_step": measured.h200_draft_step,
 }

@@ -2,6 +2,7 @@
 
 import json
 
+import perfmodel as pm
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.validate.studies import racks
 
@@ -26,3 +27,17 @@ def test_every_row_has_a_source_and_counts_or_says_why_not() -> None:
 def test_a_fold_has_not_seen_its_source() -> None:
     seen = [row for row in racks.rows() if row.counts and row.source_id != "vllm-wideep-h200"]
     assert "vllm" not in {row.engine for row in seen if row.overlap}
+
+
+def test_the_ratios_that_the_page_states() -> None:
+    page = (racks.PATH.parents[1] / "docs" / "racks.md").read_text(encoding="utf-8")
+    boxed = {"model": "deepseek-v3", "hardware": "h200", "engine": "sglang", "tp": 8, "ep": 8, "dp": 8}
+    answer = pm.whatif(**boxed, batch=512, context=2048, gamma=1, draft="mtp", alpha=0.7)
+    iteration = answer.iteration_s / answer.target_step.predicted_s
+    assert f"takes {iteration:.2f} of a step in a box" in page
+    assert f"{answer.cost_ratios.verify_to_target:.2f} of it the verification" in page
+    listed = json.loads(racks.PATH.read_text(encoding="utf-8"))["rows"]
+    measured = {(row["row"], row["figure"]): row["measured"] for row in listed}
+    assert f"speedup is {measured['srt-dsv4-b200-20', 'speedup']:.2f}" in page
+    plain = measured["lmsys-mtp-01", "step"]
+    assert f"{measured['lmsys-mtp-03', 'step'] / plain:.2f} with gamma 2" in page
