@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
 from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
 from perfmodel.validate.engine.calibrate import speedup_pairs
-from perfmodel.validate.engine.fit import ANY, EngineRows
+from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record, withdrawn
@@ -173,7 +173,7 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
     for key in ("model", "hardware", "draft"):
         arguments[key] = beside(path, arguments[key])
     try:
-        scenario = resolve(Query(batch=1, context=1, calibration="ideal", **arguments), ANY)
+        scenario = resolve_costs(Query(batch=1, context=1, calibration="ideal", **arguments))
     except InputError as error:
         raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
     return EngineRows(tuple(timings), with_calibration(scenario, used))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from perfmodel.answers.declaration import Argument, Question, argument, question
-from perfmodel.answers.question import Query, arguments as arg, resolve
+from perfmodel.answers.question import Query, arguments as arg, resolve, resolve_costs
 from perfmodel.answers.readers import whole
 from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
@@ -19,7 +19,7 @@ from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.specs import DRIFT, hub_id, load_gpu, load_model, served_id, short_name
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
-from perfmodel.validate.engine.fit import ANY, check_enough
+from perfmodel.validate.engine.fit import check_enough
 from perfmodel.validate.records import RESULTS, machine_folder
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _paste(q: EngineQuestion, query: Query, pasted: "Pasted", given: "GivenFacts
         return _watch(q, query, pasted.where, pasted.text)
     query = _of_engine(q, query, pasted.engine)
     given = given.over(GivenFacts(gamma=q.gamma))
-    scenario = resolve(query, ANY)
+    scenario = resolve_costs(query)
     timings, note = steps_of(
         pasted, given, lambda timing: expected_gain(query, scenario, q.acceptance, timing)
     )
@@ -343,7 +343,7 @@ def _watch(q: EngineQuestion, query: Query, where: str, text: str) -> None:
     )
 
     query = _of_engine(q, query)
-    scenario = resolve(query, ANY)
+    scenario = resolve_costs(query)
     longest = scenario.target.max_position_embeddings
     if q.context and max(q.context) > longest:
         raise refuse(

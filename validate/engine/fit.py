@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import COVERAGE, Calibration
-from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
+from perfmodel.speculation import Scenario, Workload, predict, with_calibration, with_values
 from perfmodel.validate.engine.constants import SPECULATIVE, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import Estimate, Parameter, Values, estimate
@@ -38,8 +38,6 @@ SOFT = 2.0
 """Residual, in units of `NOISE`, above which it counts linearly, so one outlier does not distort the fit."""
 ENDS: dict[str, Any] = {"xtol": 1e-6, "ftol": 1e-6}
 """Tolerance at which a search ends."""
-ANY = Acceptance.from_alpha(0.5)
-"""An acceptance for questions of which only seconds are used, which do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def rows_of(
     """
     check_enough(timings, aside)
     return EngineRows(
-        tuple(timings), with_calibration(resolve(replace(query, calibration="ideal"), ANY), base)
+        tuple(timings), with_calibration(resolve_costs(replace(query, calibration="ideal")), base)
     )
 
 

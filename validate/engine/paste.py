@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel.answers.point.whatif import WhatIf, whatif
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 from perfmodel.queueing.prompts import (
@@ -22,7 +22,6 @@ from perfmodel.queueing.prompts import (
 from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.speculation import Scenario
 from perfmodel.validate.engine.acceptance import counts_drafts
-from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import format_of, read_pasted
 from perfmodel.validate.engine.pastes import PromptTiming, form_of
 from perfmodel.validate.engine.text import parse_objects
@@ -142,7 +141,7 @@ def _predicted(answer: WhatIf, gamma: int) -> tuple[float, float, float]:
 
 def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) -> list[str]:
     """Prompts in words, against their predictions, which have no interval."""
-    scenario = resolve(query, ANY)
+    scenario = resolve_costs(query)
     return [
         f"prompt of {prompt.tokens:.0f} tokens"
         + (f" behind {prompt.cached:.0f} cached" if prompt.cached else "")

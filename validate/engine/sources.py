@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, calibration_of, files, load_calibration, load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
-from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import RECORD, read
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.text import parse_objects
@@ -108,9 +107,9 @@ def bases_of(query: Query) -> list[Calibration]:
     ``ideal``.
     """
     if query.calibration is not None:
-        return [resolve(query, ANY).machine.calibration]
+        return [resolve_costs(query).machine.calibration]
     # whatever else is wrong with the question comes first
-    resolve(replace(query, calibration="ideal"), ANY)
+    resolve_costs(replace(query, calibration="ideal"))
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
     bases: dict[str, Calibration] = {}
