@@ -32,7 +32,7 @@ HEADINGS = {
     },
     "Explore": {
         "explore": "Speedup surfaces to explore in a browser: one HTML file.",
-        "plot": "Pictures of the answers as .png or .svg (matplotlib).",
+        "plot": "Pictures of the answers as .png, .svg or .pdf (matplotlib).",
         "mcp": "A Model Context Protocol server for assistants (extra: mcp).",
         "serve": "The time of a batch over HTTP, for simulators and planners.",
     },

@@ -1,4 +1,4 @@
-"""``perfmodel plot``: pictures of the other verbs' answers, as .png or .svg."""
+"""``perfmodel plot``: pictures of the other verbs' answers, as .png, .svg or .pdf."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, replace
@@ -32,7 +32,7 @@ from perfmodel.parse import MAX_VALUES
 from perfmodel.plots.theme import Figure
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, Scenario, Workload, predict
 
-app = App("Pictures of the answers as .png or .svg.")
+app = App("Pictures of the answers as .png, .svg or .pdf.")
 MAX_LINES, MAX_BARS = 8, 6
 LOADS = 32
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """Axis of a picture -> default batches and contexts."""
-Output = Annotated[Path, Argument("Output file: .png or .svg.", "FILE", "-o --out", group=OUTPUT)]
+Output = Annotated[Path, Argument("Output file: .png, .svg or .pdf.", "FILE", "-o --out", group=OUTPUT)]
 Over = Annotated[
     str,
     Argument(

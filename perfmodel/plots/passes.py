@@ -44,46 +44,47 @@ TERA = 1e12
 
 @styled
 def roofline(question: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
-    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a colour for each
     pass.
 
     The lines are the device's limits, one for each peak in use. Points lie below them by the calibrated
     efficiency of the software. Passes that do not exist (a draft without a model, all but the baseline step
-    at gamma 0) have no panel. Returns the figure.
+    at gamma 0) have no points. Returns the figure.
     """
     scenario = scenario_of(question)
     passes = _passes(scenario, batch, context, gamma)
-    places = panels(len(passes), (2.6 + 2.0 * len(passes), 3.6))
+    (axes,) = panels(1, (7.2, 4.2))
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
     roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
     reached = []
-    for place, (stage, (timer, ops, new)) in zip(places, passes.items(), strict=True):
-        for kind, (word, marker) in MARKERS.items():
+    names = []
+    for stage, (timer, ops, new) in passes.items():
+        for kind, (_, marker) in MARKERS.items():
             if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
                 reached.append(_achieved(timer, of_kind, kind, new))
-                place.plot(
-                    *reached[-1],
-                    marker,
-                    color=STAGES[stage],
-                    markersize=7,
-                    markeredgecolor="white",
-                    label=word,
-                )
+                look = {"color": STAGES[stage], "markersize": 8, "markeredgecolor": "white"}
+                axes.plot(*reached[-1], marker, **look)
         limiter = LIMITERS[str(timer.time(ops, new).limiter)]
-        place.set_title(f"{STAGE_NAMES[stage]}, limited by {limiter}", loc="right", pad=18, fontsize=8)
+        names.append(
+            sign(
+                f"{STAGE_NAMES[stage]}, limited by {limiter}",
+                color=STAGES[stage],
+                linestyle="none",
+                marker="o",
+            )
+        )
     x, y = (np.array(values) for values in zip(*reached, strict=True))
     low = 0.5 * min(x.min(), 1.0)
     high = 4.0 * max(x.max(), max(roofs) / bandwidth)
-    for place in places:
-        place.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
-        place.set(xlabel="FLOPs per byte moved")
-        for axis in (place.xaxis, place.yaxis):
-            axis.set_major_formatter("{x:g}")
-        _draw_roofs(place, bandwidth, roofs, named=place is places[-1])
-    places[0].set_ylabel("TFLOP/s of one device")
-    legend_above(places[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
+    axes.set(xlabel="FLOPs per byte moved", ylabel="TFLOP/s of one device")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    _draw_roofs(axes, bandwidth, roofs)
+    kinds = [sign(word, color=DARK, linestyle="none", marker=marker) for word, marker in MARKERS.values()]
+    legend_above(axes, 2, [*names, *kinds])
     where = f"batch {batch:g}, context {tokens(context)}"
-    return label(places[0], "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    return label(axes, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
 
 
 @styled
@@ -274,10 +275,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
     return roofs
 
 
-def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bool) -> None:
-    """Draws the slope of the bandwidth up to a level for each peak. The slope has a label, and on request the
-    peaks.
-    """
+def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
+    """Draws the slope of the bandwidth up to a level for each peak, with labels."""
     from matplotlib.transforms import offset_copy
 
     low, high = axes.get_xlim()
@@ -286,8 +285,6 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bo
     for peak in falling:
         roof = np.array([low, peak / bandwidth, high])
         axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
-        if not named:
-            continue
         if len(falling) == 1:
             aligned = "center"
         elif peak == falling[0]:

@@ -61,7 +61,13 @@ darken.
 SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
 """Colours from few to many, light to dark."""
 STYLE = Path(__file__).with_name("perfmodel.mplstyle")
-FORMATS = (".png", ".svg")
+FORMATS = (".png", ".svg", ".pdf")
+UNDATED: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
+"""Metadata without which equal pictures are equal bytes."""
 DPI = 160
 
 
@@ -102,10 +108,10 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
     figure = figure_of(axes)
     figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
     figure.supxlabel(
-        textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False),
+        textwrap.fill(caption, int(figure.get_figwidth() * 13.4), break_on_hyphens=False),
         x=0.012,
         ha="left",
-        fontsize=7,
+        fontsize=9,
         color=DARK,
     )
     return figure
@@ -217,12 +223,12 @@ def shades(count: int) -> list[Any]:
 
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
-    """Writes a picture as .png or .svg. The same numbers give the same bytes. Raises InputError for a wrong
-    path.
+    """Writes a picture as .png, .svg or .pdf. The same numbers give the same bytes.
+
+    Raises InputError for a wrong path.
     """
     where = destination(path, *FORMATS)
-    undated: dict[str, None] = {"Date": None} if where.suffix.lower() == ".svg" else {"Software": None}
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a letter of no font is a box
-        write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=undated))
+        write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=UNDATED[where.suffix.lower()]))
     return where

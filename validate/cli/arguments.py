@@ -54,7 +54,9 @@ ResultsFolder = Annotated[
 Resume = Annotated[bool, Argument("Continue the latest interrupted run of the plan.", group="Run")]
 DryRun = Annotated[bool, Argument("Print the points without timing them.", group="Run")]
 Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout", group="Output")]
-Picture = Annotated[Path | None, Argument("Output file of a picture (.png or .svg).", "FILE", group="Output")]
+Picture = Annotated[
+    Path | None, Argument("Output file of a picture (.png, .svg or .pdf).", "FILE", group="Output")
+]
 Write = Annotated[bool, Argument("Write the result to its file.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,
