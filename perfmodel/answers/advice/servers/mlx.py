@@ -4,6 +4,7 @@ import shlex
 
 from perfmodel.answers.advice.servers.base import Server, Setup, Started, note_missing_cache, words_of
 from perfmodel.answers.question import draft_word
+from perfmodel.specs.models.mlx import converted_name
 
 DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
@@ -29,9 +30,12 @@ class MLX(Server):
             )
         else:
             source = setup.draft_path or setup.draft.name
+            if source == setup.draft.model.hf_id:  # nobody named another one
+                source = converted_name(source, setup.draft.precision.weights.name)
             values |= {"--draft-model": source, "--num-draft-tokens": tokens}
             notes.append(
                 f"mlx_lm.server drafts for one request at a time, by default {DEFAULT_LENGTH} tokens"
             )
+        notes.append("names of mlx-community are the usual ones: look whether the repository exists")
         note_missing_cache(self.title, setup.target, None, notes)
         return Started(shlex.join(["mlx_lm.server", *words_of(values)]))
