@@ -29,8 +29,9 @@ fast: $(VENV)/.dev  ## the tests alone (all but the slow ones)
 test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
 
-test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; llama.cpp, which needs cmake and ninja): their parsers, a calibration, held-out points; not in CI
+test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; llama.cpp, which needs cmake and ninja): their parsers, a calibration, held-out points, a server slowed on purpose; not in CI
 	$(BIN)/python -m tests.engine.live .engine
+	$(BIN)/python -m tests.engine.health_live .engine
 	$(BIN)/python -m tests.engine.starts .engine
 	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
 

@@ -91,14 +91,16 @@ def spelled(flags: dict[str, object]) -> list[str]:
     return [str(word) for flag in flags.items() for word in flag]
 
 
-def bench(engine: Path, url: str, path: Path, new_tokens: int, load: list[str]) -> None:
+def bench(
+    engine: Path, url: str, path: Path, new_tokens: int, load: list[str], prompt: int = PROMPTS[0]
+) -> None:
     """One file of ``vllm bench serve``, without texts, paths and more digits than a clock has."""
     fixed = "--dataset-name random --temperature 0 --ignore-eos --num-warmups 1 --save-result --save-detailed"
     flags = {
         "--base-url": url,
         "--model": "tiny",
         "--tokenizer": engine / "models" / "target",
-        "--random-input-len": PROMPTS[0],
+        "--random-input-len": prompt,
         "--random-output-len": new_tokens,
         "--result-dir": path.parent,
         "--result-filename": path.name,

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,15 +26,19 @@ def served(engine: Path, log: Path, config: dict[str, object] | None = None) -> 
 
 
 @contextmanager
-def started(words: Sequence[str | Path], log: Path) -> Iterator[str]:
-    """The URL of a server of these words."""
+def started(words: Sequence[str | Path], log: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a server of these words. more: variables of its environment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     place = ["--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as out:
         process = subprocess.Popen(
-            [*words, *place], stdout=out, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
+            [*words, *place],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment() | dict(more or {}),
+            start_new_session=True,
         )
         try:
             url = f"http://127.0.0.1:{port}"
