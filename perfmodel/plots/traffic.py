@@ -34,11 +34,13 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     lengths = sorted({row.gamma for row in found.rows}, key=_order)
     for number, gamma in enumerate(lengths):
         rows = [row for row in found.rows if row.gamma == gamma and not row.saturated]
+        if not rows:
+            continue
         style = _style(number)
         name = in_words(gamma) if gamma else "baseline"
         _line(left, rows, [row.ttft_s for row in rows], name, style)
         _line(right, rows, [row.tpot_s for row in rows], name, style)
-        if rows and not closed and loads[0] <= rows[0].saturation_rate <= loads[-1] * 1.1:
+        if not closed and loads[0] <= rows[0].saturation_rate <= loads[-1] * 1.1:
             for place in (left, right):
                 _cross(place, rows[0].saturation_rate, style[0])
     for place, limit, title in (
@@ -135,6 +137,9 @@ def _caption(found: Traffic, closed: bool) -> str:
     lines = ["Lines: means over requests; dotted: 99th percentiles"]
     if not closed:
         lines.append("crosses: saturated from there on, where the lines end")
+    loads = {row.gamma: {_load(one) for one in found.rows if one.gamma == row.gamma} for row in found.rows}
+    if len({frozenset(of_length) for of_length in loads.values()}) > 1:
+        lines.append("each draft length at the loads where it is the best")
     if any(row.made_by is MadeBy.REPLAY for row in found.rows):
         lines.append("simulated request by request where the closed form does not hold")
     return f"{'; '.join(lines)}. Calibration {found.calibration.name}."
