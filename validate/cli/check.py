@@ -108,23 +108,19 @@ def check(
 
 
 def _show(now: Sequence[module.CheckedPart], before: module.Baseline | None) -> None:
+    head: list[str | Column] = ["machine/plan/figure", "rows", "mean error", "bias", "worst"]
+    head.append(Column("calibration", left=True, spare=1))
     rows = []
     for part in now:
         e = part.errors
-        old = before.parts.get(part.name) if before else None
-        was = f"{old.mape:.1%}" if old else "-"
-        rows.append(
-            [
-                part.name,
-                f"{e.rows}",
-                f"{e.mape:.1%}",
-                *([was] if before else []),
-                f"{e.bias:+.1%}",
-                f"{e.worst:+.1%}",
-                part.calibration,
-            ]
-        )
-    head = ["machine/plan/figure", "rows", "mean error", *(["before"] if before else []), "bias", "worst"]
-    table([*head, Column("calibration", left=True, spare=1)], rows)
+        errors = [f"{e.mape:.1%}", f"{e.bias:+.1%}", f"{e.worst:+.1%}"]
+        rows.append([part.name, f"{e.rows}", *errors, part.calibration])
+    if before:
+        behind_mean = head.index("mean error") + 1
+        head.insert(behind_mean, "before")
+        for part, row in zip(now, rows, strict=True):
+            old = before.parts.get(part.name)
+            row.insert(behind_mean, f"{old.mape:.1%}" if old else "-")
+    table(head, rows)
     if any(f.fitted for part in now for f in part.figures):
         click.echo("* fitted on these very records: their error says nothing of other points")

@@ -119,10 +119,10 @@ def show_cells(cells: list[module.Cell]) -> None:
 
 
 def _row(c: module.Cell) -> list[str]:
-    d = c.as_dict()
-    return [
-        *(f"{d[key]}" for key in ("row", "hardware", "target", "draft", "batch", "context", "quantity")),
-        f"{c.measured:.5g}",
-        f"{c.predicted:.5g}",
-        f"{100 * c.error:+.1f}",
-    ]
+    fields = c.as_dict()
+    place = [str(fields[key]) for key in PLACE]
+    return [*place, f"{c.measured:.5g}", f"{c.predicted:.5g}", f"{100 * c.error:+.1f}"]
+
+
+PLACE = ("row", "hardware", "target", "draft", "batch", "context", "quantity")
+"""Fields of a cell that say where a figure was measured."""

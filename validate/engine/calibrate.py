@@ -155,13 +155,14 @@ def range_of(rows: EngineRows) -> MeasuredRange:
         return significant(min(values), RANGE_DIGITS), significant(max(values), RANGE_DIGITS)
 
     draft = rows.scenario.draft
+    least_gamma, most_gamma = ends("gamma")
     return MeasuredRange(
         model=rows.scenario.target.name,
         draft=draft.name,
         draft_kv=draft.kv.label(),
         batch=ends("batch"),
         context=ends("context"),
-        gamma=(int(ends("gamma")[0]), int(ends("gamma")[1])),
+        gamma=(int(least_gamma), int(most_gamma)),
     )
 
 

@@ -236,10 +236,9 @@ def source_of(setting: AcceptanceSetting) -> str:
     """The settings with which a reader can repeat it."""
     # rows lack options
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
-    source = (
-        f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
-        f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.spelled}"
-    )
+    decoding = f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}"
+    texts = f"{with_options}{setting.sampling}, {setting.name}"
+    source = f"perfmodel validate acceptance, {code()}, {texts}, {decoding}, {setting.pair.spelled}"
     if setting.pair.tp > 1:
         source += f", {setting.pair.tp} devices"
     return source

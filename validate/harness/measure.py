@@ -133,12 +133,13 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
             if sample >= 0:
                 seconds[name].append(lap)
                 gained[name].append(int(runner.runs[name].state.length.sum()) - started)
+    tokens_per_sequence = statistics.fmean(gained["sd"]) / runner.batch
     return {
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
         "tokens": gained,
         "histogram": runner.histogram.sum(0).tolist(),
-        "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
+        "mean_growth_tokens": tokens_per_sequence / 2,
     }
 
 

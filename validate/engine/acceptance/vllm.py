@@ -138,11 +138,14 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
     tokens = data.get("spec_decode_draft_tokens")
     generated = data.get("total_output_tokens")
     completed = data.get("completed")
+    decoded = None
+    if is_count(generated) and is_count(completed):
+        decoded = float(generated - completed)
     return Counters(
         drafts=float(drafts),
         accepted=tuple(rate * drafts for rate in rates),
         draft_tokens=float(tokens) if is_count(tokens) else None,
-        decoded=float(generated - completed) if is_count(generated) and is_count(completed) else None,
+        decoded=decoded,
     )
 
 

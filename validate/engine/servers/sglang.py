@@ -41,12 +41,15 @@ class SGLang(BenchServer):
                 words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
             if request.pretends:
                 words = ["env", f"SGLANG_SIMULATE_ACC_LEN={1 + sum(simulated_rates(gamma)):.4g}", *words]
-        runs = [
-            f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend "
-            f"sglang --port {port} {self._prompts(request, prompt)} --max-concurrency $c --num-prompts "
-            f"$(({self.client_rounds} * c)) --output-file K{gamma}.jsonl; done"
-            for prompt in request.prompts
-        ]
+        clients = " ".join(map(str, request.batches))
+        runs = []
+        for prompt in request.prompts:
+            benchmark = (
+                f"python -m sglang.bench_serving --backend sglang --port {port} "
+                f"{self._prompts(request, prompt)} --max-concurrency $c "
+                f"--num-prompts $(({self.client_rounds} * c)) --output-file K{gamma}.jsonl"
+            )
+            runs.append(f"for c in {clients}; do {benchmark}; done")
         return with_server(words, port, runs)
 
     def _prompts(self, request: BenchRequest, prompt: int) -> str:
