@@ -15,7 +15,7 @@ from perfmodel.answers.advice.first_token import within_ttft
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
-from perfmodel.answers.advice.on_off import on_off
+from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import point_verdict, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.prices import Priced, price
@@ -103,7 +103,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         not_run=_pick(_first(better), question),
         layouts=tuple(layouts),
         on_off=switch,
-        serve=serve(question, chosen),
+        serve=serve(question, chosen, seats_of(question, chosen)),
         robustness=robustness,
         pareto=fronts,
         candidates=_points(baseline, drafted),

@@ -32,3 +32,20 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
         return None
     last = on[-1].high
     return OnOff(s.draft.name, on[0].low, last + 1 if last < most else None, most)
+
+
+def seats_of(query: AdviseQuery, chosen: PricedPoint) -> int | None:
+    """Sequences that the server of the choice may run at once; None is the chosen batch.
+
+    One sequence alone is the fastest, but a server that is built for latency does not let a second one wait:
+    it runs as many as fit, and with a draft as many as this pays for.
+    """
+    if query.objective != "latency" or query.batch is not None or query.max_tpot_ms is not None:
+        return None
+    if chosen.gamma:
+        switch = on_off(chosen, query)
+        if switch is None:
+            return None
+        return switch.looked_to if switch.off_from is None else switch.off_from - 1
+    fitting = int(room(chosen.candidate.scenario, 1.0, 0.0, query).max_batch)
+    return min(fitting, MAX_BATCHES)
