@@ -26,7 +26,8 @@ HEAD = f"""{NOTE}
 # Command line
 
 Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr names the argument or file,
-the allowed values and the given one), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576.
+the allowed values and the given one), 130 interrupted. `--help` lists
+the main flags of a verb, `--help-all` all. Counts are exact; `32k` is 32768 and `1m` 1048576.
 Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
 `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
 complete verbs, flags, and the names of models, devices, engines and KV methods.
@@ -119,7 +120,7 @@ def _list(own: Iterable[Flag]) -> str:
     """A line for each flag."""
     lines = []
     for _, (flags, value, default, what) in own:
-        said = " (required)" if default == "required" else f" (default {default})" if default else ""
+        said = " (required)" if default == "required" else f" (default: {default})" if default else ""
         lines.append(f"- {flags}{f' {value}' if value else ''}: {what}{said}\n")
     return "".join(lines)
 
@@ -128,8 +129,13 @@ def _cells(param: Any) -> Cells:
     flags = ", ".join(f"`{flag}`" for flag in param.opts)
     value = _code(param.metavar) if param.metavar else ""
     shown = getattr(param, "shown", None)
-    default = "required" if param.required else "" if shown is None else _code(shown)
+    default = "required" if param.required else "" if shown is None else _default(shown)
     return flags, value, default, getattr(param, "words", None) or param.help
+
+
+def _default(text: str) -> str:
+    """A value in code; words as they are."""
+    return text.replace("|", "&#124;") if " " in text else _code(text)
 
 
 def _code(text: str) -> str:

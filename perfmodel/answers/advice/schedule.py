@@ -91,7 +91,7 @@ class ScheduleQuery(Options):
         "Share of time that the engine loses if the draft length depends on the batch.",
         "SHARE",
         limits=(0, 1),
-        shown="the engine's, where it is known",
+        shown="the engine's own value, if known",
         default=None,
         group="Engine",
     )
