@@ -77,6 +77,10 @@ def _pools(a: Pools) -> None:
     say(a.sentence, "bold")
     table(POOLS, [_pool_cells(row) for row in a.rows])
     say(f"{a.transfer_bytes / 1e6:.3g} MB of cache on a device for each prompt; link: {a.transfer_source}")
+    prefill, decode = a.best_split[a.best.gamma]
+    sizes = [each.partition("x")[2] for each in (a.prefill, a.decode)]
+    gpus = a.prefill_gpus + a.decode_gpus
+    say(f"highest rate of {gpus} GPUs: --prefill {prefill}x{sizes[0]} --decode {decode}x{sizes[1]}")
     for note in a.notes:
         say(note)
     say("the same GPUs as servers of the decode layout that do both, with their share of the load:", "bold")

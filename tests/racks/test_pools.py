@@ -114,3 +114,13 @@ def test_a_wrong_pool_is_one_line(changes: dict[str, Any], message: str) -> None
     with pytest.raises(InputError) as refused:
         pools(**{"request_rate": 1} | changes)
     assert message in str(refused.value)
+
+
+def test_the_best_split_serves_at_least_the_rate_of_the_given_one() -> None:
+    sizes = {"max_concurrency": 100_000, "gamma": 0}
+    given = pools(prefill="1x8", decode="4x8:dp8,ep8", **sizes)
+    prefill, decode = given.best_split[0]
+    assert prefill + decode == 5
+    best = pools(prefill=f"{prefill}x8", decode=f"{decode}x8:dp8,ep8", **sizes)
+    assert best.rows[0].output_tokens_per_s >= given.rows[0].output_tokens_per_s
+    assert best.best_split[0] == (prefill, decode)

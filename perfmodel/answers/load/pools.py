@@ -60,7 +60,8 @@ class PoolRow:
 @dataclass(frozen=True, slots=True)
 class Pools:
     """Two pools. ratio: prefill devices for each decode device at which both are full, by draft length.
-    transfer_bytes: cache of a prompt on one decode device.
+    transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the instances of both
+    pools of these sizes that serve the highest rate on as many devices.
     """
 
     prefill: str
@@ -69,6 +70,7 @@ class Pools:
     decode_gpus: int
     rows: tuple[PoolRow, ...]
     ratio: dict[int, float]
+    best_split: dict[int, tuple[int, int]]
     transfer_bytes: float
     transfer_source: str
     notes: tuple[str, ...]
@@ -138,6 +140,22 @@ class TwoPools:
             return float("nan")
         prefill = self.prefill.devices / self.prefill_rate
         return prefill / (self.decode.devices / self.decode_rate)
+
+    @property
+    def best_split(self) -> tuple[int, int]:
+        """Instances of both pools that serve the highest rate on as many devices; on a tie, of the smallest
+        prefill pool.
+        """
+        devices = self.prefill.devices + self.decode.devices
+        each_prefill = self.prefill_rate / self.prefill.count
+        each_decode = self.decode_rate / self.decode.count
+        splits = [
+            (count, (devices - count * self.prefill.gpus) // self.decode.gpus)
+            for count in range(1, devices // self.prefill.gpus + 1)
+        ]
+        return max(
+            splits, key=lambda split: (min(split[0] * each_prefill, split[1] * each_decode), -split[0])
+        )
 
     def at(self, rate: float, clients: float | None = None) -> PoolRow:
         """The pools at a rate of all requests."""
@@ -215,6 +233,7 @@ def pools_of(question: TrafficQuery) -> Pools:
         decode_gpus=decode.devices,
         rows=tuple(rows),
         ratio={each.steps.gamma: each.ratio for each in both},
+        best_split={each.steps.gamma: each.best_split for each in both},
         transfer_bytes=sent,
         transfer_source=transfer.source,
         notes=_notes(question, both),
