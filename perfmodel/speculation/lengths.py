@@ -21,6 +21,8 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 SEARCH_TO = 2.0**24
 POINTS = 64
 ROUNDS = 5
+EVERYWHERE = np.geomspace(1.0, SEARCH_TO, POINTS)
+"""Contexts of the first round of a search."""
 BATCHES_PER_OCTAVE = 4
 _ROUNDING = 1e-12
 """Largest relative fall between two speedups that counts as rounding."""
@@ -134,21 +136,31 @@ class ContextSearch:
     """
 
     def __init__(self) -> None:
-        self.grid = np.geomspace(1.0, SEARCH_TO, POINTS)
         self.found: float | None = None
         self.settled = False
+        self._ends = (1.0, SEARCH_TO)
+        self._grid: Array | None = EVERYWHERE
+
+    @property
+    def grid(self) -> Array:
+        """The contexts of this round, made when a round asks for them."""
+        if self._grid is None:
+            self._grid = np.geomspace(*self._ends, POINTS)
+        return self._grid
 
     def narrow(self, holds: Mask) -> None:
         """Takes the values of the property on the grid. Refines the grid around the first true value, unless
         the search is settled.
         """
-        first = int(np.argmax(holds))
         if self.settled:
             return
-        self.found = float(self.grid[first]) if holds[first] else None
+        grid = self.grid
+        first = int(np.argmax(holds))
+        self.found = float(grid[first]) if holds[first] else None
         self.settled = first == 0
         if first:
-            self.grid = np.geomspace(float(self.grid[first - 1]), float(self.grid[first]), POINTS)
+            self._ends = (float(grid[first - 1]), float(grid[first]))
+            self._grid = None
 
 
 def no_more(holds: Mask) -> Mask:
