@@ -150,10 +150,14 @@ def health(pace: Pace, should: Expectation, text: str) -> Health:
     share = min(pace.prompt_tokens_per_s * should.prompt_token_s, 1.0)
     signs = [*_signs(text), *_outside_captured(text, predicted)]
     half = _half(iteration_s, high, share, should.rejected, pace, signs)
+    slower = iteration_s / predicted.iteration_s
+    if half is Half.STEP and should.usual is not None and should.rejected:
+        fewer = should.usual[0] / should.gained
+        half = Half.ACCEPTANCE if fewer > slower else half
     measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
     expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
     lines = [f"health: {half.value}: {measured}; {expected}"]
-    if half is Half.ACCEPTANCE and should.usual is not None:
+    if should.rejected and should.usual is not None:
         lines.append(
             f"{should.gained:.2f} tokens per iteration, below the expected {should.usual[0]:.2f} to "
             f"{should.usual[1]:.2f}: check the draft's checkpoint, the chat template, sampling and context"

@@ -158,3 +158,11 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
     )
     _, out = watched(tmp_path, capsys, log, "--engine", "sglang")
     assert "an iteration has 4 requests, and the largest captured CUDA graph 2" in out
+
+
+def test_of_two_things_that_are_off_the_one_that_costs_more_is_named(tmp_path, capsys) -> None:
+    """1.25 of at least 1.77 expected tokens, beside iterations that take 1.41 or 4 times as long."""
+    for times, half in ((1.41, "the acceptance is off"), (4.0, "the iteration is off")):
+        _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(BAD) / times, rates=BAD))
+        assert f"health: {half}: measured" in out
+        assert "1.25 tokens per iteration, below the expected" in out
