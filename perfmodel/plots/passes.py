@@ -62,7 +62,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
         for kind, (_, marker) in MARKERS.items():
             if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
                 reached.append(_achieved(timer, of_kind, kind, new))
-                look = {"color": STAGES[stage], "markersize": 8, "markeredgecolor": "white"}
+                look: dict[str, Any] = {"color": STAGES[stage], "markersize": 8, "markeredgecolor": "white"}
                 axes.plot(*reached[-1], marker, **look)
         limiter = LIMITERS[str(timer.time(ops, new).limiter)]
         names.append(
