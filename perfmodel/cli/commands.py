@@ -32,6 +32,7 @@ GROUPS = (
     "Formats",
     "Engine",
     "Rack",
+    "Pools",
     "Run",
     OUTPUT,
 )

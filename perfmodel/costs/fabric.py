@@ -28,6 +28,10 @@ class Fabric:
     waiting: float
     overlap: float = 0.0
 
+    def __str__(self) -> str:
+        hidden = f", {self.overlap:.0%} overlapped" if self.overlap else ""
+        return f"{self.nodes} x {self.node_devices} over {self.link.name}{hidden}"
+
     @property
     def devices(self) -> int:
         """Devices of all nodes."""

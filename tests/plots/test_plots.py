@@ -284,6 +284,18 @@ def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
 
 # A caption says whatever of the question moves the picture.
 
+ON_NODES: dict[str, Any] = {
+    "model": "deepseek-v3",
+    "hardware": "h200",
+    "engine": "sglang",
+    "nodes": "2x8",
+    "tp": 1,
+    "ep": 16,
+    "dp": 16,
+    "draft": "mtp",
+    "draft_kv": "full",
+    "context": 8000,
+}
 ON_HOST: dict[str, Any] = {"hardware": "rtx-3090", "engine": "llamacpp", "host_bandwidth": 60.0}
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "model": ({}, "qwen3-30b-a3b"),
@@ -320,6 +332,12 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b", "cpu_moe": 4}, 8),
     "gpu_layers": (ON_HOST | {"gpu_layers": 16}, 8),
     "host_bandwidth": (ON_HOST | {"gpu_layers": 8}, 30.0),
+    "nodes": (ON_NODES | {"nodes": "4x8", "ep": 32, "dp": 32}, "8x4"),
+    "pp": ({"tp": 2}, 2),
+    "redundant_experts": (ON_NODES, 32),
+    "moe_imbalance": (ON_NODES, 1.5),
+    "overlap": (ON_NODES, "two-batch"),
+    "all_to_all": (ON_NODES, "gather"),
     "power_limit": ({"hardware": "rtx-5090", "tp": 1, "engine": "llamacpp"}, 400),
 }
 
