@@ -123,7 +123,8 @@ def test_logits_prefill_and_step_by_step(family, tmp_path) -> None:
     if not model.spec.num_sliding_layers:  # else no pass may be longer than the window
         torch.testing.assert_close(model.logits(runner.extend(tokens)), wanted, rtol=1e-4, atol=1e-4)
         runner.cache.set_lengths(torch.zeros(2, dtype=torch.int64), 0, exact=True)
-    last, _ = runner.prefill(tokens[:, :23], torch.tensor([23, 23]), 0, chunk=7)
+    runner.prefill_chunk = 7
+    last, _ = runner.prefill(tokens[:, :23], torch.tensor([23, 23]), 0)
     torch.testing.assert_close(model.logits(last), wanted[:, 22], rtol=1e-4, atol=1e-4)
     for step in range(23, 40, 2):
         logits = model.logits(runner.extend(tokens[:, step : step + 2]))
