@@ -35,6 +35,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
         "engines": _fingerprints(files.data_directory(""), "*.yaml", "engines/*.yaml", "fitted/*.yaml"),
         "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),
+        "links": _fingerprints(files.data_directory("links"), "*.yaml"),
         "results": counted,
         "plans": _fingerprints(VALIDATE, "**/*.yaml"),
         "units": {name: json.dumps(factor) for name, factor in FACTORS.items()},

@@ -95,10 +95,17 @@ def cuts_heads(engine: str | None) -> bool:
 
 
 def check_engine(
-    calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int
+    calibration: Calibration,
+    gpu: GPUSpec,
+    model: ModelSpec,
+    precision: Precision,
+    tp: int,
+    ep: int,
+    dp: int,
+    asked: str | None = None,
 ) -> None:
     """Refuse (InputError) configurations that the calibration's engine does not start, by its file
-    (`specs.engines.serving.ServingEngine`).
+    (`specs.engines.serving.ServingEngine`). asked: the calibration as the question names it, for the refusal.
     """
     stack = engine_of(calibration)
     if stack not in serving_engines():
@@ -106,7 +113,10 @@ def check_engine(
     makers = serving_engines()[stack].makers
     if gpu.vendor not in makers and any(gpu.vendor in other.makers for other in serving_engines().values()):
         raise refuse(
-            "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
+            "--engine",
+            None,
+            f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})",
+            f"{ENGINES[stack]} (--calibration {asked})" if asked else ENGINES[stack],
         )
     if not cuts_heads(stack):
         return
