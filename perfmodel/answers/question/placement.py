@@ -2,6 +2,8 @@
 refused with the remedy.
 """
 
+from pathlib import Path
+
 from perfmodel.costs import check_tensor_parallel
 from perfmodel.drafts import kind_of, spelled
 from perfmodel.drafts.base import Draft
@@ -116,7 +118,7 @@ def check_engine(
             "--engine",
             None,
             f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})",
-            f"{ENGINES[stack]} (--calibration {asked})" if asked else ENGINES[stack],
+            f"{ENGINES[stack]} ({Path(asked).name})" if asked else ENGINES[stack],
         )
     if not cuts_heads(stack):
         return
