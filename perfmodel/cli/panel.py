@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
@@ -174,11 +173,18 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
         rows["remedy"] = "; ".join(remedy.text for remedy in a.remedies)
     if query.gamma:
         rows["acceptance"] = _acceptance(a)
-    server = servers().get(a.calibration.stack.partition(" ")[0])
-    if server is not None and query.dp > 1:
-        rows["layout"] = server.degrees(query.tp, query.dp)
+    if query.dp > 1 and (layout := _layout(a, query)):
+        rows["layout"] = layout
     more = "" if verbose else "; --verbose has each pass and more"
     return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
+
+
+def _layout(a: WhatIf, query: Query) -> str | None:
+    """The degrees in the engine's own flags; None of an engine without a line to start it."""
+    from perfmodel.answers.advice.servers import servers  # only this row needs the engines
+
+    server = servers().get(a.calibration.stack.partition(" ")[0])
+    return None if server is None else server.degrees(query.tp, query.dp)
 
 
 def _time(a: WhatIf) -> str:
