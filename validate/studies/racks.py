@@ -330,16 +330,19 @@ def figures() -> dict[str, Any]:
         "folds": {source: _in_json(each) for source, each in constants.items()},
         "widths": {figure: width(found, figure) for figure in ("step", "speedup")},
         "summary": {figure: _summary([r for r in listed if r["figure"] == figure]) for figure in named},
-        "by_source": {
-            figure: {
-                source: _summary([r for r in listed if (r["figure"], r["source"]) == (figure, source)])
-                for source in dict.fromkeys(r["source"] for r in listed if r["figure"] == figure)
-            }
-            for figure in named
-        },
+        "by_source": {figure: _by_source(listed, figure) for figure in named},
         "rows": listed,
         "left_out": dict(Counter(r.left_out for r in rows() if r.left_out)),
     }
+
+
+def _by_source(listed: list[dict[str, Any]], figure: str) -> dict[str, Any]:
+    """Source -> the summary of its rows of a figure."""
+    of_source: dict[str, list[dict[str, Any]]] = {}
+    for row in listed:
+        if row["figure"] == figure:
+            of_source.setdefault(row["source"], []).append(row)
+    return {source: _summary(rows_of_it) for source, rows_of_it in of_source.items()}
 
 
 def _inside(each: Judged, found: Sequence[Judged]) -> bool:
