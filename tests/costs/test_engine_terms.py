@@ -41,11 +41,12 @@ def test_popular_experts_are_touched_less() -> None:
     (31/32)^t).
     """
     tokens = np.array([1.0, 31.0, 93.0])
+    evenly = 128 * (1 - (31 / 32) ** tokens)
+    b = 1 / ((32 / 31) ** 0.5 - 1)
     assert experts(1.0).touched(tokens) == pytest.approx([4, 64, 96])
-    assert experts(2.0).touched(tokens) == pytest.approx(
-        128 * (1 - (1 + ((32 / 31) ** 0.5 - 1) * tokens) ** -2)
-    )
-    assert experts(0.0).touched(tokens) == pytest.approx(128 * (1 - (31 / 32) ** tokens))
+    assert experts(2.0).touched(tokens) == pytest.approx(128 * (1 - (1 + tokens / b) ** -2))
+    assert experts(0.0).touched(tokens) == pytest.approx(evenly)
+    assert experts(1e9).touched(tokens) == pytest.approx(evenly, rel=1e-6)
     assert experts(1e9).touched(tokens) == pytest.approx(experts(0.0).touched(tokens), rel=1e-6)
 
 
@@ -99,24 +100,25 @@ def layer(query: float, heads: float = 4.0, tokens: float = 16384.0) -> Op:
 def test_one_block_reads_the_whole_cache_of_a_head() -> None:
     """16.8 MB at 1.1 of a 108th of 2,039 GB/s: 0.81 ms; four heads read at once take as long as one."""
     by_hand = 16384 * 1024 / (1.1 * BW / 108)
+    by_all_blocks = 4 * 16384 * 1024 / BW
+    queries = np.array([1.0, 2.0, 9.0])
+    uncut = vllm("flash-attn2")
     assert by_hand == pytest.approx(0.81e-3, rel=0.01)
-    assert vllm("flash-attn2").op_predicted_s(layer(4.0)) == pytest.approx(by_hand)
-    assert vllm("flash-attn2").op_predicted_s(layer(4.0, heads=1.0)) == pytest.approx(by_hand)
+    assert uncut.op_predicted_s(layer(4.0)) == pytest.approx(by_hand)
+    assert uncut.op_predicted_s(layer(4.0, heads=1.0)) == pytest.approx(by_hand)
+    assert uncut.op_predicted_s(layer(queries)) == pytest.approx([by_all_blocks, by_hand, by_hand])
     assert vllm("triton").op_predicted_s(layer(1.0)) == pytest.approx(by_hand / 16)
-    assert vllm("flash-attn2").op_predicted_s(layer(np.array([1.0, 2.0, 9.0]))) == pytest.approx(
-        [4 * 16384 * 1024 / BW, by_hand, by_hand]
-    )
 
 
 def test_the_effect_ends_where_heads_fill_the_device() -> None:
     for heads in (108.0, 200.0, 432.0):
-        uncut, cut = (
-            vllm(b, rate=1.0).op_predicted_s(layer(4.0, heads)) for b in ("flash-attn2", "flash-attn3")
-        )
-        assert uncut == pytest.approx(cut)
-    assert vllm("flash-attn2").op_predicted_s(layer(4.0, 54.0)) == pytest.approx(
-        108 / 54 / 1.1 * float(vllm("flash-attn3").op_predicted_s(layer(4.0, 54.0)))
-    )
+        uncut = vllm("flash-attn2", rate=1.0)
+        cut = vllm("flash-attn3", rate=1.0)
+        op = layer(4.0, heads)
+        assert uncut.op_predicted_s(op) == pytest.approx(cut.op_predicted_s(op))
+    half = layer(4.0, 54.0)
+    cut_s = float(vllm("flash-attn3").op_predicted_s(half))
+    assert vllm("flash-attn2").op_predicted_s(half) == pytest.approx(108 / 54 / 1.1 * cut_s)
 
 
 def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.speculation import memory_of
+from perfmodel.operations import Op
+from perfmodel.speculation import Memory, memory_of
 from tests.costs.machines import count as counted, part
 from tests.speculation import scenarios
 
@@ -32,21 +33,24 @@ def test_every_device_reads_its_share_of_whole_experts() -> None:
     assert dealt.stored_weight_bytes == pytest.approx(cut.stored_weight_bytes)
     one, all_tokens = (counted(dealt, batch=batch)["experts"].cost for batch in (1.0, 1e6))
     # of 8 chosen, 2 +- sqrt(2 * 15/16) a device; the largest of four normal numbers is 1.05 deviations up
-    assert one.weight_bytes / dealt.experts.expert_weight_bytes == pytest.approx(
-        2 + 1.05 * (2 * 15 / 16) ** 0.5, rel=2e-3
-    )
+    touched = one.weight_bytes / dealt.experts.expert_weight_bytes
+    assert touched == pytest.approx(2 + 1.05 * (2 * 15 / 16) ** 0.5, rel=2e-3)
     assert all_tokens.weight_bytes == pytest.approx(32 * 48 * 2 * 3 * 2048 * 768)
     assert one.flops == counted(cut, batch=1.0)["experts"].cost.flops
+
+
+def target_ops(dp: int, ep: int) -> dict[str, Op]:
+    """64 sequences of DeepSeek-R1 on 8 devices."""
+    ops = scenario(dp=dp, ep=ep, calibration="ideal").target_ops(64.0, 8192.0)
+    return {op.name: op for op in ops}
 
 
 def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
     """64 sequences over 8 groups: 8 a device, with all 128 heads and the whole latent; the layers' MLP sees
     all 64.
     """
-    whole, shared = (
-        {op.name: op for op in scenario(dp=dp, ep=dp, calibration="ideal").target_ops(64.0, 8192.0)}
-        for dp in (8, 1)
-    )
+    whole = target_ops(dp=8, ep=8)
+    shared = target_ops(dp=1, ep=1)
     assert whole["attention (full)"].cost.kv_bytes * 8 == shared["attention (full)"].cost.kv_bytes
     assert whole["q_up"].cost.weight_bytes == 8 * shared["q_up"].cost.weight_bytes
     assert whole["q_up"].cost.flops == shared["q_up"].cost.flops  # 8 times the heads, an eighth of the tokens
@@ -57,25 +61,26 @@ def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
     assert whole["all-to-all"].message_bytes == pytest.approx(reach * 64 * 7168 * 2)
     assert whole["all-to-all"].kernels == 61
     assert "all-reduce" not in whole
-    two = {op.name: op for op in scenario(dp=4, ep=8, calibration="ideal").target_ops(64.0, 8192.0)}
+    two = target_ops(dp=4, ep=8)
     assert two["all-reduce"].devices == 2
     assert two["all-reduce"].message_bytes == 16 * 7168 * 2
 
 
+def room(batch: float, **groups: int) -> Memory[float]:
+    """Memory of DeepSeek-R1 on 8 x H200 at 8k."""
+    return memory_of(scenario(**groups), batch, 8192.0, 0, 0.92).single()
+
+
 def test_a_latent_cache_is_held_once_a_group() -> None:
-    """DeepSeek-R1 on 8 x H200 at 8k: eight groups hold some six times as many sequences as one that
-    replicates it.
-    """
-    rooms = [
-        memory_of(scenario(**flags), 64.0, 8192.0, 0, 0.92).single() for flags in ({}, {"dp": 8, "ep": 8})
-    ]
-    assert rooms[0].max_batch < 90
-    assert 480 < rooms[1].max_batch < 560
-    assert rooms[1].max_batch % 8 == 0
-    assert rooms[1].kv_bytes * 8 == rooms[0].kv_bytes
+    """Eight groups hold some six times as many sequences as one that replicates the cache."""
+    replicated = room(64.0)
+    grouped = room(64.0, dp=8, ep=8)
+    assert replicated.max_batch < 90
+    assert 480 < grouped.max_batch < 560
+    assert grouped.max_batch % 8 == 0
+    assert grouped.kv_bytes * 8 == replicated.kv_bytes
     # nine sequences leave two on one device
-    nine = memory_of(scenario(dp=8, ep=8), 9.0, 8192.0, 0, 0.92)
-    assert nine.kv_bytes == memory_of(scenario(dp=8, ep=8), 16.0, 8192.0, 0, 0.92).kv_bytes
+    assert room(9.0, dp=8, ep=8).kv_bytes == room(16.0, dp=8, ep=8).kv_bytes
 
 
 @pytest.mark.parametrize("groups", [{"ep": 8}, {"dp": 8, "ep": 8}, {"dp": 2, "ep": 4}])

@@ -27,15 +27,18 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """
     ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
     scored = ops["indexer"]
-    assert scored.cost.kv_bytes == 3 * 61 * 50_000 * (128 + 4)
+    layers = 3 * 61
+    assert scored.cost.kv_bytes == layers * 50_000 * (128 + 4)
     assert scored.kernels == 2 * 61
     assert scored.compute == "fp8"
     # and keys of 132 bytes, queries of as many a head
-    assert scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
-    assert scored.cost.activation_bytes == 3 * 61 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 50_000)
+    queries = 64 * (132 + 4)
+    scores = 2 * 4 * 50_000
+    assert scored.cost.flops == layers * 50_001 * 2 * 64 * 128
+    assert scored.cost.activation_bytes == layers * (queries + 132 + scores)
     attention = ops["attention (full)"]
-    assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
-    assert attention.cost.flops == 3 * 61 * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
+    assert attention.cost.kv_bytes == layers * 2048 * 576 * 2
+    assert attention.cost.flops == layers * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
     # wq_b of 1536 x 64 x 128, key and head weights of 7168 x (128 + 64)
     assert ops["index_q"].cost.weight_bytes == 61 * 2 * 1536 * 64 * 128
     assert ops["index_k"].cost.weight_bytes == 61 * 2 * 7168 * (128 + 64)
@@ -74,7 +77,8 @@ def test_what_a_sparse_model_keeps() -> None:
 def test_a_context_by_what_it_reads() -> None:
     p = part("deepseek-v3.2")
     for context in (100.0, 2048.0, 90_000.0):
-        assert p.context_of(61 * (min(context, 2048) * 1152 + context * 132)) == pytest.approx(context)
+        layer_bytes = min(context, 2048) * 1152 + context * 132
+        assert p.context_of(61 * layer_bytes) == pytest.approx(context)
 
 
 def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
@@ -89,28 +93,34 @@ channels.
 """
 
 
-def test_verification_keeps_every_state_or_replays() -> None:
-    p = part("qwen3.5-35b-a3b")
-    ops = count(p, query=4.0, kept_states=4.0)
-    assert ops["state (gated_delta)"].cost.kv_bytes == (1 + 4) * STATE
-    assert ops["state (gated_delta)"].cost.flops == 4 * 30 * 32 * 128 * 128 * 6
+def test_layers_that_keep_a_state_beside_some_that_attend() -> None:
+    ops = count(part("qwen3.5-35b-a3b"), query=4.0, kept_states=4.0)
+    state = ops["state (gated_delta)"].cost
+    tokens = 4 * 30
+    assert state.kv_bytes == (1 + 4) * STATE
+    assert state.flops == tokens * 32 * 128 * 128 * 6
     # what is convolved (8192), and values and gate (4096 each) of every token
-    assert ops["state (gated_delta)"].cost.activation_bytes == 4 * 30 * (8192 + 2 * 4096) * 2
-    assert ops["convolution"].cost.activation_bytes == 4 * 30 * 2 * 8192 * 2
-    assert ops["state norm"].cost.activation_bytes == 4 * 30 * 3 * 4096 * 2
+    assert state.activation_bytes == tokens * (8192 + 2 * 4096) * 2
+    assert ops["convolution"].cost.activation_bytes == tokens * 2 * 8192 * 2
+    assert ops["state norm"].cost.activation_bytes == tokens * 3 * 4096 * 2
     assert ops["state_in"].cost.weight_bytes == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
     assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
-    # queries with a gate each
-    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
+    gated_queries = 2 * 16 * 256
+    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (gated_queries + 2 * 2 * 256)
+
+
+def test_verification_keeps_every_state_or_replays() -> None:
+    p = part("qwen3.5-35b-a3b")
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     scenario = partial(scenarios.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep = scenario()
     replay = scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
-    more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
+    kept = memory_of(keep, 1.0, 8000.0, 3.0, 0.9)
+    replayed = memory_of(replay, 1.0, 8000.0, 3.0, 0.9)
     # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
-    assert more == 3 * STATE
+    assert kept.kv_bytes - replayed.kv_bytes == 3 * STATE
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
     with pytest.raises(InputError, match="known: keep, replay"):
         scenario(state_rollback="guess")
@@ -126,12 +136,14 @@ def test_a_layer_with_one_block() -> None:
     assert ops["shared_gate_up"].cost.weight_bytes == 23 * 2 * 2688 * 3712 / 2
     assert "gate_up" not in ops
     # 64 heads of 64 x 128 in fp32, 4096 + 2 x 8 groups x 128 channels of convolution, halved
+    values = 64 * 64 * 128
+    convolved_bytes = (4096 + 2 * 1024) * 3 * 2
     assert p.states
-    assert p.states.bytes_per_sequence == 23 * (64 * 64 * 128 * 4 + (4096 + 2 * 1024) * 3 * 2) / 2
+    assert p.states.bytes_per_sequence == 23 * (values * 4 + convolved_bytes) / 2
     mamba = p.model.linear_attention.replace(state_dtype="bf16")
     short = part(p.model.replace(linear_attention=mamba), 2).states
-    assert short.bytes_per_sequence == 23 * (64 * 64 * 128 * 2 + (4096 + 2 * 1024) * 3 * 2) / 2
-    assert ops["state (mamba2)"].cost.flops == 3 * 23 * 64 * 64 * 128 * 4 / 2
+    assert short.bytes_per_sequence == 23 * (values * 2 + convolved_bytes) / 2
+    assert ops["state (mamba2)"].cost.flops == 3 * 23 * values * 4 / 2
 
 
 def test_experts_in_a_latent() -> None:
@@ -139,7 +151,9 @@ def test_experts_in_a_latent() -> None:
     device.
     """
     ops, one = (count(part("nemotron-3-super-120b-a12b", tp)) for tp in (4, 1))
-    assert ops["latent_in"].cost.weight_bytes == one["latent_in"].cost.weight_bytes == 40 * 2 * 4096 * 1024
+    into_bytes = 40 * 2 * 4096 * 1024
+    assert ops["latent_in"].cost.weight_bytes == into_bytes
+    assert one["latent_in"].cost.weight_bytes == into_bytes
     assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
     assert ops["experts"].cost.flops == one["experts"].cost.flops / 4
 
@@ -150,16 +164,19 @@ def test_global_layers_with_heads_of_their_own() -> None:
     """
     p = part("gemma-4-26b-a4b")
     ops = count(p, batch=2.0, context=9000.0)
+    wide_bytes = 2 * 512 * 2  # a KV head's key and value of a token
+    narrow_bytes = 2 * 256 * 2
     assert read(ops) == {
-        "attention (full)": 2 * 5 * 9000 * 2 * 2 * 512 * 2,
-        "attention (window 1024)": 2 * 25 * 1024 * 2 * 8 * 256 * 2,
+        "attention (full)": 2 * 5 * 9000 * 2 * wide_bytes,
+        "attention (window 1024)": 2 * 25 * 1024 * 8 * narrow_bytes,
     }
     assert ops["attention (full)"].cost.flops == 2 * 5 * 9001 * 4 * 16 * 512
     assert ops["qkv"].cost.weight_bytes == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
     assert ops["qkv (sliding)"].cost.weight_bytes == 25 * 2 * 2816 * (16 * 256 + 2 * 8 * 256)
-    assert p.stored_kv_bytes(1.0) == 2 * (5 * 2 * 2 * 512 + 25 * 2 * 8 * 256)
+    assert p.stored_kv_bytes(1.0) == 5 * 2 * wide_bytes + 25 * 8 * narrow_bytes
     # four devices: two global KV heads are replicated, eight local ones divide
-    assert part("gemma-4-26b-a4b", 4).stored_kv_bytes(1.0) == 2 * (5 * 2 * 1 * 512 + 25 * 2 * 2 * 256)
+    quarter = part("gemma-4-26b-a4b", 4)
+    assert quarter.stored_kv_bytes(1.0) == 5 * 1 * wide_bytes + 25 * 2 * narrow_bytes
 
 
 def test_values_narrower_than_keys() -> None:
@@ -167,9 +184,10 @@ def test_values_narrower_than_keys() -> None:
     128.
     """
     ops = count(part("mimo-v2-flash"), context=5000.0)
+    head_bytes = (192 + 128) * 2
     assert read(ops) == {
-        "attention (full)": 9 * 5000 * 4 * (192 + 128) * 2,
-        "attention (window 128)": 39 * 128 * 8 * (192 + 128) * 2,
+        "attention (full)": 9 * 5000 * 4 * head_bytes,
+        "attention (window 128)": 39 * 128 * 8 * head_bytes,
     }
     assert ops["o"].cost.weight_bytes == 9 * 2 * 64 * 128 * 4096
     assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
@@ -224,14 +242,15 @@ def test_compressed_caches_by_hand() -> None:
     """
     p = part("deepseek-v4-flash")
     ops = count(p, batch=2.0, context=64_000.0)
+    entry = 512 * 2  # bytes
     assert read(ops) == {
-        "attention (every 4)": 2 * 21 * 512 * 512 * 2,
-        "attention (every 128)": 2 * 20 * 500 * 512 * 2,
-        "attention (window 128)": 2 * 43 * 128 * 512 * 2,
+        "attention (every 4)": 2 * 21 * 512 * entry,
+        "attention (every 128)": 2 * 20 * 500 * entry,
+        "attention (window 128)": 2 * 43 * 128 * entry,
         "indexer": 2 * 21 * 16_000 * 132,
     }
-    grows = 21 * (512 * 2 + 132) / 4 + 20 * 512 * 2 / 128
-    assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * 512 * 2
+    grows = 21 * (entry + 132) / 4 + 20 * entry / 128
+    assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * entry
     assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
     # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
     assert ops["o_down"].cost.weight_bytes == 43 * 2 * 64 * 512 * 1024
@@ -243,15 +262,19 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     """12 layers, of which the last 6 (one full) have neither keys nor values of their own, and a table for
     each.
     """
-    rows = json.loads((Path(__file__).parents[1] / "specs" / "tiny_configs.json").read_text(encoding="utf-8"))
+    file = Path(__file__).parents[1] / "specs" / "tiny_configs.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))
     keys = next(row["keys"] for row in rows if row["keys"].get("num_kv_shared_layers") == 6)
-    spec = from_config(sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}, "c.json")
+    config = sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}
+    spec = from_config(config, "c.json")
+    sliding_bytes = 4 * 2 * 16 * 2
+    full_bytes = 4 * 2 * 32 * 2
     assert spec.shared_kv_layers == 1
     assert spec.shared_kv_sliding == 5
-    assert spec.kv_bytes_per_token() == (5 * 4 * 2 * 16 + 1 * 4 * 2 * 32) * 2
+    assert spec.kv_bytes_per_token() == 5 * sliding_bytes + 1 * full_bytes
     assert part(spec).stored_kv_bytes(1.0) == spec.kv_bytes_per_token()
     ops = count(part(spec), context=20.0)  # below the window of 32: all layers read
-    assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * 4 * 2 * 16 * 2
+    assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * sliding_bytes
     assert ops["qkv (sliding)"].cost.weight_bytes == 5 * 64 * (8 + 2 * 4) * 16 * 2
     assert ops["qkv (shared) (sliding)"].cost.weight_bytes == 5 * 64 * 8 * 16 * 2
     assert spec.intermediate_size == 96 * 18 // 12  # the last 6 are twice as wide

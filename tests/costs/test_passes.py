@@ -28,45 +28,64 @@ def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
     return {name: (float(op.kernels), *map(float, astuple(op.cost))) for name, op in found.items()}
 
 
+def linear(inputs: int, outputs: int, layers: int = 3, weights: int | None = None) -> tuple[float, ...]:
+    """The costs of a matrix product of 6 tokens in each of the layers, all values of 2 bytes."""
+    stored = inputs * outputs if weights is None else weights
+    rows = 6 * layers
+    return layers, rows * 2 * stored, layers * stored * 2, 0, rows * (inputs + outputs) * 2
+
+
+def moved(kernels: int, values: int) -> tuple[float, ...]:
+    """The costs of kernels that only read and write activations, all values of 2 bytes."""
+    return kernels, 0, 0, 0, values * 2
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_dense_pass(n: int) -> None:
     """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs. On n
     devices.
     """
-    pairs = 306
     layer = 3 * 6  # tokens x layers
     q = 64 // n
     kv = 64 // n
     inner = 80 // n
     words = 100 // n  # 4 heads of 16; keys and values of 2
-    qkv = q + kv
-    sent = {"all-reduce": (6, 0, 0, 0, 0)} if n > 1 else {}
+    products = {
+        "qkv": linear(48, q + kv),
+        "o": linear(q, 48),
+        "gate_up": linear(48, 2 * inner),
+        "down": linear(inner, 48),
+        "lm_head": linear(48, words, layers=1),
+    }
+    around = {
+        "embedding": moved(1, 6 * 2 * 48),  # a row read and written
+        "norms": moved(7, 6 * 7 * 2 * 48),
+        "rope": moved(3, layer * 2 * (q + kv)),
+        "kv append": moved(3, layer * kv),
+        "activation": moved(3, layer * 3 * inner),
+        "residual": moved(6, 6 * 6 * 3 * 48),
+        "cache upkeep": moved(1, 0),
+        "host launches": moved(3, 0),
+    }
+    # score and value of each pair; cached keys and values; queries in, results out, new keys
+    flops = 2 * 3 * 306 * 2 * 2 * q
+    cached_bytes = 2 * 3 * 100 * kv * 2
+    attention = {"attention (full)": (3, flops, 0, cached_bytes, layer * (2 * q * 2 + kv * 2))}
+    sent = {"all-reduce": moved(6, 0)} if n > 1 else {}
+    assert costs(ops(part(n))) == products | around | attention | sent
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_shapes_of_a_dense_pass(n: int) -> None:
+    """On n devices: columns of the layers together, and rows of each product; attention by sequence and head."""
     found = ops(part(n))
-    assert costs(found) == sent | {
-        "embedding": (1, 0, 0, 0, 6 * 2 * 48 * 2),  # a row read and written
-        "qkv": (3, layer * 2 * 48 * qkv, 3 * 48 * qkv * 2, 0, layer * (48 + qkv) * 2),
-        "o": (3, layer * 2 * q * 48, 3 * q * 48 * 2, 0, layer * (q + 48) * 2),
-        "gate_up": (3, layer * 2 * 48 * 2 * inner, 3 * 48 * 2 * inner * 2, 0, layer * (48 + 2 * inner) * 2),
-        "down": (3, layer * 2 * inner * 48, 3 * inner * 48 * 2, 0, layer * (inner + 48) * 2),
-        # score and value of a query; keys and values; queries in, results out, new keys
-        "attention (full)": (3, 2 * 3 * pairs * 2 * 2 * q, 0, 2 * 3 * 100 * kv * 2, 2 * 3 * 3 * (2 * q * 2 +
-            kv * 2)),
-        "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
-        "rope": (3, 0, 0, 0, layer * 2 * (q + kv) * 2),
-        "kv append": (3, 0, 0, 0, layer * kv * 2),
-        "activation": (3, 0, 0, 0, layer * 3 * inner * 2),
-        "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
-        "lm_head": (1, 6 * 2 * 48 * words, 48 * words * 2, 0, 6 * (48 + words) * 2),
-        "cache upkeep": (1, 0, 0, 0, 0),
-        "host launches": (3, 0, 0, 0, 0),
-    }  # fmt: skip
-    assert ops(part(n, residual_streams=4))["residual"].cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
-    assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
-        "qkv": (3 * qkv, 6),
+    shapes = {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"}
+    assert shapes == {
+        "qkv": (3 * 128 // n, 6),
         "o": (3 * 48, 6),
-        "gate_up": (6 * inner, 6),
+        "gate_up": (3 * 160 // n, 6),
         "down": (3 * 48, 6),
-        "lm_head": (words, 6),
+        "lm_head": (100 // n, 6),
     }
     attention = found["attention (full)"]
     heads = 2 * 2 // n
@@ -75,8 +94,21 @@ def test_a_dense_pass(n: int) -> None:
     assert attention.rows == heads
     assert attention.longer_bytes == 0
     assert n == 1 or found["all-reduce"].message_bytes == 6 * 48 * 2
-    # an embedding is cut as the head is, norms are not
-    assert part(n).stored_weight_bytes == 2 * (3 * 48 * (qkv + q + 3 * inner) + 2 * words * 48 + 7 * 48)
+
+
+def test_the_residual_is_as_wide_as_its_streams() -> None:
+    residual = ops(part(residual_streams=4))["residual"]
+    assert residual.cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_stored_weights(n: int) -> None:
+    """An embedding is cut as the head is, norms are not."""
+    attention = 48 * (64 + 64 + 64) // n
+    mlp = 48 * 3 * 80 // n
+    words = 2 * 100 * 48 // n
+    norms = 7 * 48
+    assert part(n).stored_weight_bytes == 2 * (3 * (attention + mlp) + words + norms)
     assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
 
 
@@ -89,45 +121,59 @@ def test_devices_add_up_what_norms_of_all_heads_need() -> None:
     assert sums.devices == 2
 
 
+EXPERTS = {
+    "model_type": "qwen3_moe",
+    "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1},
+}
+"""2 of 4 experts a token and a shared one of 40, in two layers behind a dense one."""
+
+
 def test_experts_beside_a_dense_layer() -> None:
-    """2 of 4 experts a token: six touch 4 (1 - 0.5^6) = 3.9375; a shared expert of 40; the first layer is
-    dense.
-    """
-    model = {
-        "model_type": "qwen3_moe",
-        "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1},
-    }
-    found = costs(ops(part(**model)))
+    """Six tokens touch 4 (1 - 0.5^6) = 3.9375 experts."""
     tokens = 2 * 6
     matrices = 3 * 48 * 24
     touched = 3.9375
+    activations = tokens * 2 * (24 + 3 * 48)
+    experts = (4, tokens * 2 * 2 * matrices, touched * 2 * matrices * 2, 0, activations * 2)
     by_hand = {
-        "gate_up": (1, 6 * 2 * 48 * 160, 48 * 160 * 2, 0, 6 * (48 + 160) * 2),
-        "router": (2, tokens * 2 * 48 * 4, 2 * 48 * 4 * 2, 0, tokens * (48 + 4) * 2),
-        "shared_gate_up": (2, tokens * 2 * 48 * 80, 2 * 48 * 80 * 2, 0, tokens * (48 + 80) * 2),
-        "shared_down": (2, tokens * 2 * 40 * 48, 2 * 40 * 48 * 2, 0, tokens * (40 + 48) * 2),
-        "experts": pytest.approx(
-            (4, tokens * 2 * 2 * matrices, touched * 2 * matrices * 2, 0, tokens * 2 * (24 + 3 * 48) * 2)
-        ),
-        "routing": (4, 0, 0, 0, tokens * 4 * 2),
-        "activation": (3, 0, 0, 0, 6 * 3 * (80 + 2 * (2 * 24 + 40)) * 2),
+        "gate_up": linear(48, 160, layers=1),
+        "router": linear(48, 4, layers=2),
+        "shared_gate_up": linear(48, 80, layers=2),
+        "shared_down": linear(40, 48, layers=2),
+        "experts": pytest.approx(experts),
+        "routing": moved(4, tokens * 4),
+        "activation": moved(3, 6 * (3 * 80 + 2 * 3 * (2 * 24 + 40))),
     }
+    found = costs(ops(part(**EXPERTS)))
     assert {name: found[name] for name in by_hand} == by_hand
-    op = ops(part(**model))["experts"]
-    assert op.columns == pytest.approx(touched * 2 * (2 * 24 + 48))
-    assert op.rows == 6
-    assert op.expert_layers == 2
-    assert ops(part(**model))["routing"].expert_layers == 2
-    assert ops(part(**model))["norms"].expert_layers == ops(part(**model))["router"].expert_layers == 0
-    alike = ops(part(**model), independent_query=2.0)["experts"]  # 4 tokens that choose on their own
-    assert alike.cost.weight_bytes == pytest.approx(4 * (1 - 0.5**4) * 2 * matrices * 2)
-    assert part(**model).stored_weight_bytes == 2 * (
-        3 * (48 * 128 + 64 * 48)
-        + 3 * 48 * 80
-        + 2 * (4 * matrices + 48 * 4 + 3 * 48 * 40)
-        + 2 * 100 * 48
-        + 7 * 48
-    )
+
+
+def test_the_shapes_of_experts() -> None:
+    found = ops(part(**EXPERTS))
+    assert found["experts"].columns == pytest.approx(3.9375 * 2 * (2 * 24 + 48))
+    assert found["experts"].rows == 6
+    assert found["experts"].expert_layers == 2
+    assert found["routing"].expert_layers == 2
+    assert found["norms"].expert_layers == 0
+    assert found["router"].expert_layers == 0
+
+
+def test_four_of_six_tokens_choose_experts_on_their_own() -> None:
+    alike = ops(part(**EXPERTS), independent_query=2.0)["experts"]
+    touched = 4 * (1 - 0.5**4)
+    assert alike.cost.weight_bytes == pytest.approx(touched * 2 * 3 * 48 * 24 * 2)
+
+
+def test_stored_weights_of_experts() -> None:
+    attention = 48 * 128 + 64 * 48
+    dense_mlp = 3 * 48 * 80
+    shared = 3 * 48 * 40
+    experts = 4 * 3 * 48 * 24
+    router = 48 * 4
+    words = 2 * 100 * 48
+    norms = 7 * 48
+    stored = 3 * attention + dense_mlp + 2 * (experts + router + shared) + words + norms
+    assert part(**EXPERTS).stored_weight_bytes == 2 * stored
 
 
 def test_packed_and_quantised_weights() -> None:
@@ -189,9 +235,8 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     ],
 )
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv, once, kept) -> None:
-    op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}[
-        "cache upkeep"
-    ]
+    found = forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))
+    (op,) = (op for op in found if op.name == "cache upkeep")
     assert op.kernels == once
     assert op.work_items == kept
     assert op.cost.bytes == 0
@@ -228,20 +273,15 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
         "v_head_dim": 12,
     }
     found = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
-    layer = 3 * 6
-
-    def linear(inputs: int, outputs: int, weights: int | None = None) -> tuple[float, ...]:
-        held = inputs * outputs if weights is None else weights
-        return 3, layer * 2 * held, 3 * held * 2, 0, layer * (inputs + outputs) * 2
-
-    moved = 2 * 3 * 3 * (heads * (40 + 32) * 2 + 40 * 2)
+    pairs = 2 * 3 * 306
+    activations = 2 * 3 * 3 * (heads * (40 + 32) * 2 + 40 * 2)
     by_hand = {
         "qkv_down": linear(48, 40 + 24),
         "q_up": linear(24, heads * 24),
-        "absorb_k": linear(heads * 16, heads * 32, heads * 16 * 32),
-        "absorb_v": linear(heads * 32, heads * 12, heads * 12 * 32),
+        "absorb_k": linear(heads * 16, heads * 32, weights=heads * 16 * 32),
+        "absorb_v": linear(heads * 32, heads * 12, weights=heads * 12 * 32),
         "o": linear(heads * 12, 48),
-        "attention (full)": (3, 2 * 3 * 306 * 2 * heads * (40 + 32), 0, 2 * 3 * 100 * 40 * 2, moved),
+        "attention (full)": (3, pairs * 2 * heads * (40 + 32), 0, 2 * 3 * 100 * 40 * 2, activations),
     }
     counted = costs(found)
     assert {name: counted[name] for name in by_hand} == by_hand
