@@ -41,30 +41,32 @@ def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]
     for tp, batch, (key, text) in itertools.product((1, 2), (1, 4, 16, 27), RATES.items()):
         draft, _, kv = key.partition("@")
         rate = parse_rate(text, "")
+        at = {"batch": batch, "context": 16384, "tp": tp, "draft": draft, "draft_kv": kv or "full"}
         for gamma in range((rate.max_gamma or 5) + 1):
-            a = whatif(
-                "llama-3.1-8b", "h100-sxm-80gb", batch, 16384, gamma, tp, kv or "full", 0.5, draft=draft
-            )
-            tpot = a.tpot_s * a.acceptance.tokens_per_iteration / float(rate.tokens_per_iteration(gamma))
+            a = whatif("llama-3.1-8b", "h100-sxm-80gb", **at, gamma=gamma, alpha=0.5)
+            iteration_s = a.tpot_s * a.acceptance.tokens_per_iteration
+            tpot = iteration_s / float(rate.tokens_per_iteration(gamma))
             found[tp, batch, draft if gamma else None, gamma] = tpot, a.memory.fits
     return found
 
 
-@pytest.mark.parametrize("objective", ["throughput", "latency", "cost"])
+OBJECTIVES = {
+    "throughput": lambda tp, batch, tpot: batch / tpot / tp,
+    "latency": lambda tp, batch, tpot: -tpot,
+    "cost": lambda tp, batch, tpot: -2.5 * tp / 3600 * 1e6 * tpot / batch,
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("bound", [None, 0.012])
 def test_brute_force_over_single_answers_agrees(objective: str, bound: float | None) -> None:
     fine = {
         key: tpot for key, (tpot, fits) in every_answer().items() if fits and not (bound and tpot > bound)
     }
-    value = {
-        "throughput": lambda tp, batch, tpot: batch / tpot / tp,
-        "latency": lambda tp, batch, tpot: -tpot,
-        "cost": lambda tp, batch, tpot: -2.5 * tp / 3600 * 1e6 * tpot / batch,
-    }[objective]
+    value = OBJECTIVES[objective]
     values = {key: value(*key[:2], tpot) for key, tpot in fine.items()}
-    found = advise(
-        request(tp=(1, 2), objective=objective, max_tpot_ms=bound and bound * 1e3, price=2.5, max_gamma=5)
-    )
+    bound_ms = bound and bound * 1e3
+    found = advise(request(tp=(1, 2), objective=objective, max_tpot_ms=bound_ms, price=2.5, max_gamma=5))
     chosen = found.chosen
     for front in (found.pareto.baseline, found.pareto.speculating):  # no point of them is beaten
         points = np.array([(p.tpot_s, p.throughput_tokens_per_s_per_device) for p in front])
@@ -97,8 +99,9 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     assert f"not decided until measured. Pays from alpha {alphas[0]:.2f} (" in a.reason
     assert a.failed  # exit 1: nothing is decided
     likely = next(gain for gain in a.likely if gain.draft == "eagle3")
+    decay = typical_decay("eagle3")
     for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
-        rates = "/".join(f"{first * typical_decay('eagle3') ** j:.12g}" for j in range(5))
+        rates = "/".join(f"{first * decay**j:.12g}" for j in range(5))
         measured = advise(request(**given | {"rate": {"eagle3": rates}}))
         assert max(1.0, measured.gain(measured.chosen) or 0.0) == pytest.approx(gain, rel=1e-9)
     itself = next(one for one in a.unmeasured if one.draft == "self")
@@ -271,14 +274,13 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
         "alpha": 0.9,
     }
     other = row | {"target": "qwen3-8b"}
-    rows = [row | {"context_tokens": c} for c in (8192, 32768)] + [other | {"context_tokens": 8192}]
+    rows = [row | {"context_tokens": 8192}, row | {"context_tokens": 32768}]
+    rows.append(other | {"context_tokens": 8192})
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"schema_version": 1, "source": "a test", "rows": rows}), encoding="utf-8")
     found = find_candidates(request(rate={"ngram": "0.2x2"}, acceptance=str(path)))
-    assert [(c.scenario.draft.name, c.scenario.draft.kv.budget) for c in found.drafted] == [
-        ("ngram", None),
-        ("self", 777),
-    ]
+    drafts = [c.scenario.draft for c in found.drafted]
+    assert [(draft.name, draft.kv.budget) for draft in drafts] == [("ngram", None), ("self", 777)]
     assert found.skips == []
     assert "a test" in found.drafted[1].scenario.acceptance.source
     beyond = find_candidates(request(rate={}, acceptance=str(path), context=100_000))

@@ -96,12 +96,11 @@ def test_the_figures_are_those_of_whatif_and_schedule(model, hardware, gpus, dra
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu, rel=1e-9)
         assert p.speedup == pytest.approx(a.speedup, rel=1e-9)
     p = found.chosen
-    at_its_batch = whatif(model, hardware, p.batch, 8192, p.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft)
+    layout = {"tp": p.tp, "dp": p.dp, "ep": p.ep, "draft": draft}
+    at_its_batch = whatif(model, hardware, p.batch, 8192, p.gamma, **layout)
     assert (found.verdict == "speculate") <= (at_its_batch.verdict == "pays")
     on = found.on_off
-    table = schedule(
-        model, hardware, "8k", on.looked_to, tp=p.tp, dp=p.dp, ep=p.ep, draft=draft, dynamic_price=0
-    ).tables[0]
+    (table,) = schedule(model, hardware, "8k", on.looked_to, **layout, dynamic_price=0).tables
     drafted = [r for r in table.ranges if r.tokens]
     assert drafted[-1].high == (on.looked_to if on.off_from is None else on.off_from - 1)
 

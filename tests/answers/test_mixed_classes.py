@@ -28,7 +28,8 @@ def test_each_class_has_its_lengths_acceptance_and_slo(tmp_path: Path) -> None:
     stated = traffic(input_len=1375, output_len=400, request_rate=1, alpha=1010 / 1600, **ASKED)
     assert answer.rows[-1].tokens_per_iteration == pytest.approx(stated.rows[-1].tokens_per_iteration)
     assert answer.classes is not None
-    chat, code = (next(r for r in answer.classes if (r.name, r.gamma) == (n, 3)) for n in ("chat", "code"))
+    chat, code = (row for row in answer.classes if row.gamma == 3)
+    assert [chat.name, code.name] == ["chat", "code"]
     assert chat.requests + code.requests == 2000
     assert chat.requests == pytest.approx(1500, abs=60)
     # an iteration gains 1.875 tokens at 0.5 and 2.952 at 0.8
@@ -63,13 +64,14 @@ def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], message: str
     refused(message, traffic, mix=mix(tmp_path, a=text), **load, **ASKED, **more)
 
 
-@pytest.mark.parametrize(("given", "other"), [("input_len", "output_len"), ("output_len", "input_len")])
-def test_one_length_given_leaves_the_other_to_the_classes(given: str, other: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "of_the_class"),
+    [({"input_len": 100}, {"output_len": 300}), ({"output_len": 100}, {"input_len": 500})],
+)
+def test_one_length_given_leaves_the_other_to_the_classes(given, of_the_class, tmp_path: Path) -> None:
     path = mix(tmp_path, only="{share: 1, input_len: 500, output_len: 300, alpha: 0.5}")
-    some = traffic(mix=path, request_rate=1, **ASKED, **{given: 100})
-    both = traffic(
-        request_rate=1, alpha=0.5, **ASKED, **{given: 100, other: {"input_len": 500}.get(other, 300)}
-    )
+    some = traffic(mix=path, request_rate=1, **ASKED, **given)
+    both = traffic(request_rate=1, alpha=0.5, **ASKED, **given, **of_the_class)
     assert [row.saturation_rate for row in some.rows] == [row.saturation_rate for row in both.rows]
 
 
@@ -87,10 +89,5 @@ def test_a_rare_class_is_served_or_refused(
     text = "{{share: {}, input_len: {}, output_len: 100, alpha: 0.5}}"
     wide = mix(tmp_path, usual=text.format(1, 100), rare=text.format(0.01, 30_040))
     assert traffic(mix=wide, request_rate=1, **ASKED).classes
-    refused(
-        message,
-        traffic,
-        mix=mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len)),
-        request_rate=1,
-        **ASKED,
-    )
+    narrow = mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len))
+    refused(message, traffic, mix=narrow, request_rate=1, **ASKED)

@@ -69,42 +69,35 @@ def warnings_of(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
     return [note.partition(":")[0] for note in warnings(question, s, batch, context, gamma, room)]
 
 
-def test_warnings_begin_at_their_limits() -> None:
+@pytest.mark.parametrize(("context", "gamma", "warned"), [(512, 1, True), (513, 1, False), (512, 0, False)])
+def test_a_budget_that_holds_the_whole_context(context: int, gamma: int, warned: bool) -> None:
     sparse = scenario(draft_kv="streamingllm:512")
+    assert ("KV budget 512 is not below the context" in warnings_of(sparse, context, gamma)) == warned
+
+
+@pytest.mark.parametrize("gamma", [0, 1])
+def test_a_draft_of_another_vocabulary_or_on_fewer_devices(gamma: int) -> None:
     model = scenario(model="llama-2-7b", draft="llama-3.2-1b", calibration="h100-sxm-80gb.magicdec")
-    budget = "KV budget 512 is not below the context"
-    assert [
-        budget in warnings_of(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))
-    ] == [
-        1,
-        0,
-        0,
-    ]
     vocabulary = "llama-3.2-1b has 128256 vocabulary entries, llama-2-7b 32000"
-    assert [vocabulary in warnings_of(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
+    assert (vocabulary in warnings_of(model, 1000, gamma)) == bool(gamma)
     assert warnings_of(scenario(draft="llama-3.2-1b"), 1000, 1) == []
-    short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
-    short = replace(short, acceptance=replace(short.known_acceptance, source="a head at short contexts"))
-    notes = [
-        any("short prompts" in n for n in warnings_of(short, c, g))
-        for c, g in ((4096, 1), (4097, 1), (4097, 0))
-    ]
-    assert notes == [False, True, False]
-    # 9 / 3 is no more than 3
-    block = replace(
-        short, acceptance=replace(short.known_acceptance, prefix=(0.5,) * 15, measured_at=(8.0, 15.0))
-    )
-    assert [
-        n.partition(";")[0] for g in (1, 2) for n in warnings_of(block, 4096, g) if "is used for" in n
-    ] == ["the acceptance was measured at 8 drafted tokens and is used for 1"]
     some = scenario(tp=2, draft="llama-3.2-1b", draft_tp=1)
-    assert ["the draft runs on 1 of 2 devices" in warnings_of(some, 1000, gamma) for gamma in (0, 1)] == [
-        0,
-        1,
-    ]
-    assert "the draft runs on 1 of 2 devices" not in warnings_of(
-        scenario(tp=2, draft="llama-3.2-1b"), 1000, 1
-    )
+    all_devices = scenario(tp=2, draft="llama-3.2-1b")
+    assert ("the draft runs on 1 of 2 devices" in warnings_of(some, 1000, gamma)) == bool(gamma)
+    assert "the draft runs on 1 of 2 devices" not in warnings_of(all_devices, 1000, gamma)
+
+
+def test_an_acceptance_beyond_where_it_was_measured() -> None:
+    short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
+    known = short.known_acceptance
+    short = replace(short, acceptance=replace(known, source="a head at short contexts"))
+    for context, gamma, warned in ((4096, 1, False), (4097, 1, True), (4097, 0, False)):
+        assert any("short prompts" in note for note in warnings_of(short, context, gamma)) == warned
+    # 9 / 3 is no more than 3
+    block = replace(short, acceptance=replace(known, prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
+    (note,) = (note for note in warnings_of(block, 4096, 1) if "is used for" in note)
+    assert note.startswith("the acceptance was measured at 8 drafted tokens and is used for 1;")
+    assert not any("is used for" in note for note in warnings_of(block, 4096, 2))
 
 
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
@@ -117,7 +110,8 @@ def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     assert tuple(caveats.beyond("llama-3.1-8b", s, 2045, 3)) == (
         "context 2045 (+4) is beyond llama-68m's maximum of 2048",
     )
-    assert [*caveats.beyond("llama-3.1-8b", s, 131_071, 0), *caveats.beyond("llama-3.1-8b", s, 2044, 3)] == []
+    assert not [*caveats.beyond("llama-3.1-8b", s, 131_071, 0)]
+    assert not [*caveats.beyond("llama-3.1-8b", s, 2044, 3)]
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
@@ -133,7 +127,9 @@ def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
         found = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
         return [note.removeprefix(f"{c.name} was timed ") for note in found]
 
-    assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
+    assert notes(s, 2.0, 1000.0, 1) == []
+    assert notes(s, 8.0, 4000.0, 3) == []
+    assert notes(s, 2.0, 1000.0, 0) == []
     assert notes(s, 1.0, 480.0, 7) == [
         "at batch 2 to 8, not 1",
         "at context 1000 to 4000, not 480",
@@ -180,28 +176,46 @@ def test_no_matrix_of_an_fp8_checkpoint_is_cut_inside_a_block(model: str, tp: in
         scenario(**asked)
 
 
-def test_units_begin_at_their_own_number() -> None:
-    for function, least in (
+@pytest.mark.parametrize(
+    ("written", "least"),
+    [
         (text.size, {"kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15, "EB": 18}),
         (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}),
-    ):
-        for unit, power in least.items():
-            assert function(10.0**power) == f"1.0 {unit}"
-            assert not function(0.99 * 10.0**power).endswith(f" {unit}")
-    assert [text.seconds(s) for s in (None, 4e-8, 9.96e-5, 9e-4, 9.996e-4, 0.0123, 0.9, 1.0, 1000.0)] == [
-        "unknown",
-        "0.04 us",
-        "100 us",
-        "900 us",
-        "1.0 ms",
-        "12 ms",
-        "900 ms",
-        "1.0 s",
-        "1,000 s",
-    ]
-    assert [text.tokens(n) for n in (None, 2.0, 2.1, 12345.0)] == ["none", "2", "3", "12,345"]
-    assert [text.clients(n) for n in (1, 2)] == ["1 client", "2 clients"]
-    assert [text.devices("x", n) for n in (1, 2)] == ["x", "2 x x"]
+    ],
+)
+def test_units_begin_at_their_own_number(written, least: dict[str, int]) -> None:
+    for unit, power in least.items():
+        assert written(10.0**power) == f"1.0 {unit}"
+        assert not written(0.99 * 10.0**power).endswith(f" {unit}")
+
+
+@pytest.mark.parametrize(
+    ("written", "number", "said"),
+    [
+        (text.seconds, None, "unknown"),
+        (text.seconds, 4e-8, "0.04 us"),
+        (text.seconds, 9.96e-5, "100 us"),
+        (text.seconds, 9e-4, "900 us"),
+        (text.seconds, 9.996e-4, "1.0 ms"),
+        (text.seconds, 0.0123, "12 ms"),
+        (text.seconds, 0.9, "900 ms"),
+        (text.seconds, 1.0, "1.0 s"),
+        (text.seconds, 1000.0, "1,000 s"),
+        (text.tokens, None, "none"),
+        (text.tokens, 2.0, "2"),
+        (text.tokens, 2.1, "3"),
+        (text.tokens, 12345.0, "12,345"),
+        (text.clients, 1, "1 client"),
+        (text.clients, 2, "2 clients"),
+    ],
+)
+def test_a_number_is_written_with_its_unit(written, number, said: str) -> None:
+    assert written(number) == said
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "x"), (2, "2 x x")])
+def test_one_device_is_not_counted(count: int, said: str) -> None:
+    assert text.devices("x", count) == said
 
 
 @pytest.mark.parametrize(

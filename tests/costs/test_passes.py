@@ -77,7 +77,7 @@ def test_a_dense_pass(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_shapes_of_a_dense_pass(n: int) -> None:
-    """On n devices: columns of the layers together, and rows of each product; attention by sequence and head."""
+    """On n devices; columns are those of all layers together."""
     found = ops(part(n))
     shapes = {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"}
     assert shapes == {

@@ -13,19 +13,27 @@ def figures(time: Moments) -> tuple[float, ...]:
     return tuple(map(float, astuple(time)))
 
 
+def quantile(time: Moments, share: float) -> float:
+    return float(time.quantiles(share)[0])
+
+
+def below(time: Moments, limit: float) -> float:
+    return float(time.below(limit))
+
+
 def test_normal_quantiles_and_shares():
     time = Moments(10.0, 4.0)
-    assert float(time.quantiles(0.99)[0]) == pytest.approx(10 + 2 * 2.3263, rel=2e-4)
-    assert float(time.below(10.0)) == pytest.approx(0.5, abs=1e-3)
+    assert quantile(time, 0.99) == pytest.approx(10 + 2 * 2.3263, rel=2e-4)
+    assert below(time, 10.0) == pytest.approx(0.5, abs=1e-3)
     for z in (-3.0, -1.5, -0.5, 0.0, 0.2, 1.0, 2.0, 4.0):
-        assert float(normal_share(z)) == pytest.approx(0.5 * math.erfc(-z / math.sqrt(2)), abs=1e-7)
+        exact = 0.5 * math.erfc(-z / math.sqrt(2))
+        assert float(normal_share(z)) == pytest.approx(exact, abs=1e-7)
 
 
-def test_an_exponential_in_its_upper_half():
-    for share in (0.5, 0.9, 0.99):
-        assert float(sometimes(1.0, 3.0).quantiles(share)[0]) == pytest.approx(
-            -3 * math.log(1 - share), rel=0.03
-        )
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_an_exponential_in_its_upper_half(share: float):
+    exact = -3 * math.log(1 - share)
+    assert quantile(sometimes(1.0, 3.0), share) == pytest.approx(exact, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -35,38 +43,54 @@ def test_a_quantile_of_wilson_and_hilferty_has_its_share_below(skew, taken):
     """2/g (1 + g/6 (z - g/6))^3 - 2/g deviations above the mean; a skew of 2 at most."""
     time = Moments(10.0, 4.0, 8.0 * skew)
     for share, z in NORMAL.items():
-        away = 2 / taken * ((1 + taken / 6 * (z - taken / 6)) ** 3 - 1)
-        assert float(time.quantiles(share)[0]) == pytest.approx(10 + 2 * away, rel=1e-9)
-        assert float(time.below(10 + 2 * away)) == pytest.approx(share, abs=1e-6)
-    assert [float(time.below(far)) for far in (-200.0, 300.0)] == pytest.approx([0.0, 1.0], abs=1e-6)
+        cubed = (1 + taken / 6 * (z - taken / 6)) ** 3
+        expected = 10 + 2 * 2 / taken * (cubed - 1)
+        assert quantile(time, share) == pytest.approx(expected, rel=1e-9)
+        assert below(time, expected) == pytest.approx(share, abs=1e-6)
+    assert below(time, -200.0) == pytest.approx(0.0, abs=1e-6)
+    assert below(time, 300.0) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_parts_add_and_mix_by_hand():
+def test_parts_add_by_hand():
     """Of exponentials p m, 2 p m^2 and 6 p m^3 are the moments about 0."""
     assert figures(uniform(6.0)) == (3, 3, 0, 0)
-    rare = 0.45, 1.35 - 0.45**2, 6.075 - 3 * 0.45 * 1.35 + 2 * 0.45**3
-    assert figures(sometimes(0.3, 1.5)) == pytest.approx((*rare, 0))
-    assert figures(uniform(6.0) + sometimes(0.3, 1.5)) == pytest.approx((3.45, 3 + rare[1], rare[2], 0))
-    assert figures(Moments(2.0, 5.0, 7.0, 1.0) + Moments(1.0, 2.0, 3.0, 4.0)) == (3, 7, 10, 5)
-    assert figures(Moments(2.0, 5.0, 7.0, 1.0).times(3.0)) == (6, 45, 189, 3)
-    parts = Moments(np.array([1.0, 5.0]), np.array([0.5, 0.1]), np.array([2.0, -1.0]), np.array([0.7, 0.2]))
-    third = 0.25 * (2 - 3 * (3 * 0.5 + 9)) + 0.75 * (-1 + 3 * 0.1 + 1)
-    variance = 0.25 * 0.5 + 0.75 * 0.1 + 0.25 * 9 + 0.75 * 1
-    assert figures(mixed(np.array([0.25, 0.75]), parts)) == pytest.approx((4.0, variance, third, 0.2))
+    variance = 1.35 - 0.45**2
+    third = 6.075 - 3 * 0.45 * 1.35 + 2 * 0.45**3
+    rare = sometimes(0.3, 1.5)
+    assert figures(rare) == pytest.approx((0.45, variance, third, 0))
+    assert figures(uniform(6.0) + rare) == pytest.approx((3.45, 3 + variance, third, 0))
+    time = Moments(2.0, 5.0, 7.0, 1.0)
+    assert figures(time + Moments(1.0, 2.0, 3.0, 4.0)) == (3, 7, 10, 5)
+    assert figures(time.times(3.0)) == (6, 45, 189, 3)
+
+
+def test_parts_mix_by_hand():
+    """A quarter is 3 below the mean of 4, the rest 1 above it."""
+    shares = np.array([0.25, 0.75])
+    parts = Moments(
+        mean=np.array([1.0, 5.0]),
+        variance=np.array([0.5, 0.1]),
+        third=np.array([2.0, -1.0]),
+        least=np.array([0.7, 0.2]),
+    )
+    variances = np.array([0.5 + 9, 0.1 + 1])
+    thirds = np.array([2 - 3 * (3 * 0.5 + 9), -1 + 3 * 0.1 + 1])
+    assert figures(mixed(shares, parts)) == pytest.approx((4.0, shares @ variances, shares @ thirds, 0.2))
 
 
 def test_what_never_varies_is_itself_at_every_share():
     time = Moments(2.0).times(3.0)
     assert figures(Moments(2.0)) == (2, 0, 0, 0)
-    assert float(time.quantiles(0.99)[0]) == 6.0
-    assert [float(time.below(limit)) for limit in (5.9, 6.0, 6.1)] == [0, 1, 1]
+    assert quantile(time, 0.99) == 6.0
+    assert [below(time, limit) for limit in (5.9, 6.0, 6.1)] == [0, 1, 1]
 
 
 def test_a_time_that_varies_by_less_than_a_second_may_be_shorter_than_its_mean():
-    assert float(Moments(1.0, 0.04).below(0.9)) == pytest.approx(0.3086, abs=1e-3)  # half a deviation
+    assert below(Moments(1.0, 0.04), 0.9) == pytest.approx(0.3086, abs=1e-3)  # half a deviation
 
 
 def test_nothing_is_below_the_least():
     time = Moments(10.0, 4.0, 0.0, 9.0)
-    assert float(Moments(10.0, 4.0, 0.0, 11.0).quantiles(0.5)[0]) == 11
-    assert [float(time.below(limit)) for limit in (8.99, 9.0)] == pytest.approx([0.0, 0.3085], abs=1e-3)
+    assert quantile(Moments(10.0, 4.0, 0.0, 11.0), 0.5) == 11
+    assert below(time, 8.99) == 0.0
+    assert below(time, 9.0) == pytest.approx(0.3085, abs=1e-3)

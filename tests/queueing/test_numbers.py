@@ -32,8 +32,10 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
     """Passes of two slopes, prompts that share what a pass loads anyway."""
     seats = min(seats, (limits.max_num_batched_tokens - 1) // (gamma + 1))
     n = np.arange(1.0, seats + 1)
-    decode = draws.uniform(0.004, 0.02) * (1 + 0.1 * gamma) + draws.uniform(1e-5, 8e-4) * n
-    decode += draws.uniform(0, 1e-3) * np.maximum(n - seats // 3, 0)
+    fixed_s = draws.uniform(0.004, 0.02) * (1 + 0.1 * gamma)
+    sequence_s = draws.uniform(1e-5, 8e-4)
+    steeper_s = draws.uniform(0, 1e-3)
+    decode = fixed_s + sequence_s * n + steeper_s * np.maximum(n - seats // 3, 0)
     reading = Reading(
         tokens=np.array([1.0, 300.0, 16384.0]),
         seconds=np.array([0.0, 0.006, draws.uniform(0.2, 0.5)]),
@@ -43,14 +45,15 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
         order=PassOrder.ALTERNATING if draws.random() < 0.3 else PassOrder.MIXED,
     )
     gained = 1.0 + gamma * min(draws.uniform(0.3, 1.2), 1.0)
-    left = limits.max_num_batched_tokens - n * (gamma + 1.0)
+    decoding = n * (gamma + 1.0)
+    ending = n * gained / lengths.decoded
+    left = limits.max_num_batched_tokens - decoding
     passes = np.full(seats, 1.4)
-    tokens = n * (gamma + 1.0), n * gained / lengths.decoded
     return StepTimes(
         gamma=gamma,
         tokens_per_iteration=gained,
         decode_s=decode,
-        prompt_s=prompt_s_of(reading, left, *tokens, passes, lengths.input_mean),
+        prompt_s=prompt_s_of(reading, left, decoding, ending, passes, lengths.input_mean),
         seats=seats,
         kv_share=draws.uniform(0.3, 1.1) / seats,
         own_s=draws.choice((0.0, 0.004, 0.03)),
