@@ -6,12 +6,13 @@ from perfmodel.answers.load.draft_limits import DraftLimits
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.offload import Offload
-from perfmodel.answers.load.pools import PoolRow, Pools
+from perfmodel.answers.load.pools import Pools
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.answers.load.two_pools import PoolRow
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, kv_cache_text, seconds
 from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
@@ -61,13 +62,16 @@ POOLS = (
     "draft tokens",
     Column("decode batch", spare=3),
     "TPOT",
+    Column("p99", spare=2),
     "TTFT",
+    "p99",
     Column("queue", spare=5),
     Column("prefill", spare=5),
     Column("transfer", spare=4),
     Column("step", spare=6),
     "P used",
     "D used",
+    "SLO",
     "tokens/s/GPU",
 )
 
@@ -77,6 +81,8 @@ def _pools(a: Pools) -> None:
     say(a.sentence, "bold")
     table(POOLS, [_pool_cells(row) for row in a.rows])
     say(f"{a.transfer_bytes / 1e6:.3g} MB of cache on a device for each prompt; link: {a.transfer_source}")
+    if a.prefix_hit_rate is not None:
+        say(f"{a.prefix_hit_rate:.0%} of the prompt tokens are found in the caches of the prefill pool")
     prefill, decode = a.best_split[a.best.gamma]
     sizes = [each.partition("x")[2] for each in (a.prefill, a.decode)]
     gpus = a.prefill_gpus + a.decode_gpus
@@ -96,11 +102,13 @@ def _offload(a: Offload) -> str:
 
 def _pool_cells(row: PoolRow) -> tuple[str, ...]:
     load = f"{row.request_rate:.3g}/s" if row.clients is None else clients(round(row.clients))
-    parts = (row.ttft_s, row.queue_s, row.prefill_s, row.transfer_s, row.first_step_s)
+    first = (row.ttft_s, row.ttft_p99_s)
+    parts = (row.queue_s, row.prefill_s, row.transfer_s, row.first_step_s)
+    times = map(seconds, (row.tpot_s, row.tpot_p99_s, *first, *parts))
     used = (f"{row.prefill_used:.0%}", f"{row.decode_used:.0%}")
     batch = f"{row.decode_batch:.1f}"
     rate = f"{row.output_tokens_per_s_per_gpu:.0f}" + (" (saturated)" if row.saturated else "")
-    return (load, str(row.gamma), batch, seconds(row.tpot_s), *map(seconds, parts), *used, rate)
+    return (load, str(row.gamma), batch, *times, *used, _share(row.slo_share), rate)
 
 
 def _print(a: Traffic) -> None:

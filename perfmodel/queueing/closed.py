@@ -76,14 +76,18 @@ class ServedLoad:
 
     @property
     def e2e(self) -> Moments:
-        """Time to the last token. The part after the first token is a product of independent numbers: tokens,
-        and the time of each.
-        """
-        mean = self.lengths.decoded
-        variance = self.lengths.output_std**2
-        each = self.tpot
-        both = mean**2 * each.variance + variance * (each.mean**2 + each.variance)
-        return self.ttft + Moments(mean * each.mean, both, mean**3 * each.third)
+        """Time to the last token."""
+        return whole_answer(self.lengths, self.ttft, self.tpot)
+
+
+def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
+    """Time to the last token. The part after the first token is a product of independent numbers: tokens, and
+    the time of each.
+    """
+    mean = lengths.decoded
+    variance = lengths.output_std**2
+    both = mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance)
+    return ttft + Moments(mean * tpot.mean, both, mean**3 * tpot.third)
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:

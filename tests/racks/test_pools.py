@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.load.pools import PoolRow, Pools
+from perfmodel.answers.load.pools import Pools
+from perfmodel.answers.load.two_pools import PoolRow
 from perfmodel.errors import InputError
 
 ASKED: dict[str, Any] = {
@@ -124,3 +125,45 @@ def test_the_best_split_serves_at_least_the_rate_of_the_given_one() -> None:
     best = pools(prefill=f"{prefill}x8", decode=f"{decode}x8:dp8,ep8", **sizes)
     assert best.rows[0].output_tokens_per_s >= given.rows[0].output_tokens_per_s
     assert best.best_split[0] == (prefill, decode)
+
+
+def test_percentiles_lie_above_the_mean_and_fewer_requests_are_within_the_slo_at_a_higher_rate() -> None:
+    limits = {"slo": "ttft:900,tpot:25"}
+    calm = row(request_rate=1, **limits)
+    busy = row(request_rate=7, **limits)
+    for found in (calm, busy):
+        assert found.ttft_s < found.ttft_p90_s < found.ttft_p99_s
+        assert found.tpot_s < found.tpot_p90_s < found.tpot_p99_s
+    assert calm.slo_share is not None
+    assert busy.slo_share is not None
+    assert calm.slo_share > busy.slo_share
+    assert row(request_rate=1).slo_share is None
+    assert row(request_rate=1000, **limits).slo_share == 0.0
+
+
+def test_prompts_of_equal_lengths_queue_like_an_m_d_1_queue() -> None:
+    """Pollaczek and Khinchine: half the wait of exponential service; varied prompts wait longer."""
+    found = row(request_rate=4, prefill="1x8")
+    used = found.prefill_used
+    service = used / 4.0
+    assert found.queue_s == pytest.approx(used / (1.0 - used) * service / 2.0)
+    assert row(request_rate=4, prefill="1x8", input_std=2000).queue_s > found.queue_s
+    assert row(request_rate=4, prefill="1x8", burstiness=0.25).queue_s > found.queue_s
+
+
+def test_a_shared_prefix_is_read_once_and_still_sent_whole() -> None:
+    whole = pools(request_rate=2, gamma=0)
+    shared = pools(request_rate=2, gamma=0, prefix_len=2048)
+    assert shared.prefix_hit_rate == pytest.approx(0.5, abs=0.02)
+    assert shared.rows[0].prefill_s < 0.8 * whole.rows[0].prefill_s
+    assert shared.rows[0].transfer_s == whole.rows[0].transfer_s
+    assert shared.rows[0].tpot_s == whole.rows[0].tpot_s
+    assert shared.ratio[0] < whole.ratio[0]
+
+
+def test_a_further_turn_reads_the_answer_before_it_again() -> None:
+    """The prefill pool has the prompt of 4,096 tokens, and reads 512 of the answer and 1,000 new ones."""
+    found = pools(request_rate=0.5, gamma=0, turns=2, turn_input_len=1000)
+    second = 4096 + 512 + 1000
+    assert found.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
+    assert any("reads the one before it again" in note for note in found.notes)

@@ -26,6 +26,11 @@ class Instances:
         """Devices of the pool."""
         return self.count * self.gpus
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The arguments of a question about one instance."""
+        return {"tp": self.gpus, "dp": self.dp, "ep": self.ep, "nodes": None}
+
     @classmethod
     def of(cls, text: str, flag: str) -> "Instances":
         """Reads ``2x4`` or ``1x32:dp32,ep32``. Raises InputError."""
@@ -34,6 +39,11 @@ class Instances:
             raise refuse(flag, None, "INSTANCESxGPUS[:dpN,epN], such as 2x4 or 1x32:dp32,ep32", text)
         groups = dict(re.findall(r"(dp|ep)(\d+)", form[3] or ""))
         return cls(int(form[1]), int(form[2]), int(groups.get("dp", 1)), int(groups.get("ep", 1)))
+
+    def __str__(self) -> str:
+        """The text that `of` reads."""
+        groups = [f"{name}{size}" for name, size in (("dp", self.dp), ("ep", self.ep)) if size > 1]
+        return f"{self.count}x{self.gpus}" + (":" + ",".join(groups) if groups else "")
 
 
 def parse_instances(given: object, flag: str) -> str:

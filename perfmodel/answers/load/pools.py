@@ -1,67 +1,38 @@
 """Prefill and decode on separate pools of devices: rate, latency and the ratio of the pools, with and without
 a draft.
-
-A pool of n instances serves a share 1/n of the requests on each. Decode instances hold b = rate x time of an
-answer requests (Little's law), a prefill instance is an M/D/1 queue. TTFT = queue + prompt + transfer of the
-caches + first decode step.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.load.pool_question import Instances, Transfer, transfer_of
+from perfmodel.answers.load.pool_question import Instances, transfer_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.two_pools import PoolRow, Prompts, TwoPools
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.prefix import CachedPrompts, Reuse
 from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
-from perfmodel.queueing.steps import StepTimes, readings_of, step_times
+from perfmodel.queueing.steps import StepTimes, readings_of, sequences_of, step_times
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_stored_bytes
 
-HALVINGS = 60
-MOST_USED = 0.999
-"""Share of a pool's capacity up to which a queue has a length."""
 LONGEST_DRAFT = 8
 """Draft length up to which the best one is searched."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRow:
-    """One load and draft length. Rates are of all devices; batches of one decode instance.
-
-    queue_s, prefill_s, transfer_s, first_step_s: parts of the mean TTFT. prefill_used, decode_used: load over
-    capacity. limits: the pool with the smaller capacity. saturated: more requests arrive than a pool serves;
-    the rate is then the capacity.
-    """
-
-    request_rate: float
-    clients: float | None
-    gamma: int
-    decode_batch: float
-    decode_batch_per_gpu: float
-    tpot_s: float
-    ttft_s: float
-    queue_s: float
-    prefill_s: float
-    transfer_s: float
-    first_step_s: float
-    prefill_used: float
-    decode_used: float
-    limits: str
-    saturated: bool
-    output_tokens_per_s: float
-    output_tokens_per_s_per_gpu: float
+ANSWERS_READ = (
+    "the prefill pool holds no answers: a further turn reads the one before it again; the router sends a "
+    "session to the instance that has its prompts"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
     """Two pools. ratio: prefill devices for each decode device at which both are full, by draft length.
     transfer_bytes: cache of a prompt on one decode device. best_split: by draft length, the instances of both
-    pools of these sizes that serve the highest rate on as many devices.
+    pools of these sizes that serve the highest rate on as many devices. prefix_hit_rate: share of prompt
+    tokens that the caches of the prefill pool hold; None without any.
     """
 
     prefill: str
@@ -73,6 +44,7 @@ class Pools:
     best_split: dict[int, tuple[int, int]]
     transfer_bytes: float
     transfer_source: str
+    prefix_hit_rate: float | None
     notes: tuple[str, ...]
 
     @property
@@ -97,134 +69,26 @@ class Pools:
         return f"{where}: {drafting}, {each}; full pools need {ratios}"
 
 
-@dataclass(frozen=True)
-class TwoPools:
-    """The two pools at one draft length. prompt_s: of one prompt alone. each_s: of a prompt in full passes.
-    first_alone: whether the first step drafts nothing, because the prefill pool does not run the draft.
-    """
-
-    prefill: Instances
-    decode: Instances
-    lengths: Lengths
-    steps: StepTimes
-    prompt_s: float
-    each_s: float
-    transfer_s: float
-    first_alone: bool
-
-    @cached_property
-    def iterations(self) -> float:
-        """Mean iterations of an answer."""
-        gained = self.steps.tokens_per_iteration
-        return self.steps.iterations(self.lengths) + (1.0 - 1.0 / gained) * self.first_alone
-
-    @cached_property
-    def rates(self) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        """Requests per second of all decode instances, by the batch of one."""
-        return self.decode.count * self.steps.batches / (self.iterations * self.steps.decode_s)
-
-    @property
-    def decode_rate(self) -> float:
-        """The most requests per second that decoding serves; 0 if not one request fits."""
-        return float(self.rates.max()) if self.steps.seats else 0.0
-
-    @property
-    def prefill_rate(self) -> float:
-        """The most requests per second that prefill serves."""
-        return self.prefill.count / self.each_s
-
-    @property
-    def ratio(self) -> float:
-        """Prefill devices for each decode device at which both pools are full."""
-        if not self.decode_rate:
-            return float("nan")
-        prefill = self.prefill.devices / self.prefill_rate
-        return prefill / (self.decode.devices / self.decode_rate)
-
-    @property
-    def best_split(self) -> tuple[int, int]:
-        """Instances of both pools that serve the highest rate on as many devices; on a tie, of the smallest
-        prefill pool.
-        """
-        devices = self.prefill.devices + self.decode.devices
-        each_prefill = self.prefill_rate / self.prefill.count
-        each_decode = self.decode_rate / self.decode.count
-        splits = [
-            (count, (devices - count * self.prefill.gpus) // self.decode.gpus)
-            for count in range(1, devices // self.prefill.gpus + 1)
-        ]
-        return max(
-            splits, key=lambda split: (min(split[0] * each_prefill, split[1] * each_decode), -split[0])
-        )
-
-    def at(self, rate: float, clients: float | None = None) -> PoolRow:
-        """The pools at a rate of all requests."""
-        most = MOST_USED * min(self.prefill_rate, self.decode_rate)
-        saturated = rate > most
-        rate = min(rate, most)
-        rising = np.maximum.accumulate(self.rates)
-        batch = float(np.interp(rate, rising, self.steps.batches)) if rate > rising[0] else rate / rising[0]
-        step = float(self.steps.decode_at(np.asarray(max(batch, 1.0))))
-        used = rate / self.prefill_rate
-        queue = used / (1.0 - used) * self.each_s / 2.0
-        tpot = self.iterations * step / self.lengths.decoded
-        gpus = self.prefill.devices + self.decode.devices
-        tokens = rate * self.lengths.output_mean
-        return PoolRow(
-            request_rate=rate,
-            clients=clients,
-            gamma=self.steps.gamma,
-            decode_batch=batch,
-            decode_batch_per_gpu=batch / self.decode.gpus,
-            tpot_s=tpot,
-            ttft_s=queue + self.prompt_s + self.transfer_s + step,
-            queue_s=queue,
-            prefill_s=self.prompt_s,
-            transfer_s=self.transfer_s,
-            first_step_s=step,
-            prefill_used=used,
-            decode_used=rate / self.decode_rate if self.decode_rate else float("inf"),
-            limits="prefill" if self.prefill_rate < self.decode_rate else "decode",
-            saturated=saturated and clients is None,
-            output_tokens_per_s=tokens,
-            output_tokens_per_s_per_gpu=tokens / gpus,
-        )
-
-    def with_clients(self, clients: float) -> PoolRow:
-        """The pools with clients that each wait for their answer: clients = rate x time of a request."""
-        low = 0.0
-        high = MOST_USED * min(self.prefill_rate, self.decode_rate)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            row = self.at(middle)
-            inside = middle * (row.ttft_s + self.lengths.decoded * row.tpot_s)
-            if inside < clients:
-                low = middle
-            else:
-                high = middle
-        row = self.at(low, clients)
-        waiting = clients - low * (row.ttft_s + self.lengths.decoded * row.tpot_s)
-        if waiting <= 1e-6 * clients:
-            return row
-        # a full pool: all other clients wait in front of it
-        queue = row.queue_s + waiting / low
-        return replace(row, queue_s=queue, ttft_s=row.ttft_s + waiting / low)
-
-
 def pools_of(question: TrafficQuery) -> Pools:
     """The two pools of a question. Raises InputError."""
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
-    decoding = _scenario(question, decode)
-    prompting = _scenario(question, prefill)
-    transfer = transfer_of(question, decoding.machine.gpu)
-    lengths = question.lengths
-    gammas = _lengths_of(question, decoding)
-    steps = step_times(decoding, lengths, _limits(question, decode), gammas)
-    both = [_pools(question, prefill, decode, prompting, decoding, transfer, each) for each in steps]
+    decoding = scenario_of(question, decode)
+    prompting = scenario_of(question, prefill)
+    gammas = lengths_of(question, decoding)
+    steps = steps_of(question, decode, decoding, gammas)
+    read = {
+        drafts: prompts_of(question, prefill, prompting, drafts) for drafts in {each > 0 for each in gammas}
+    }
+    both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
+    loop = question.loop
     rows = []
-    for load in question.loop.values.tolist():
-        rows += [each.at(load) if question.opens else each.with_clients(load) for each in both]
+    for load in loop.values.tolist():
+        if question.opens:
+            rows += [each.at(load, question.limits_s) for each in both]
+        else:
+            rows += [each.with_clients(load, loop.think_s, question.limits_s) for each in both]
+    lengths = question.lengths
     sent = _sent_bytes(decoding, lengths.input_mean, bool(max(gammas)))
     return Pools(
         prefill=question.prefill or "",
@@ -235,7 +99,8 @@ def pools_of(question: TrafficQuery) -> Pools:
         ratio={each.steps.gamma: each.ratio for each in both},
         best_split={each.steps.gamma: each.best_split for each in both},
         transfer_bytes=sent,
-        transfer_source=transfer.source,
+        transfer_source=transfer_of(question, decoding.machine.gpu).source,
+        prefix_hit_rate=read[bool(max(gammas))].hit_rate,
         notes=_notes(question, both),
     )
 
@@ -245,10 +110,12 @@ def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
     notes = ["batches and tokens per GPU follow from the rate (Little's law), not from the number of clients"]
     if question.prefill_draft == "none" and any(each.steps.gamma for each in both):
         notes.append("the prefill pool does not run the draft: the first decode step drafts nothing")
+    if question.turns > 1:
+        notes.append(ANSWERS_READ)
     return tuple(notes)
 
 
-def _lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
+def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
     """0, and the draft lengths of the question; all up to the longest one if it leaves them open."""
     stated = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     if len(stated) == len(question.gamma):
@@ -256,18 +123,86 @@ def _lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
     return list(range(scenario.longest(min(question.max_gamma, LONGEST_DRAFT)) + 1))
 
 
-def _scenario(question: TrafficQuery, instances: Instances) -> Scenario:
+def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
     """One instance of a pool."""
     context = max(round(question.lengths.context), 1)
     numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     gamma = max(numbers) if len(numbers) == len(question.gamma) else None
-    layout = {"tp": instances.gpus, "dp": instances.dp, "ep": instances.ep, "nodes": None}
-    return resolve(question.query(batch=1, context=context, gamma=gamma, draft_tp=None, **layout))
+    return resolve(question.query(batch=1, context=context, gamma=gamma, draft_tp=None, **instances.layout))
 
 
-def _limits(question: TrafficQuery, instances: Instances) -> Limits:
-    """The limits of one instance."""
-    return replace(question, dp=instances.dp).limits
+def steps_of(
+    question: TrafficQuery, decode: Instances, decoding: Scenario, gammas: Sequence[int]
+) -> list[StepTimes]:
+    """The passes of one decode instance at each draft length."""
+    return step_times(decoding, question.lengths, _limits(question, decode), gammas)
+
+
+def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, drafts: bool) -> Prompts:
+    """Prompts on one prefill instance. drafts: whether the decode pool drafts."""
+    lengths = question.lengths
+    runs_draft = drafts and question.prefill_draft != "none"
+    limits = _limits(question, prefill)
+    costs = engine_requests(prompting)
+    reading = readings_of(prompting, lengths, limits, runs_draft, costs)[runs_draft]
+    budget = float(limits.max_num_batched_tokens)
+    own = costs.request_s + costs.prompt_token_s * lengths.input_mean
+
+    def full_s(computed: float) -> float:
+        """Seconds of one prompt among as many as fill a pass."""
+        tokens = max(budget, computed)
+        return float(reading(np.zeros(1), np.array([tokens]))[0]) * computed / tokens
+
+    each_s = full_s(lengths.input_mean)
+    if question.reuse is None:
+        alone_s = prompt_alone_s(prompting, lengths.input_mean, costs, budget, runs_draft)
+        return Prompts(alone_s + own, each_s, lengths.input_cv)
+    gamma = int(runs_draft)
+    sequences = float(sequences_of(prompting, lengths.input_mean, np.array([gamma]), limits, 0.0)[0])
+    cached = _cached(question.reuse, prompting, gamma, sequences, lengths, each_s)
+    computed = float(cached.read[0])
+    # attention of the new tokens to the cached ones
+    before_s = reading.cached_s * float(cached.pairs[0])
+    alone_s = prompt_alone_s(prompting, computed, costs, budget, runs_draft)
+    alone_s += 2.0 * prompting.target_shard.groups * before_s
+    return Prompts(alone_s + own, full_s(computed) + before_s, cached.cv, float(cached.hit_rate[0]))
+
+
+def _cached(
+    reuse: Reuse, prompting: Scenario, gamma: int, sequences: float, lengths: Lengths, each_s: float
+) -> CachedPrompts:
+    """Prompts of a prefill instance with a prefix cache. It never has the answers, so a further turn reads
+    the last one with its new tokens.
+    """
+    first = replace(reuse.first, output_mean=0.0)
+    of_prompts = replace(reuse, first=first, turn_tokens=reuse.turn_tokens + reuse.first.output_mean)
+    law = reuse.engine.law(prompting, gamma)
+    return of_prompts.cached(law, sequences, lengths, np.array([each_s]))
+
+
+def two_pools(
+    question: TrafficQuery,
+    prefill: Instances,
+    decode: Instances,
+    decoding: Scenario,
+    prompts: Prompts,
+    steps: StepTimes,
+) -> TwoPools:
+    """Both pools at one draft length."""
+    drafts = steps.gamma > 0
+    runs_draft = drafts and question.prefill_draft != "none"
+    transfer = transfer_of(question, decoding.machine.gpu)
+    return TwoPools(
+        prefill,
+        decode,
+        question.lengths,
+        steps,
+        prompts,
+        transfer.seconds(_sent_bytes(decoding, question.lengths.input_mean, runs_draft)),
+        drafts and not runs_draft,
+        1.0 / question.loop.burstiness if question.opens else 1.0,
+        question.spread,
+    )
 
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
@@ -284,31 +219,9 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
     return replace(question, request_rate=rates, max_concurrency=clients, **alone, **layout)
 
 
-def _pools(
-    question: TrafficQuery,
-    prefill: Instances,
-    decode: Instances,
-    prompting: Scenario,
-    decoding: Scenario,
-    transfer: Transfer,
-    steps: StepTimes,
-) -> TwoPools:
-    """Both pools at one draft length."""
-    lengths = question.lengths
-    drafts = steps.gamma > 0
-    runs_draft = drafts and question.prefill_draft != "none"
-    limits = _limits(question, prefill)
-    costs = engine_requests(prompting)
-    reading = readings_of(prompting, lengths, limits, runs_draft, costs)[runs_draft]
-    computed = lengths.input_mean
-    tokens = max(float(limits.max_num_batched_tokens), computed)
-    nothing = np.zeros(1)
-    full = float(reading(nothing, np.array([tokens]))[0]) / (tokens / computed)
-    budget = float(limits.max_num_batched_tokens)
-    alone = prompt_alone_s(prompting, computed, costs, budget, runs_draft)
-    own = costs.request_s + costs.prompt_token_s * lengths.input_mean
-    sent = transfer.seconds(_sent_bytes(decoding, lengths.input_mean, runs_draft))
-    return TwoPools(prefill, decode, lengths, steps, alone + own, full, sent, drafts and not runs_draft)
+def _limits(question: TrafficQuery, instances: Instances) -> Limits:
+    """The limits of one instance."""
+    return replace(question, dp=instances.dp).limits
 
 
 def _sent_bytes(scenario: Scenario, tokens: float, drafts: bool) -> float:

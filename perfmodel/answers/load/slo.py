@@ -1,6 +1,7 @@
 """The share of requests within the SLO, and the replicas that a rate needs."""
 
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import ServedLoad, serve
+from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.steps import StepTimes
 
 SHARE_WANTED = 0.9
@@ -17,14 +19,30 @@ TRIED = 16
 """Numbers of replicas that are computed at once in the search for the smallest sufficient one."""
 
 
-def slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
+class Times(Protocol):
+    """Times of requests, in seconds."""
+
+    @property
+    def ttft(self) -> Moments:
+        """Time to first token."""
+
+    @property
+    def tpot(self) -> Moments:
+        """Time per output token."""
+
+    @property
+    def e2e(self) -> Moments:
+        """Time to the last token."""
+
+
+def slo_share(limits_s: dict[str, float], times: Times) -> Array:
     """Share of requests within every limit. TTFT and TPOT are taken as independent."""
-    share = np.ones(served.running.shape)
-    for name, limit in slo.items():
+    share = np.ones(np.shape(times.tpot.mean))
+    for name, limit in limits_s.items():
         if name != "e2e":
-            share = share * getattr(served, name).below(limit)
-    if "e2e" in slo:
-        return np.minimum(share, served.e2e.below(slo["e2e"]))
+            share = share * getattr(times, name).below(limit)
+    if "e2e" in limits_s:
+        return np.minimum(share, times.e2e.below(limits_s["e2e"]))
     return share
 
 

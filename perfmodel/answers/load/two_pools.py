@@ -1,0 +1,292 @@
+"""Prefill and decode instances in steady state: rate, batch and times of a request, at one draft length.
+
+A pool of n instances serves a share 1/n of the requests on each. Decode instances hold b = rate x time of an
+answer requests (Little's law), a prefill instance is a queue with one server (Kingman 1961; exact for Poisson
+arrivals). TTFT = queue + prompt + transfer of the caches + first decode step.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.slo import slo_share
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import whole_answer
+from perfmodel.queueing.latency import per_token
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.moments import Moments, sometimes, uniform
+from perfmodel.queueing.steps import StepTimes
+
+HALVINGS = 60
+MOST_USED = 0.999
+"""Share of a pool's capacity up to which a queue has a length."""
+FIXED = Moments(0.0)
+ONCE = np.ones(1)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """One load and draft length. Rates are of all devices; batches of one decode instance.
+
+    queue_s, prefill_s, transfer_s, first_step_s: parts of the mean TTFT. prefill_used, decode_used: load over
+    capacity. limits: the pool with the smaller capacity. saturated: more requests arrive than a pool serves;
+    the rate is then the capacity. slo_share: share of requests within all limits, None without limits.
+    """
+
+    request_rate: float
+    clients: float | None
+    gamma: int
+    decode_batch: float
+    decode_batch_per_gpu: float
+    tpot_s: float
+    tpot_p90_s: float
+    tpot_p99_s: float
+    ttft_s: float
+    ttft_p90_s: float
+    ttft_p99_s: float
+    queue_s: float
+    prefill_s: float
+    transfer_s: float
+    first_step_s: float
+    prefill_used: float
+    decode_used: float
+    limits: str
+    saturated: bool
+    slo_share: float | None
+    output_tokens_per_s: float
+    output_tokens_per_s_per_gpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Prompts on one prefill instance. alone_s: of one prompt alone. each_s: of a prompt in full passes. cv:
+    coefficient of variation of the tokens that are read. hit_rate: share of prompt tokens that a prefix cache
+    holds; None without one.
+    """
+
+    alone_s: float
+    each_s: float
+    cv: float = 0.0
+    hit_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of a request over requests, in seconds."""
+
+    ttft: Moments
+    tpot: Moments
+    lengths: Lengths
+
+    @property
+    def e2e(self) -> Moments:
+        """Time to the last token."""
+        return whole_answer(self.lengths, self.ttft, self.tpot)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: its iteration.
+    used: load of the prefill pool over its capacity. waiting_s: of clients in front of full pools.
+    """
+
+    rate: float
+    batch: float
+    step_s: float
+    tpot_s: float
+    ttft_s: float
+    queue_s: float
+    used: float
+    waiting_s: float = 0.0
+
+    def waited(self, seconds: float) -> "State":
+        """The state with a wait in front of the pools."""
+        return replace(self, ttft_s=self.ttft_s + seconds, waiting_s=seconds)
+
+
+@dataclass(frozen=True)
+class TwoPools:
+    """The two pools at one draft length. transfer_s: of the caches of one prompt. first_alone: whether the
+    first step drafts nothing, because the prefill pool does not run the draft. arrivals: variance of the
+    arrivals over that of Poisson arrivals. spread: standard deviation of acceptance between requests.
+    """
+
+    prefill: Instances
+    decode: Instances
+    lengths: Lengths
+    steps: StepTimes
+    prompts: Prompts
+    transfer_s: float
+    first_alone: bool = False
+    arrivals: float = 1.0
+    spread: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        """Devices of both pools."""
+        return self.prefill.devices + self.decode.devices
+
+    @cached_property
+    def iterations(self) -> float:
+        """Mean iterations of an answer."""
+        gained = self.steps.tokens_per_iteration
+        return self.steps.iterations(self.lengths) + (1.0 - 1.0 / gained) * self.first_alone
+
+    @cached_property
+    def rates(self) -> Array:
+        """Requests per second of all decode instances, by the batch of one."""
+        return self.decode.count * self.steps.batches / (self.iterations * self.steps.decode_s)
+
+    @cached_property
+    def rising(self) -> Array:
+        """`rates`, of the best batch up to each one."""
+        return np.maximum.accumulate(self.rates)
+
+    @property
+    def decode_rate(self) -> float:
+        """The most requests per second that decoding serves; 0 if not one request fits."""
+        return float(self.rising[-1]) if self.steps.seats else 0.0
+
+    @property
+    def prefill_rate(self) -> float:
+        """The most requests per second that prefill serves."""
+        return self.prefill.count / self.prompts.each_s
+
+    @property
+    def most(self) -> float:
+        """The most requests per second that both pools serve."""
+        return MOST_USED * min(self.prefill_rate, self.decode_rate)
+
+    @property
+    def ratio(self) -> float:
+        """Prefill devices for each decode device at which both pools are full."""
+        if not self.decode_rate:
+            return float("nan")
+        prefill = self.prefill.devices / self.prefill_rate
+        return prefill / (self.decode.devices / self.decode_rate)
+
+    @property
+    def best_split(self) -> tuple[int, int]:
+        """Instances of both pools that serve the highest rate on as many devices; on a tie, of the smallest
+        prefill pool.
+        """
+        each_prefill = self.prefill_rate / self.prefill.count
+        each_decode = self.decode_rate / self.decode.count
+        splits = [
+            (count, (self.devices - count * self.prefill.gpus) // self.decode.gpus)
+            for count in range(1, self.devices // self.prefill.gpus + 1)
+        ]
+        return max(
+            splits, key=lambda split: (min(split[0] * each_prefill, split[1] * each_decode), -split[0])
+        )
+
+    def with_counts(self, prefill: int, decode: int) -> "TwoPools":
+        """The same instances in other numbers."""
+        return replace(
+            self, prefill=replace(self.prefill, count=prefill), decode=replace(self.decode, count=decode)
+        )
+
+    def state(self, rate: float) -> State:
+        """The pools at a rate that both serve."""
+        rising = self.rising
+        batch = rate / float(rising[0])
+        if batch > 1.0:
+            batch = float(np.interp(rate, rising, self.steps.batches))
+        step = float(self.steps.decode_at(np.asarray(max(batch, 1.0))))
+        used = rate / self.prefill_rate
+        # of Poisson arrivals that are divided at random, a part is Poisson too; of others less so
+        arriving = 1.0 + (self.arrivals - 1.0) / self.prefill.count
+        varied = (arriving + self.prompts.cv**2) / 2.0
+        queue = used / (1.0 - used) * varied * self.prompts.each_s
+        tpot = self.iterations * step / self.lengths.decoded
+        ttft = queue + self.prompts.alone_s + self.transfer_s + step
+        return State(rate, batch, step, tpot, ttft, queue, used)
+
+    def times(self, state: State) -> Times:
+        """Times over requests: queues are exponential where there is one, prompts vary as their lengths, and
+        an answer waits for a running step.
+        """
+        waits = sometimes(state.used, state.queue_s / state.used) if state.used else FIXED
+        prompt = Moments(self.prompts.alone_s, (self.prompts.cv * self.prompts.alone_s) ** 2)
+        sent = Moments(self.transfer_s, (self.lengths.input_cv * self.transfer_s) ** 2)
+        first = uniform(state.step_s) + Moments(state.step_s / 2.0)
+        ttft = Moments(state.waiting_s) + waits + prompt + sent + first
+        more = float(self.steps.decode_at(np.asarray(state.batch + 1.0)))
+        each = max(more / state.step_s - 1.0, 0.0) if state.batch >= 1.0 else 0.0
+        # requests come at random, so the batch varies as a Poisson number
+        batch = Moments(1.0, each**2 * state.batch, each**3 * state.batch)
+        mean = np.asarray(state.tpot_s)
+        tpot = per_token(self.steps, self.lengths, mean, FIXED, np.zeros(()), batch, self.spread, ONCE)
+        return Times(ttft, tpot, self.lengths)
+
+    def share_within(self, limits_s: dict[str, float], rate: float) -> float:
+        """Share of the requests within all limits (in seconds); 0 beyond the capacity."""
+        if rate > self.most:
+            return 0.0
+        return float(slo_share(limits_s, self.times(self.state(rate))))
+
+    def row(self, state: State, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
+        """The figures of a state."""
+        times = self.times(state)
+        ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
+        tpot_p90, tpot_p99 = times.tpot.quantiles(0.9, 0.99).tolist()
+        tokens = state.rate * self.lengths.output_mean
+        return PoolRow(
+            request_rate=state.rate,
+            clients=clients,
+            gamma=self.steps.gamma,
+            decode_batch=state.batch,
+            decode_batch_per_gpu=state.batch / self.decode.gpus,
+            tpot_s=state.tpot_s,
+            tpot_p90_s=tpot_p90,
+            tpot_p99_s=tpot_p99,
+            ttft_s=state.ttft_s,
+            ttft_p90_s=ttft_p90,
+            ttft_p99_s=ttft_p99,
+            queue_s=state.queue_s + state.waiting_s,
+            prefill_s=self.prompts.alone_s,
+            transfer_s=self.transfer_s,
+            first_step_s=state.step_s,
+            prefill_used=state.used,
+            decode_used=state.rate / self.decode_rate if self.decode_rate else float("inf"),
+            limits="prefill" if self.prefill_rate < self.decode_rate else "decode",
+            saturated=False,
+            slo_share=float(slo_share(limits_s, times)) if limits_s else None,
+            output_tokens_per_s=tokens,
+            output_tokens_per_s_per_gpu=tokens / self.devices,
+        )
+
+    def at(self, rate: float, limits_s: dict[str, float] | None = None) -> PoolRow:
+        """The pools at a rate of all requests."""
+        row = self.row(self.state(min(rate, self.most)), None, limits_s or {})
+        if rate <= self.most:
+            return row
+        return replace(row, saturated=True, slo_share=0.0 if limits_s else None)
+
+    def with_clients(
+        self, clients: float, think_s: float = 0.0, limits_s: dict[str, float] | None = None
+    ) -> PoolRow:
+        """The pools with clients that each wait for their answer, and then for `think_s`: clients = rate x
+        time between two requests of one.
+        """
+
+        def inside(state: State) -> float:
+            """Clients at a rate."""
+            return state.rate * (state.ttft_s + self.lengths.decoded * state.tpot_s + think_s)
+
+        low = 0.0
+        high = self.most
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2.0
+            if inside(self.state(middle)) < clients:
+                low = middle
+            else:
+                high = middle
+        state = self.state(low)
+        waiting = clients - inside(state)
+        if waiting > 1e-6 * clients:
+            # a full pool: all other clients wait in front of it
+            state = state.waited(waiting / low)
+        return self.row(state, clients, limits_s or {})
