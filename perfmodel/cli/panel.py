@@ -184,7 +184,8 @@ def _layout(a: WhatIf, query: Query) -> str | None:
     from perfmodel.answers.advice.servers import servers  # only this row needs the engines
 
     server = servers().get(a.calibration.stack.partition(" ")[0])
-    return None if server is None else server.degrees(query.tp, query.dp)
+    version = (query.engine or "").partition(DRIFT)[2]
+    return None if server is None else server.degrees(query.tp, query.dp, version)
 
 
 def _time(a: WhatIf) -> str:

@@ -149,7 +149,7 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
         "--max-model-len 2049 --max-num-seqs 32 "
     ), "126 sequences in 4 groups: at most 32 in one"
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
-    assert "--enable-dp-attention --dp 4 --ep 8 --tp 8 --context-length 2049 --max-run" in out.sglang_line
+    assert "--attn-dp-size 4 --ep 8 --tp 8 --context-length 2049 --max-run" in out.sglang_line
     head = replace(scenario(tp=8).draft, tensor_parallel=8)
     assert (
         export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"]

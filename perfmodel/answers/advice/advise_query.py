@@ -167,7 +167,7 @@ class AdviseQuery(CommonOptions):
     dp: MaybeWholes = argument(
         "Data-parallel attention groups to search.",
         arg.COUNTS,
-        "--data-parallel --data-parallel-size --dp-size",
+        "--data-parallel --data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",
         default=None,
     )

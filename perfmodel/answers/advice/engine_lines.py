@@ -20,7 +20,7 @@ from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
-from perfmodel.specs import ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id, serving_engines
+from perfmodel.specs import DRIFT, ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id, serving_engines
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.models.checkpoints import FP8, checkpoint
 from perfmodel.specs.models.ggml import repository
@@ -51,6 +51,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=scenario.target.mla is not None,
         engine=engine,
+        version=(question.engine or "").partition(DRIFT)[2],
         alone=known is not None and known.conversion == "mlx",
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
         longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
@@ -158,7 +159,7 @@ def export(
 
 def _remark(word: str, served: ServedTarget) -> str:
     """What a reader of the line must know: another meaning of the degrees, another format of the weights."""
-    facts = [servers()[word].degrees(served.tensor_parallel, served.data_parallel)]
+    facts = [servers()[word].degrees(served.tensor_parallel, served.data_parallel, served.version_of(word))]
     if served.checkpoint not in ("", served.weights):
         facts.append(f"{served.model_id} is {served.checkpoint}; {served.weights} was priced")
     return "; ".join(filter(None, facts))

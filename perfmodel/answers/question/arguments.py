@@ -113,7 +113,10 @@ EP = Annotated[
 DP = Annotated[
     Whole,
     Argument(
-        "Data-parallel attention groups.", "N", "--data-parallel --data-parallel-size --dp-size", many=counts
+        "Data-parallel attention groups.",
+        "N",
+        "--data-parallel --data-parallel-size --dp-size --attn-dp-size",
+        many=counts,
     ),
 ]
 WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."

@@ -171,11 +171,12 @@ class ServingEngine(Stack):
     interval. wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts:
     formats of experts whose kernels the engine chooses itself, without the cost of default flags.
     int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
-    of the devices that have these kernels; empty for all. conversion: the kind of file to which it converts
-    checkpoints; None if it serves them as they are. calibrations: version from which on -> the word in the
-    names of its calibrations, if kernels changed between versions. row_kernels: its kernels for a few rows.
-    own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor parallelism gives each
-    device whole KV heads and whole blocks of scaled weights.
+    of the devices that have these kernels; empty for all. attention_groups: the first version whose flag for
+    data-parallel attention counts its groups, if it replaced another flag. conversion: the kind of file to
+    which it converts checkpoints; None if it serves them as they are. calibrations: version from which on ->
+    the word in the names of its calibrations, if kernels changed between versions. row_kernels: its kernels
+    for a few rows. own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor
+    parallelism gives each device whole KV heads and whole blocks of scaled weights.
     """
 
     constants_of: str | None = None
@@ -198,6 +199,7 @@ class ServingEngine(Stack):
     tuned_experts: tuple[str, ...] = ()
     int4_experts: str = ""
     int4_experts_on: tuple[str, ...] = ()
+    attention_groups: str = ""
     conversion: Literal["gguf", "mlx"] | None = None
     calibrations: dict[str, str] = field(default_factory=dict)
     row_kernels: RowKernels | None = None

@@ -75,6 +75,8 @@ class ServedTarget:
     """
     engine: str | None = None
     """The engine that was modelled, by its word."""
+    version: str = ""
+    """The version of this engine that the question names; empty for the newest."""
     alone: bool = False
     """Whether no other engine serves the checkpoint, or runs on the device."""
     longest: Callable[[int, int], int] | None = None
@@ -97,6 +99,10 @@ class ServedTarget:
     def foreign(self, draft: Draft) -> bool:
         """Whether the draft model is known to have another vocabulary."""
         return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
+
+    def version_of(self, engine: str) -> str:
+        """The version of an engine that its line is for; empty for the newest."""
+        return self.version if engine == self.engine else ""
 
     def sequence_tokens(self, context: int, sequences: int = 1) -> int | None:
         """Tokens of the longest sequence at a context; None leaves the engine's own limit."""
@@ -187,9 +193,9 @@ class Server(ABC):
         """The draft in this engine; None if it has none."""
         return served_draft(serving_engines()[self.word], draft)
 
-    def degrees(self, devices: int, groups: int) -> str:
+    def degrees(self, devices: int, groups: int, version: str = "") -> str:
         """The devices of a server, in groups of data-parallel attention, by the engine's own flags. Empty
-        without such groups.
+        without such groups. version: empty for the newest.
         """
         return ""
 

@@ -15,6 +15,7 @@ from perfmodel.answers.advice.servers.base import (
 )
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
+from perfmodel.specs import release, serving_engines
 
 ADAPTIVE_FILE = "adaptive.json"
 """Name of the file that the user writes, as it stands in SGLang's line."""
@@ -42,14 +43,21 @@ class SGLang(Server):
         words += [*self._arguments(setup.table, setup.target, notes), *(flags or ())]
         return Started(shlex.join(words), flags, adaptive)
 
-    def degrees(self, devices: int, groups: int) -> str:
-        """SGLang divides its devices: ``--dp`` groups of attention share the ``--tp`` devices, as here."""
+    def degrees(self, devices: int, groups: int, version: str = "") -> str:
+        """SGLang divides its devices: groups of attention share the ``--tp`` devices, as here."""
         if groups == 1:
             return ""
-        return (
-            f"In SGLang these {devices} devices are --tp {devices} --dp {groups} --enable-dp-attention, "
-            "which divides them"
-        )
+        flags = " ".join(words_of(self._groups(groups, version)))
+        return f"In SGLang these {devices} devices are --tp {devices} {flags}, which divides them"
+
+    def _groups(self, groups: int, version: str) -> dict[str, object]:
+        """Flags of data-parallel attention in a version; empty for the newest."""
+        if groups == 1:
+            return {}
+        renamed = serving_engines()[self.word].attention_groups
+        if version and release(version) < release(renamed):
+            return {"--dp": groups, "--enable-dp-attention": True}
+        return {"--attn-dp-size": groups}
 
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
         """Flags of the target that differ from SGLang's defaults. The largest batch is that of the table."""
@@ -57,13 +65,11 @@ class SGLang(Server):
         cache = self.kv_names.get(target.kv_dtype)
         if cache is None:
             note_missing_cache(self.title, target, backend, notes)
-        groups = target.data_parallel
         experts = target.expert_parallel
         devices = target.tensor_parallel
         return words_of(
-            {
-                "--enable-dp-attention": groups > 1,
-                "--dp": groups if groups > 1 else None,
+            self._groups(target.data_parallel, target.version_of(self.word))
+            | {
                 "--ep": experts if experts > 1 else None,
                 "--tp": devices if devices > 1 else None,
                 "--quantization": target.weights if target.on_load else None,

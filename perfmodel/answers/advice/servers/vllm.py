@@ -62,7 +62,7 @@ class VLLM(Server):
             words += ["--speculative-config", json.dumps(draft)]
         return Started(shlex.join(map(str, words)), draft)
 
-    def degrees(self, devices: int, groups: int) -> str:
+    def degrees(self, devices: int, groups: int, version: str = "") -> str:
         """vLLM multiplies its degrees: the devices of a server are tensor x data parallel."""
         if groups == 1:
             return ""
