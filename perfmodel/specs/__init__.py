@@ -36,7 +36,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     Z,
     square,
 )
-from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu, modelled_power_limit
 from perfmodel.specs.engines.backends import engine_attention
 from perfmodel.specs.engines.engines import (
     DRIFT,
@@ -115,7 +115,6 @@ __all__ = [
     "architecture_of",
     "borrowed_scopes",
     "calibration_of",
-    "check_power_limit",
     "devices_of",
     "engine_attention",
     "engine_of",
@@ -129,6 +128,7 @@ __all__ = [
     "load_calibration",
     "load_gpu",
     "load_model",
+    "modelled_power_limit",
     "over_host",
     "parse_engine",
     "precision_of",

@@ -178,6 +178,17 @@ class Acceptance:
             raise InputError(f"{row.source}: must have alpha or positions")
         return replace(cls.from_alpha(row.alpha, row.source), spread=row.spread)
 
+    def extended(self, gamma: int, decay: float) -> "Acceptance":
+        """The same acceptance for drafts of up to `gamma` tokens. Each position beyond the known ones accepts
+        `decay` times the one before.
+        """
+        known = len(self.prefix)
+        if self.tail is not None or not known or gamma <= known:
+            return self
+        later = (self.prefix[-1] * decay ** (position + 1) for position in range(gamma - known))
+        more = f"; a position beyond {known} at {decay:.2f} of the one before, as is usual"
+        return replace(self, prefix=(*self.prefix, *later), source=self.source + more)
+
     def carried(self, gamma: npt.ArrayLike) -> Array:
         """Distance from the nearest measured draft length m: |ln (gamma + 1)/(m + 1)|.
 

@@ -123,11 +123,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"memory_fraction": 2}, "memory_fraction: must be a number above 0 and at most 1,"),
     (
         "whatif",
-        {"hardware": "l40s", "power_limit": 400},
-        "power of l40s-48gb was not measured; known: rtx-5090-32gb",
-    ),
-    (
-        "whatif",
         {"hardware": "5090", "power_limit": 399},
         "from 400 to 600 W, as measured for rtx-5090-32gb, given '399'",
     ),

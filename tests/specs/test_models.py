@@ -37,6 +37,7 @@ OFF = {
     "ministral-3-8b": 0.011,  # 8.4B printed for 8.49B
     "kimi-k3": 0.009,  # 2.8T printed for 2.777T
     "devstral-2-123b": 0.017,  # the name says 123B
+    "qwen3.8-flash-next": 0.007,  # 125B printed, cut from 125.74B
 }
 
 

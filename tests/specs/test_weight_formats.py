@@ -120,7 +120,22 @@ def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
     ]
     assert mix.within(("bf16",)) == mix
     assert weight_format("mxfp4_moe").within(("fp4",)).of("experts").name == "mxfp4-a8"
-    refused(r"--weights: must be the file \(--model FILE.gguf\) or its mean", weight_format, "UD-IQ1_M")
+    refused(r"--weights: must be the file \(--model FILE.gguf\) or its mean", weight_format, "UD-Q4_ODD")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("UD-Q4_K_M", "q4_k_m"),
+        ("UD-Q5_K_XL", "q5_k_m"),
+        ("Q4_K_XL", "ud-q4_k_xl"),
+        ("w4a16", "int4-g128-sym"),
+        ("gptq-int4", "gptq"),
+        ("f16", "fp16"),
+    ],
+)
+def test_words_of_users_name_a_format(given: str, meant: str) -> None:
+    assert weight_format(given).of("down") == weight_format(meant).of("down")
 
 
 @pytest.mark.parametrize("weights", ["fp8", "fp8-block", "int8", "nvfp4", "int4-g128", "awq", "mxfp4"])

@@ -43,7 +43,7 @@ def price(
     Raises InputError for more than `MAX_PRICES` prices.
     """
     batches = {c.layout: _batches(c, candidates, query) for c in baseline}
-    if query.power_limit is not None:
+    if any(c.scenario.power_limit_w is not None for c in baseline):
         alone = [_limited(c, batches[c.layout], query, 0) for c in baseline]
         longest = {id(c): c.scenario.longest(query.max_gamma) for c in candidates}
         return alone, [_limited(c, batches[c.layout], query, longest[id(c)]) for c in candidates]

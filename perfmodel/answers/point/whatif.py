@@ -330,7 +330,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     target_step = target.at(0)
     verify_step = target.at(-1)
     draft_step = draft.at()
-    if query.power_limit is not None:
+    if scenario.power_limit_w is not None:
         slower = float(p.verify_s) / verify_step.predicted_s
         draft_step = draft_step.slowed(slower)
         verify_step = verify_step.slowed(slower)

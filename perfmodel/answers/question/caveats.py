@@ -28,7 +28,7 @@ from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.models.conversions import Conversion
-from perfmodel.specs.models.ggml import repository
+from perfmodel.specs.models.ggml import plain_of, repository
 from perfmodel.specs.models.model import name_of, named_format
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
 
@@ -94,6 +94,7 @@ def common_doubts(
     sentences += without_effect(question, scenario)
     sentences += of_constants(question.calibration, scenario.machine.calibration)
     sentences += of_device(scenario)
+    sentences += of_power_limit(question, scenario)
     return tuple(sentences)
 
 
@@ -148,6 +149,12 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
     if named != given:
         engine = ENGINES[scenario.machine.calibration.stack]
         yield f"{engine} has no {given} weights: the answer uses {named}"
+    mix = given or (repo[1] if repo else None) or ""
+    if plain := plain_of(mix.strip().lower()):
+        yield (
+            f"{mix} differs between files and is taken as {plain}: --model FILE.gguf, or the mean of the "
+            "file (--weights 4.9bpw), is exact"
+        )
     if scenario.machine.host_experts or scenario.machine.host_layers:
         yield "no run with layers or experts on the host is published: the interval does not cover that part"
 
@@ -242,6 +249,16 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
                     f"calibration {calibration.name}: {name} is {value:.3g}; in bundled calibrations it is "
                     f"{min(known):.3g} to {max(known):.3g}"
                 )
+
+
+def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
+    """A warning about a power limit of a device whose power was not measured."""
+    limit_w = getattr(question, "power_limit", None)
+    if limit_w is not None and scenario.power_limit_w is None:
+        yield (
+            f"the power of {scenario.machine.gpu.name} was not measured: the answer is that without a limit, "
+            f"and at {limit_w:g} W the device is as fast or slower"
+        )
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:

@@ -32,12 +32,12 @@ from perfmodel.specs import (
     ModelSpec,
     Precision,
     calibration_of,
-    check_power_limit,
     engine_of,
     is_gguf,
     kv_format,
     load_gpu,
     load_model,
+    modelled_power_limit,
     precision_of,
     serving_engines,
 )
@@ -208,8 +208,15 @@ def _measured(parts: _Parts, context: float) -> Acceptance:
     """The measured acceptance of these parts at a context."""
     scenario = _remembered(parts)
     query = parts.query
-    lookup = query.model, scenario.target, scenario.draft, context
-    return measured_acceptance(*lookup, task=query.task, head=query.draft)
+    return _published(query, scenario.target, scenario.draft, context)
+
+
+def _published(query: Query, target: ModelSpec, draft: Draft, context: float) -> Acceptance:
+    """The measured acceptance, as far as the question's draft length."""
+    found = measured_acceptance(query.model, target, draft, context, task=query.task, head=query.draft)
+    if query.gamma is None:
+        return found
+    return found.extended(query.gamma, typical_decay(library_word(draft)))
 
 
 def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
@@ -259,8 +266,6 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     ):
         check_parts(flag, given, model)
         gpu.check_peaks(weights.computes, query.hardware, flag)
-    if query.power_limit is not None:
-        check_power_limit(gpu, query.power_limit)
     server = _server(query, gpu, found.calibration)
     return Scenario(
         target=target,
@@ -274,7 +279,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         expert_parallel=ep,
         data_parallel=dp,
         layout=placed.layout,
-        power_limit_w=query.power_limit,
+        power_limit_w=modelled_power_limit(gpu, query.power_limit),
         account=account_of(engine_of(found.calibration), server),
     )
 
@@ -382,5 +387,7 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance | N
         from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 
         rows = read_acceptance(query.acceptance)
-    lookup = float(query.context), rows, query.task
-    return measured_acceptance(query.model, target, draft, *lookup, head=query.draft)
+    context = float(query.context)
+    if rows is None:
+        return _published(query, target, draft, context)
+    return measured_acceptance(query.model, target, draft, context, rows, query.task, head=query.draft)

@@ -289,11 +289,13 @@ def load_bundled(name: str) -> GPUSpec:
     return files.load_bundled(GPUSpec, "gpus", name)
 
 
-def check_power_limit(gpu: GPUSpec, limit_w: float) -> None:
-    """Refuse (InputError) a power limit at which the device was not measured."""
-    if (known := gpu.power_draw) is None:
-        names = (name for name in files.bundled_names("gpus") if load_bundled(name).power_draw)
-        raise InputError(f"--power-limit: power of {gpu.name} was not measured; known: {', '.join(names)}")
+def modelled_power_limit(gpu: GPUSpec, limit_w: float | None) -> float | None:
+    """The limit, or None for a device whose power was not measured. Refuses (InputError) a limit outside the
+    measured ones.
+    """
+    known = gpu.power_draw
+    if limit_w is None or known is None:
+        return None
     if not known.lowest_limit_w <= limit_w <= known.limit_w:
         raise refuse(
             "--power-limit",
@@ -301,6 +303,7 @@ def check_power_limit(gpu: GPUSpec, limit_w: float) -> None:
             f"from {known.lowest_limit_w:g} to {known.limit_w:g} W, as measured for {gpu.name}",
             f"{limit_w:g}",
         )
+    return limit_w
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:

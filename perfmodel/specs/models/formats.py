@@ -78,7 +78,19 @@ or none.
 """
 _ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 """Words of vLLM and SGLang for ``--kv-cache-dtype`` -> the format."""
-_SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
+_SHORT = {
+    **dict.fromkeys(("awq", "awq-int4", "awq-4bit"), "awq-g128"),
+    **dict.fromkeys(
+        ("gptq", "gptq-int4", "gptq-4bit", "w4a16", "autoround", "int4-autoround"), "int4-g128-sym"
+    ),
+    "w8a8": "int8",
+    "w8a16": "int8-wo",
+    "f16": "fp16",
+    "f32": "fp32",
+}
+"""Words of checkpoints and users -> the format. GPTQ, AutoRound and compressed-tensors' W4A16 have groups of
+128 and no zero unless a checkpoint states another one.
+"""
 _SHOWN = (
     *WEIGHT_FORMATS,
     "fp8-wo",

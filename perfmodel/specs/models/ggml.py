@@ -98,11 +98,31 @@ q5_k, or of q5_0 and q5_1 where rows are no multiple of 256.
 """
 
 
+_MEANT = {"f16": "fp16", "f32": "fp32"} | {f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)}
+"""A word of llama.cpp's users for a mix -> the word here, where both differ."""
+
+
+def plain_of(name: str) -> str | None:
+    """The mix of llama.cpp that stands for one of Unsloth's whose size is not known; None for any other
+    name.
+    """
+    word = _MEANT.get(name, name)
+    if not word.startswith("ud-") or word in MEANS:
+        return None
+    plain = word.removeprefix("ud-").replace("_k_xl", "_k_m")
+    return plain if plain in MIXES or plain in BLOCKS else None
+
+
 def of_mix(name: str) -> str | None:
     """The formats of a mix, or of a mean over a whole file (``4.9bpw``); None for any other name."""
-    if (mean := MEANS.get(name, name)).endswith("bpw"):
+    word = _MEANT.get(name, name)
+    plain = plain_of(word) or word
+    mean = MEANS.get(plain, plain)
+    if mean.endswith("bpw"):
         return _EVERYWHERE.format(mean)
-    mix = MIXES.get(name)
+    mix = MIXES.get(plain)
+    if mix is None and plain != word:
+        mix = f"{plain},{_HEAD}"
     return mix and mix.format(mix.partition(",")[0])
 
 
@@ -113,8 +133,8 @@ CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
 
 
 STAND_IN = {
-    **dict.fromkeys(("int8", "fp8", "mxfp8", "8bit"), "q8_0"),
-    **dict.fromkeys(("int4", "awq", "gptq", "nf4", "4bit"), USUAL_MIX),
+    **dict.fromkeys(("int8", "fp8", "mxfp8", "w8a8", "8bit"), "q8_0"),
+    **dict.fromkeys(("int4", "awq", "gptq", "nf4", "w4a16", "autoround", "4bit"), USUAL_MIX),
     **dict.fromkeys(("int6", "6bit"), "q6_k"),
     **dict.fromkeys(("int5", "5bit"), "q5_k_m"),
     **dict.fromkeys(("int3", "3bit"), "q3_k_m"),
@@ -125,7 +145,9 @@ STAND_IN = {
 
 def in_gguf(weights: str, experts: bool = False) -> str:
     """Weights in llama.cpp's formats. Formats of named parts stay. experts: whether the model has any."""
-    weights = BESIDE_EXPERTS.get(weights.strip().lower(), weights) if experts else weights
+    word = weights.strip().lower()
+    if experts:
+        weights = BESIDE_EXPERTS.get(_MEANT.get(word, word), weights)
     if "," in weights:
         return weights
     return STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
@@ -140,9 +162,7 @@ _FILE = re.compile(
     r"(?:[^/]+/(?:[a-z-]+_)?)?([^/:]+?)(?:-(?:mtp|qat|i1))*(?:-((?:ud-)?(?:i?q\d|mxfp4)\w*))?-gguf(?::([\w-]+))?",
     re.IGNORECASE,
 )
-_MEANT = {"f16": "fp16", "f32": "fp32", "mxfp4": "mxfp4_moe"} | {
-    f"q{bits}_k_xl": f"ud-q{bits}_k_xl" for bits in range(2, 9)
-}
+_IN_NAMES = _MEANT | {"mxfp4": "mxfp4_moe"}
 """Word in the name of a file -> its mix here, where both differ."""
 
 
@@ -154,4 +174,4 @@ def repository(model: str) -> tuple[str, str | None] | None:
     if (found := _FILE.fullmatch(model)) is None:
         return None
     mix = (found[3] or found[2] or "").lower()
-    return found[1], _MEANT.get(mix, mix) or None
+    return found[1], _IN_NAMES.get(mix, mix) or None

@@ -15,7 +15,10 @@ MXFP4 = "mxfp4-q8"
 """gpt-oss as ``mlx-community`` converts it: experts as they are, the rest in 8 bits."""
 CONVERTED = {"bf16,experts=mxfp4": MXFP4}
 """A checkpoint's own formats -> the word for what MLX users run instead."""
-_STAND_IN = {"fp8": "8bit", "w8a8": "8bit", "awq": "4bit", "gptq": "4bit", "nf4": "4bit"}
+_STAND_IN = {
+    **dict.fromkeys(("fp8", "w8a8"), "8bit"),
+    **dict.fromkeys(("awq", "gptq", "nf4", "w4a16", "autoround"), "4bit"),
+}
 """First word of a format that MLX does not have -> the one with as many bits."""
 
 

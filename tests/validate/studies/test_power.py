@@ -31,6 +31,13 @@ def test_the_constants_explain_all_rows_and_rows_left_out() -> None:
         assert np.abs(held_out(GPU, rows, column)).mean() < 0.025
 
 
+def test_a_limit_of_a_device_whose_power_was_not_measured_is_a_bound() -> None:
+    at = {**DRAFTED, "hardware": "3090", "gamma": 4}
+    free, low = (whatif(**at, power_limit=limit) for limit in (None, 250))
+    assert low.tpot_s == free.tpot_s
+    assert any("at 250 W the device is as fast or slower" in warning for warning in low.warnings)
+
+
 def test_a_limit_slows_saves_and_shortens() -> None:
     free, low = (whatif(**DRAFTED, gamma=4, power_limit=limit) for limit in (None, 400))
     parts = 4 * low.draft_step.predicted_s + low.verify_step.predicted_s + low.overhead_s
