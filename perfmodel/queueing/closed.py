@@ -92,28 +92,27 @@ def whole_answer(lengths: Lengths, ttft: Moments, tpot: Moments) -> Moments:
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
     """Computes every load at one draft length. spread: standard deviation of acceptance between requests."""
-    given = np.atleast_1d(np.asarray(load.rate if load.clients is None else load.clients, float))
+    asked = load.rate if load.clients is None else load.clients
+    loads = np.atleast_1d(np.asarray(asked, float))
     answer = _open if load.clients is None else _closed
-    parts = [
-        answer(steps, load, limits, spread, given[at : at + BLOCK]) for at in range(0, given.size, BLOCK)
-    ]
-    return _joined(parts)
+    blocks = (loads[at : at + BLOCK] for at in range(0, loads.size, BLOCK))
+    return _joined([answer(steps, load, limits, spread, block) for block in blocks])
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     """The mean of `ServedLoad.tpot` at every load, without the other figures."""
     lengths = load.lengths
+    most, at = capacity(steps, lengths, limits)
     if load.clients is not None:
-        clients, _ = at_server(steps, load, limits, np.atleast_1d(np.asarray(load.clients, float)))
+        asked = np.atleast_1d(np.asarray(load.clients, float))
+        clients, _ = at_server(steps, load, limits, asked)
         clients = np.minimum(clients, float(steps.seats))
-        decoding, _, _, _ = _cycle_within(
-            steps, lengths, limits, clients, capacity(steps, lengths, limits)[0]
-        )
+        decoding, _, _, _ = _cycle_within(steps, lengths, limits, clients, most)
         return decoding / lengths.decoded
     rate = np.atleast_1d(np.asarray(load.rate, float))
-    most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
-    return _running(steps, o, np.minimum(rate, most), most, at) / np.minimum(rate, most) / lengths.decoded
+    served = np.minimum(rate, most)
+    return _running(steps, o, served, most, at) / served / lengths.decoded
 
 
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
@@ -181,7 +180,8 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     cycle = inside / served
     # if clients wait for a seat, it does not stay free until the next one sends
-    served = np.minimum(np.minimum(clients / cycle, inside / (cycle - steps.own_s)), most)
+    by_cycle = np.minimum(clients / cycle, inside / (cycle - steps.own_s))
+    served = np.minimum(by_cycle, most)
     room = clients / served - decoding - ttft.mean
     ttft = replace(ttft, mean=ttft.mean + np.minimum(room, 0.0))
     room = np.maximum(room, 0.0)
@@ -193,7 +193,8 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     served = np.minimum(served, sent)
     running = served * decoding
     decode = _share_of_batches(steps, inside, running / inside)
-    tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, _as_seen(steps, decode))
+    seen = _as_seen(steps, decode)
+    tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, seen)
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, decode, no)
 
 
@@ -246,12 +247,14 @@ def _cycle_within(
     least = np.ones_like(tried)
     changes = len({t.gamma for t in steps.table}) > 1
     if changes:  # serves less where it changes to a slower length
-        each = 1.0 / (steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s)
+        request_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
+        each = 1.0 / request_s
         least = np.interp(1.0 + others, steps.batches, each / np.maximum.accumulate(each))
     rising = np.asarray if changes else np.maximum.accumulate
     decoding = rising(decoding)
     rates = tried / (decoding + ttft.mean)
-    rates = np.minimum(np.maximum(rates, least * np.maximum.accumulate(rates)), most)
+    never_less = least * np.maximum.accumulate(rates)
+    rates = np.minimum(np.maximum(rates, never_less), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
     decoding = rising(decoding * shorter)
     at = places[fewer.size :]
@@ -268,7 +271,7 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
     for _ in range(HALVINGS):
         share = (low + high) / 2.0
         others = (clients - 1.0) * share
-        per_pass = prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
+        per_pass = prompts_per_pass(steps, lengths, limits, others)
         alone = (1.0 - share) ** (clients - 1.0)
         ends = others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
@@ -278,9 +281,8 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         pass_s = decode + ends * prompt
         missed = missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
-        over = (
-            share * (decoding + waited + queued + own_passes_of(steps, lengths, per_pass, others)) > decoding
-        )
+        own = own_passes_of(steps, lengths, per_pass, others)
+        over = share * (decoding + waited + queued + own) > decoding
         high = np.where(over, share, high)
         low = np.where(over, low, share)
     return (low + high) / 2.0

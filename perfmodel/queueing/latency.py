@@ -61,7 +61,8 @@ def at_any_time(
     decode, prompt = _passes(steps, batch)
     load = np.clip(rate * prompt, 0.0, FULL)
     pass_s = decode / (1.0 - load)
-    variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
+    square = prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2)
+    variance = burst * square * rate * pass_s / (1.0 - load**2)
     zeros = np.zeros_like(variance)
     met = pass_s + np.divide(variance, pass_s, out=zeros, where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
@@ -92,7 +93,8 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
     wait = Moments(missed_s(steps, decode, prompt, ends), variance)
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
-    others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
+    ahead = ends * prompt * (1.0 + beside) / 2.0
+    others = (ahead + more) * backlog(ends, per_pass)
     most = idle[:, None] * (prompt + decode / per_pass)
     others = np.minimum(others, most)
     prompts = Moments(others, others * prompt, others * prompt**2)  # a Poisson number of them
@@ -165,7 +167,8 @@ def per_token(
     Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
     output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
     """
-    each = [_gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in steps.table or (steps,)]
+    lengths_run = steps.table or (steps,)
+    each = [_gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in lengths_run]
     between, skew, within = (busy @ np.array(each)).T if steps.table else each[0]
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
@@ -189,7 +192,8 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
         return 0.0, 0.0, 0.0
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma)))
     position = np.arange(gamma + 1.0)
-    within = float(np.sum((2.0 * position + 1.0) * alpha**position) - gained**2) / gained
+    square = np.sum((2.0 * position + 1.0) * alpha**position)
+    within = float(square - gained**2) / gained
     if spread == 0 or alpha == 1:
         return 0.0, 0.0, within
     nodes, weights = beta_weights(*beta_of(alpha, spread))
@@ -216,5 +220,7 @@ def beta_weights(a: float, b: float) -> tuple[Array, Array]:
     """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     sine = np.sin(theta)
-    log_density = (2.0 * a - 1.0) * np.log(sine) + (2.0 * b - 1.0) * np.log(np.cos(theta))
+    log_sine = (2.0 * a - 1.0) * np.log(sine)
+    log_cosine = (2.0 * b - 1.0) * np.log(np.cos(theta))
+    log_density = log_sine + log_cosine
     return sine**2, shares_of(log_density)

@@ -58,7 +58,8 @@ class Moments:
         """The quantiles at some of 0.5, 0.9 and 0.99, on a first axis."""
         deviation, sixth = self._shape
         normal = np.reshape([NORMAL[share] for share in shares], (-1, *(1,) * deviation.ndim))
-        z = ((1.0 + sixth * normal - sixth**2) ** 3 - 1.0) / (3.0 * sixth)
+        cubed = (1.0 + sixth * normal - sixth**2) ** 3
+        z = (cubed - 1.0) / (3.0 * sixth)
         return np.maximum(self.mean + deviation * z, self.least)
 
     def below(self, limit: Floats) -> Array:
@@ -70,7 +71,8 @@ class Moments:
         away = np.where((deviation > 0) | (np.asarray(self.mean) <= limit), away, -np.inf)
         inner = np.maximum(1.0 + 3.0 * sixth * away, 0.0)
         share = normal_share((np.cbrt(inner) - 1.0 + sixth**2) / sixth)
-        return np.where(np.isinf(away), away > 0, np.where(np.less(limit, self.least), 0.0, share))
+        share = np.where(np.less(limit, self.least), 0.0, share)
+        return np.where(np.isinf(away), away > 0, share)
 
 
 def mixed(weights: Array, part: Moments) -> Moments:
@@ -79,8 +81,9 @@ def mixed(weights: Array, part: Moments) -> Moments:
     off = part.mean - mean[..., None]
     square = off * off
     variance = np.sum(weights * (part.variance + square), -1)
-    third = np.sum(weights * (part.third + off * (3.0 * part.variance + square)), -1)
-    return Moments(mean, variance, third, np.min(np.broadcast_to(part.least, off.shape), -1))
+    thirds = part.third + off * (3.0 * part.variance + square)
+    least = np.min(np.broadcast_to(part.least, off.shape), -1)
+    return Moments(mean, variance, np.sum(weights * thirds, -1), least)
 
 
 def shares_of(logs: Array) -> Array:
@@ -91,7 +94,8 @@ def shares_of(logs: Array) -> Array:
 
 def uniform(width: Floats) -> Moments:
     """The uniform distribution from 0 to `width`."""
-    return Moments(np.asarray(width) / 2.0, np.square(width) / 12.0, np.zeros_like(np.asarray(width, float)))
+    widths = np.asarray(width)
+    return Moments(widths / 2.0, np.square(widths) / 12.0, np.zeros_like(widths, float))
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
@@ -100,8 +104,9 @@ def sometimes(chance: Floats, mean: Floats) -> Moments:
     m = np.asarray(mean, float)
     first = p * m
     second = 2.0 * p * m**2
-    third = 6.0 * p * m**3
-    return Moments(first, second - first**2, third - 3.0 * first * second + 2.0 * first**3)
+    about_0 = 6.0 * p * m**3
+    third = about_0 - 3.0 * first * second + 2.0 * first**3
+    return Moments(first, second - first**2, third)
 
 
 def normal_share(z: Floats) -> Array:

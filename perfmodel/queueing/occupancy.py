@@ -74,11 +74,14 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
     n = steps.batches
     iterations = steps.iterations(lengths)
     rate = 1.0 / (iterations * steps.decode_s / n + steps.prompt_s)
-    rate = np.where(n / iterations <= prompts_per_pass(steps, lengths, limits, n), rate, 0.0)
+    fit = prompts_per_pass(steps, lengths, limits, n)
+    rate = np.where(n / iterations <= fit, rate, 0.0)
     if not rate.any():  # one request that decodes already ends sooner than a prompt is read
         room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
-        return float(1.0 / (steps.decode_s[0] / room + steps.prompt_s[0])), 1
-    return float(rate.max()), int(np.flatnonzero(rate)[-1]) + 1
+        seconds = steps.decode_s[0] / room + steps.prompt_s[0]
+        return float(1.0 / seconds), 1
+    last = int(np.flatnonzero(rate)[-1])
+    return float(rate.max()), last + 1
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:

@@ -19,9 +19,11 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     session_rate = None if rate is None else rate / turns
     begin = arrivals(reuse.first, sessions, session_rate, burstiness, seed)
     random = np.random.default_rng([seed, 3])
-    later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1).output_tokens
-    outputs = np.concatenate([begin.output_tokens[:, None], later.reshape(sessions, turns - 1)], 1)
-    added = np.concatenate([begin.input_tokens[:, None], outputs[:, :-1] + int(reuse.turn_tokens)], 1)
+    later = arrivals(reuse.first, sessions * (turns - 1), None, burstiness, seed + 1)
+    later_tokens = later.output_tokens.reshape(sessions, turns - 1)
+    outputs = np.concatenate([begin.output_tokens[:, None], later_tokens], 1)
+    follow = outputs[:, :-1] + int(reuse.turn_tokens)
+    added = np.concatenate([begin.input_tokens[:, None], follow], 1)
     prompts = np.cumsum(added, 1)
     begins = random.random(sessions) < reuse.share
     paths: list[Path] = []
@@ -35,17 +37,14 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
     session_of, turn = np.divmod(requests, turns)
     after = np.where(turn > 0, requests - 1, -1)
     think_s = random.exponential(reuse.think_s, requests.size)
-    return Arrivals(
-        np.repeat(begin.at_s, turns),
-        prompts.ravel(),
-        outputs.ravel(),
-        Shared(paths, (session_of + 1).tolist(), after.tolist(), think_s.tolist()),
-    )
+    shared = Shared(paths, (session_of + 1).tolist(), after.tolist(), think_s.tolist())
+    return Arrivals(np.repeat(begin.at_s, turns), prompts.ravel(), outputs.ravel(), shared)
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
     """Requests of which a share begins with the common prefix, as far as their prompts are that long."""
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
-    tokens = np.where(begins, np.minimum(requests.input_tokens, int(reuse.prefix)), 0).tolist()
+    common = np.minimum(requests.input_tokens, int(reuse.prefix))
+    tokens = np.where(begins, common, 0).tolist()
     paths = [((0, each),) if each else () for each in tokens]
     return replace(requests, shared=Shared(paths, [-1] * len(paths)))

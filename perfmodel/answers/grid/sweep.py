@@ -128,11 +128,8 @@ class Grid(Options):
     @property
     def looks_up(self) -> bool:
         """Whether the acceptance is looked up. A published acceptance belongs to one context."""
-        return (
-            self.axis("alpha") == (None,)
-            and self.tokens_per_iteration is None
-            and any(gamma != 0 for gamma in self.axis("gamma"))
-        )
+        asked = self.axis("alpha") == (None,) and self.tokens_per_iteration is None
+        return asked and any(gamma != 0 for gamma in self.axis("gamma"))
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
         """The questions that differ in more than batch, context and gamma, each with its contexts and
@@ -147,10 +144,8 @@ class Grid(Options):
         Workload.of(1, every)
         Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
         # a gamma that makes `resolve` look the acceptance up where any row needs it
-        point = {
-            "batch": self.axis("batch")[0],
-            "gamma": max(gammas, key=lambda g: math.inf if g is None else g),
-        }
+        longest = max(gammas, key=lambda g: math.inf if g is None else g)
+        point = {"batch": self.axis("batch")[0], "gamma": longest}
         together = [(context,) for context in every] if self.looks_up else [every]
         for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
             if number == MAX_CASES:
@@ -316,7 +311,8 @@ class Sweep(Answer):
 
     def headline(self) -> str:
         speedup = np.concatenate([block.columns["speedup"] for block in self.blocks])
-        return f"{len(self)} rows, speedup {speedup.min():.2f}x to {speedup.max():.2f}x"
+        span = f"{speedup.min():.2f}x to {speedup.max():.2f}x"
+        return f"{len(self)} rows, speedup {span}"
 
 
 @asks(Grid)
@@ -344,8 +340,13 @@ def _verdicts(block: Block) -> dict[str, Any]:
     error = np.full(block.rows, np.nan)
     for gamma in np.unique(c["gamma"]):
         rows = c["gamma"] == gamma
-        found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))
-        error[rows] = 0.0 if not gamma else np.nan if found is None else found[..., 0]
+        batch = c["batch"][rows]
+        context = c["context_tokens"][rows]
+        found = log_error(block.scenario, batch, context, np.array([int(gamma)]))
+        if not gamma:
+            error[rows] = 0.0
+        elif found is not None:
+            error[rows] = found[..., 0]
     low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
     contexts, at = np.unique(c["context_tokens"], return_inverse=True)
     slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]

@@ -61,11 +61,9 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
         for block in rows:
             labels = ",".join(_cell(block.labels[name]) for name in LABELS).encode()
             text = [np.tile(np.frombuffer(labels, np.uint8), (block.rows, 1))]
+            comma = np.full((block.rows, 1), ord(","), np.uint8)
             for name in COLUMNS:
-                text += [
-                    np.full((block.rows, 1), ord(","), np.uint8),
-                    _figures(block.columns[name], name in WHOLE),
-                ]
+                text += [comma, _figures(block.columns[name], name in WHOLE)]
             text.append(np.full((block.rows, 1), ord("\n"), np.uint8))
             lines = np.concatenate(text, axis=1)
             file.write(lines[lines != 0].tobytes())
@@ -95,7 +93,8 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
     text = digits
     if decimals:
         text = np.full((values.size, ahead + 1 + decimals), ord("."), np.uint8)
-        text[:, :ahead], text[:, ahead + 1 :] = digits[:, :ahead], digits[:, ahead:]
+        text[:, :ahead] = digits[:, :ahead]
+        text[:, ahead + 1 :] = digits[:, ahead:]
     leading = text[:, : ahead - 1]
     leading[np.logical_and.accumulate(leading == ord("0"), axis=1)] = 0
     return text
@@ -104,7 +103,8 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
 @cache
 def _four_digits() -> NDArray[np.uint32]:
     """The numbers 0000 to 9999 as characters, four each."""
-    return np.frombuffer("".join(map("".join, product(string.digits, repeat=4))).encode(), np.uint32)
+    every = ("".join(four) for four in product(string.digits, repeat=4))
+    return np.frombuffer("".join(every).encode(), np.uint32)
 
 
 def _parquet() -> Callable[[Path, Iterator[Block]], None]:
