@@ -8,7 +8,7 @@ COMPILE := $(BIN)/python -m compileall -q perfmodel validate
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo constants sources test fast test-slow test-engine test-starts attack lint style types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo constants sources test fast test-slow test-engine test-health test-starts attack lint style types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -34,6 +34,9 @@ test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; 
 	$(BIN)/python -m tests.engine.health_live .engine
 	$(BIN)/python -m tests.engine.starts .engine
 	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
+
+test-health: $(VENV)/.dev  ## a real vLLM (CPU), healthy and slowed on purpose: validate engine --watch must name the right half; every night
+	$(BIN)/python -m tests.engine.health_live .engine
 
 test-starts: $(VENV)/.dev  ## the lines that are printed: vLLM's and SGLang's parsers take them, and vLLM (CPU) starts them on tiny models; every night
 	$(BIN)/python -m tests.engine.install .engine

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-START_S = 300.0
+START_S = 900.0
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from perfmodel.specs import find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
 from perfmodel.speculation import Acceptance
-from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file, vllm as vllm_figures
+from perfmodel.validate.engine.acceptance import (
+    AcceptanceSubject,
+    draft_length,
+    import_file,
+    vllm as vllm_figures,
+)
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.validate.tiny import refused
 
@@ -65,6 +71,34 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
     assert "3.79 tokens on average" in import_file(whole, None, subject(4, "ngram")).source
     for draft, says in (("ngram", "must hold the generated tokens"), ("draft", "the draft length changed")):
         refused(says, import_file, FILES / "vllm-metrics-ngram4.txt", None, subject(4, draft))
+
+
+def test_counters_of_sglang_replace_its_gauge_of_the_last_interval(tmp_path) -> None:
+    """40 requests with 1040 tokens, the first of each from its prompt; the page states the draft length."""
+    page = (FILES / "sglang-metrics.txt").read_text()
+    counters = {"spec_verify_calls": 400, "generation_tokens": 1040, "num_requests": 40}
+    lines = "".join(f'sglang:{name}_total{{model_name="m"}} {n}\n' for name, n in counters.items())
+    (tmp_path / "page.txt").write_text(page + lines)
+    assert acceptance(tmp_path / "page.txt", 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
+    assert draft_length(page) == 3
+
+
+def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:
+    """Of 10 verifications 3 accept nothing, 2 one token and 5 both."""
+    answers = [
+        {
+            "usage": {"prompt_tokens": 100, "completion_tokens": 22},
+            "metrics": {"speculative_decoding": {"acceptance_histogram": histogram, "num_spec_tokens": 2}},
+        }
+        for histogram in ([1, 2, 2], [2, 0, 3])
+    ]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    found = import_file(tmp_path / "answers.jsonl", None, replace(subject(2), context=()))
+    assert found.rows[0].histogram == (3.0, 2.0, 5.0)
+    assert found.rows[0].context_tokens == 111
+    answers[1]["metrics"] = {"speculative_decoding": {"acceptance_histogram": []}}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answers))
+    refused("must be a list of counts", import_file, tmp_path / "answers.jsonl", None, subject(2))
 
 
 def page(drafts: int, tokens: int, accepted: list[int]) -> str:

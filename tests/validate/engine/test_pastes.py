@@ -47,6 +47,12 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
             [(1, 296, 3, 3.0, 192 / 54.4 / 64), (1, 229, 3, 58 / 19, 58 / 55.1 / 19)],
         ),
         ("serving_block", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+        ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
+        (
+            "guidellm_table",
+            {"gamma": 2, "accepted": 2.0},
+            [(1, 1152, 2, 2.0, 0.0242), (8, 1152, 2, 2.0, 0.0376)],
+        ),
     ],
 )
 def test_the_steps_of_a_form(name, given, steps) -> None:
@@ -65,12 +71,50 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("llama_server_log", ("259 generated", "100 generated"), r"at most the 100 generated tokens"),
         ("llama_server_log", ("0.805, 0.632", "0.632, 0.805"), r"rates from 0 to 1 that do not rise"),
         ("llama_bench", ("120.60", "x"), r"t/s of tg128"),
-        ("guidellm_table", ("", ""), r"must be GuideLLM's JSON"),
+        ("guidellm_table", ("Prompt Tok/Req", "Prompt"), r"concurrent@1: input: must be stated"),
+        ("guidellm_table", ("ITL (ms)", "x"), r"-: ITL \(ms\): must be in the tables"),
+        (
+            "guidellm_table",
+            ("18|    0|    0", "18|    0|    3"),
+            r"concurrent@1: Err: must be 0 failed requests",
+        ),
     ],
 )
 def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
     given = GivenFacts(input=9) if change[0].startswith("acc=") else GivenFacts()
     refused(says, read_pasted, "-", sample(name).replace(*change), given)
+
+
+def test_the_tables_of_newer_guidellm_have_several_lines_of_heads() -> None:
+    """As `guidellm` 0.8.1 prints them, two columns of each table kept."""
+    tables = """
+|==============|========|========|
+| Benchmark    | Input Tok      ||
+| Strategy     | Per Req        ||
+|              | Mdn    | p95    |
+|--------------|--------|--------|
+| concurrent@4 | 1024.0 | 1030.0 |
+|==============|========|========|
+Output, cut by hand
+|==============|=======|=======|
+| Benchmark    | Output Tok   ||
+| Strategy     | Per Req      ||
+|              | Mdn   | p95   |
+|--------------|-------|-------|
+| concurrent@4 | 256.0 | 256.0 |
+|==============|=======|=======|
+
+Request Latency Statistics (Completed Requests)
+|==============|=============|=======|======|======|
+| Benchmark    | TTFT               || ITL        ||
+| Strategy     | ms                 || ms         ||
+|              | Mean        | Mdn   | Mean | Mdn  |
+|--------------|-------------|-------|------|------|
+| concurrent@4 | 100.0 ± 2.0 | 99.0* | 12.2 | 12.1 |
+|==============|=============|=======|======|======|
+"""
+    (timing,) = read_pasted("-", tables, GivenFacts())
+    assert (timing.batch, timing.context, timing.seconds, timing.ttft_s) == (4, 1152, 0.0121, 0.099)
 
 
 def pasted(monkeypatch, capsys, text: str, *more: str) -> tuple[int, str]:

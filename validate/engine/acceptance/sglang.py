@@ -23,6 +23,7 @@ TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
 fraction and relative to the rate.
 """
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
+COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(
     r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+), "
@@ -37,6 +38,8 @@ LONGEST = 64
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     gamma = subject.gamma
+    if (length := _page_length(where, text)) is not None:
+        return [(_alpha(where, length, gamma), None)], COUNTED
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         convention = CONVENTION + " (a gauge: of the last log interval only)"
         return [(_alpha(where, _gauge(where, text), gamma), None)], convention
@@ -82,6 +85,15 @@ def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
     return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
 
 
+def _page_length(where: str, text: str) -> float | None:
+    """Tokens per iteration of all finished requests of a page; None if it counts no verification."""
+    passes, tokens, requests = (
+        sum(value for _, value in samples(where, text, f"sglang:{name}"))
+        for name in ("spec_verify_calls", "generation_tokens", "num_requests")
+    )
+    return (tokens - requests) / passes if passes else None
+
+
 def _gauge(where: str, text: str) -> float:
     values = [value for _, value in samples(where, text, "sglang:spec_accept_length") if value]
     if not values:
@@ -110,10 +122,14 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that follows from the accepted lengths and rates of a log; None if they leave it open.
+    """The draft length that a page states, or that follows from the accepted lengths and rates of a log; None
+    if they leave it open.
 
-    It must agree with all lines, and at least twice as well as any other length, on average.
+    It must agree with all lines of a log, and at least twice as well as any other length, on average.
     """
+    steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
+    if steps and len(set(steps)) == 1 and steps[0] >= 1:
+        return int(steps[0])
     lines = [floats(word or "0" for word in found) for found in _LOG.findall(text)]
     pairs = [(length, rate) for *_, length, rate in lines if rate >= TOLD_RATE]
     if not pairs:

@@ -15,7 +15,8 @@ from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.text import floats, is_count
+from perfmodel.validate.engine.formats.fields import found as value_at
+from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
@@ -32,7 +33,14 @@ LEAST_USED = 0.01
 """Least share of the cache in use from which a context is computed, because a line rounds the share to 0.1
 %.
 """
-WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
+WORDS = (
+    "spec_decode_",
+    "SpecDecoding metrics:",
+    '"num_accepted_tokens_per_pos"',
+    '"acceptance_histogram"',
+)
+OF_ANSWER, USAGE = "metrics.speculative_decoding", ("prompt", "completion")
+"""Where an answer of vLLM (0.32) counts its verifications, and whose tokens it counts."""
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
@@ -67,6 +75,10 @@ def served_contexts(where: str, text: str) -> Contexts | None:
     any.
     """
     if _is_json(text):
+        answers = parse_objects(where, text)
+        if any(value_at(answer, OF_ANSWER) for answer in answers):
+            prompts, outputs = ([value_at(each, f"usage.{of}_tokens") for each in answers] for of in USAGE)
+            return Contexts.of_requests(prompts, outputs)
         data = parse_json(where, text)
         lists = [data.get(name) for name in ("input_lens", "output_lens")]
         completed, *totals = (
@@ -106,12 +118,15 @@ def _histogram(where: str, text: str, name: str) -> _Histogram | None:
 
 
 def _is_json(text: str) -> bool:
-    return text.lstrip().startswith("{")
+    return text.lstrip().startswith(("{", "["))
 
 
 def read_counters(where: str, text: str) -> Counters:
     """The counters in a text of any of the three kinds. Raises InputError."""
     if _is_json(text):
+        answers = parse_objects(where, text)
+        if any(value_at(answer, OF_ANSWER) for answer in answers):
+            return _of_answers(where, answers)
         data = parse_json(where, text)
         return of_bench(where, data) if BENCH in data else _stated(where, data)
     if "SpecDecoding metrics:" in text:
@@ -147,6 +162,17 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
         draft_tokens=float(tokens) if is_count(tokens) else None,
         decoded=decoded,
     )
+
+
+def _of_answers(where: str, answers: list[dict[str, Any]]) -> Counters:
+    """The histograms of answers (``--per-request-spec-decode-metrics``): verifications by accepted tokens."""
+    counted = [value_at(answer, f"{OF_ANSWER}.acceptance_histogram") for answer in answers]
+    for each in counted:
+        if not isinstance(each, list) or len(each) < 2 or not all(map(is_count, each)):
+            raise refuse(where, f"{OF_ANSWER}.acceptance_histogram", "a list of counts in each answer", each)
+    passes = [sum(column) for column in itertools.zip_longest(*counted, fillvalue=0)]
+    survivors = [float(sum(passes[length:])) for length in range(len(passes))]
+    return Counters(survivors[0], tuple(survivors[1:]))
 
 
 def _stated(where: str, data: dict[str, Any]) -> Counters:

@@ -1,19 +1,116 @@
-"""GuideLLM's printed tables, which have no mean length of the prompts beside the times."""
+"""GuideLLM's printed tables (0.2 to 0.8): one row of each table per concurrency."""
 
-from perfmodel.errors import InputError
-from perfmodel.validate.engine.pastes.base import TextForm
-from perfmodel.validate.engine.timing import GivenFacts, Timing
+import re
+from collections.abc import Iterator, Mapping
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import of_client
+from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_COLUMNS = {
+    "tpot": ("ITL (ms) median", "ITL ms Mdn"),
+    "ttft": ("TTFT (ms) median", "TTFT ms Mdn"),
+    "prompt": ("Prompt Tok/Req Comp", "Input Tok Per Req Mdn"),
+    "output": ("Output Tok/Req Comp", "Output Tok Per Req Mdn"),
+    "concurrency": ("Request Stats Concurrency", "Requests Concurrency Mean"),
+    "prompts": ("Requests Made Comp", "Requests Comp Tot"),
+    "failed": ("Requests Made Err", "Requests Err Tot"),
+}
+"""Figure -> the words of its heads in 0.2 and 0.3, and from 0.4 on."""
+_RULE = re.compile(r"^[|\s]*[-=][-=|\s]*$")
+_STREAMS = re.compile(r"concurrent@(\d+)")
+_NUMBER = re.compile(r"[\d.]+")
+"""The number of a cell, which a margin (``3.2 ± 0.1``) or a mark (``3.3*``) may follow."""
+Cells = list[str]
 
 
 class GuideLLMTable(TextForm):
-    """It is refused, because its JSON has all that a step needs."""
+    """Rows with the same first cell are one benchmark. Tables may be missing if the command line states their
+    figures.
+    """
 
     title = "tables of guidellm"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return "Benchmarks Stats:" in text or "Benchmarks Info:" in text
+        titles = ("Benchmarks Stats:", "Benchmarks Info:", "Request Latency Statistics", "Run Summary Info")
+        return any(title in text for title in titles)
 
     def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        raise InputError(f"{where}: must be GuideLLM's JSON (--output-path x.json) instead of its tables")
+        found: dict[str, dict[str, str]] = {}
+        for name, row in _rows(text):
+            found.setdefault(name, {}).update(row)
+        if not any(set(_COLUMNS["tpot"]) & set(row) for row in found.values()):
+            raise refuse(where, "ITL (ms)", "in the tables: copy those of latencies and tokens", None)
+        return [_step(f"{where}: {name}", name, row, given) for name, row in found.items()]
+
+
+def _step(where: str, name: str, row: Mapping[str, str], given: GivenFacts) -> Timing:
+    def of(figure: str) -> float | None:
+        heads = _COLUMNS[figure]
+        cell = next((row[head] for head in heads if head in row), None)
+        if cell is None:
+            return None
+        printed = _NUMBER.match(cell)
+        return number(where, heads[0], printed[0] if printed else cell)
+
+    failed = of("failed")
+    if failed:
+        raise refuse(where, "Err", "0 failed requests (the others shared a smaller batch)", int(failed))
+    streams = _STREAMS.match(name)
+    batch = float(streams[1]) if streams else given.batch or of("concurrency")
+    prompt = needed(where, "input", of("prompt") or given.input)
+    output = needed(where, "output", of("output") or given.output)
+    batch = needed(where, "batch", batch)
+    tpot_ms = of("tpot")
+    if not tpot_ms:
+        raise refuse(where, "ITL (ms)", "a time above 0", tpot_ms)
+    ttft_ms = of("ttft")
+    drafted = speculation(where, given, None, None)
+    ttft_s = None if ttft_ms is None else ttft_ms / 1e3
+    return of_client(where, tpot_ms / 1e3, drafted, batch, (prompt, output), ttft_s, of("prompts") or batch)
+
+
+def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The first cell of each row of all tables, and its other cells by their heads.
+
+    A table is two rules around several lines of heads, then rows up to a third rule.
+    """
+    part: list[Cells] = []
+    heads: Cells = []
+    for line in text.splitlines():
+        if _RULE.match(line):
+            heads = [] if heads else _joined(part)
+            part = []
+        elif "|" not in line:
+            heads = []
+            part = []
+        elif heads:
+            cells = [cell.strip() for cell in _cells(line)]
+            if len(cells) == len(heads):
+                yield cells[0], dict(zip(heads[1:], cells[1:], strict=True))
+        else:
+            part.append(_cells(line))
+
+
+def _cells(line: str) -> Cells:
+    bare = line.strip()
+    framed = bare.startswith("|")
+    return bare.removeprefix("|").removesuffix("|").split("|") if framed else bare.split("|")
+
+
+def _joined(lines: list[Cells]) -> Cells:
+    """One head per column. A cell of no width continues the one before it."""
+    if not lines or len({len(cells) for cells in lines}) > 1:
+        return []
+    filled = []
+    for cells in lines:
+        last = ""
+        row = []
+        for cell in cells:
+            last = cell.strip() if cell else last
+            row.append(last)
+        filled.append(row)
+    return [" ".join(filter(None, column)) for column in zip(*filled, strict=True)]
