@@ -121,8 +121,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
     # fewer batches, close together where they are small, and the time at each
-    n, nearer = _nodes(o.share.shape[1])
-    share = o.share @ nearer
+    n = _nodes(o.share.shape[1])
+    share = _at_nodes(o.share, n)
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
     bunched = max(burst, 1.0 / load.burstiness)  # prompts of a burst meet each other
@@ -163,13 +163,23 @@ def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) 
 
 
 @cache
-def _nodes(states: int) -> tuple[Array, Array]:
-    """Some batches, and weights with which sums over all n are linear interpolations between them."""
+def _nodes(states: int) -> Array:
+    """Some batches of 0 ... states - 1, with both ends."""
     further = np.geomspace(FEW, states - 1, FURTHER)
     n = np.unique(np.round(np.concatenate([np.arange(FEW), further])))
-    n = n[n < states]
-    at = np.arange(states, dtype=float)
-    return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)
+    return np.asarray(n[n < states])
+
+
+def _at_nodes(share: Array, nodes: Array) -> Array:
+    """Weights of nodes with which sums over all n, ``[load, n]``, are linear interpolations between nodes."""
+    at = np.arange(float(share.shape[1]))
+    place = np.interp(at, nodes, np.arange(nodes.size))
+    beyond = share * (place - np.floor(place))
+    starts = nodes.astype(np.int64)
+    # sums of neighbours, not a product of matrices, which wakes all threads of the library
+    weights = np.add.reduceat(share - beyond, starts, 1)
+    weights[:, 1:] += np.add.reduceat(beyond, starts, 1)[:, :-1]
+    return np.asarray(weights)
 
 
 def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
