@@ -13,6 +13,7 @@ from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import kv_cache_text, ratio_text, seconds
+from perfmodel.cli.advise_pools import print_pools
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -54,6 +55,8 @@ def _print(a: Advice, verbose: bool) -> None:
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
     load = "under a load" if q.has_load else f"context {q.context:g}"
     say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
+    if a.pools is not None:
+        print_pools(a.pools)
     say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")

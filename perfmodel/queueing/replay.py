@@ -135,7 +135,8 @@ class PassTimes:
 def pass_times(steps: StepTimes, lengths: Lengths) -> list[PassTimes]:
     """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
     table = steps.table or (steps,) * steps.decode_s.size
-    prompts_s = {t.reading: t.reading.of_one() for t in table if t.reading}
+    readings = {t.reading for t in table if t.reading}
+    prompts_s = {reading: reading.of_one() for reading in readings}
     passes = []
     for at in [0, *range(len(table))]:
         t = table[at]

@@ -9,6 +9,7 @@ from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.margins import BreakEven, Robustness
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
@@ -51,7 +52,8 @@ class Advice(Answer):
     if it never is. not_run: a better configuration that the engine does not run. serve: the engine's command
     line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain
     with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
-    the best draft would pay at its batch, where it does not.
+    the best draft would pay at its batch, where it does not. pools: for a rate on more devices than a box
+    has, one pool against a prefill and a decode pool; all other fields are of one pool.
     """
 
     query: AdviseQuery
@@ -75,6 +77,7 @@ class Advice(Answer):
     remedies: tuple[Remedy, ...] = ()
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
+    pools: PoolAdvice | None = None
 
     def gain(self, pick: Pick) -> float | None:
         """Ratio to the best baseline by the objective; None where no baseline is allowed."""
@@ -91,9 +94,13 @@ class Advice(Answer):
     @property
     def failed(self) -> bool:
         """Whether nothing fits, or nothing is decided."""
+        if self.pools is not None and self.pools.serves:
+            return False
         return self.verdict in ("infeasible", "unknown_acceptance")
 
     def headline(self) -> str:
+        if self.pools is not None:
+            return self.pools.sentence
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"

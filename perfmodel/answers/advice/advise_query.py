@@ -27,6 +27,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
 from perfmodel.specs import LLAMACPP, GPUSpec, ModelSpec, engine_of
+from perfmodel.specs.devices.links import devices_of_node
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 LOAD = "Load"
@@ -266,6 +267,13 @@ class AdviseQuery(CommonOptions):
         return self.request_rate is not None or self.clients is not None
 
     @property
+    def searches_pools(self) -> bool:
+        """Whether the question is about a rate on more devices than a box has, where prefill and decode pools
+        are searched too.
+        """
+        return self.request_rate is not None and (self.gpus or 0) > MOST_IN_SERVER
+
+    @property
     def latency_limits_ms(self) -> dict[str, float]:
         """The limits of a request under a load: `slo`, and the bounds on TTFT and TPOT."""
         bounds = {"ttft": self.max_ttft_ms, "tpot": self.max_tpot_ms}
@@ -273,11 +281,17 @@ class AdviseQuery(CommonOptions):
 
     def layouts(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts to search: all of the given devices, one server of each size for a load, or one server
-        of each given size. Over PCIe, groups are searched only if the question names them.
+        of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
+        devices than a box has, only usual layouts are.
         """
         linked = gpu.link is not None or bool(self.dp or self.ep)
         if self.gpus is not None:
-            return self._asked(of_gpus(self.gpus, model, linked))
+            found = self._asked(of_gpus(self.gpus, model, linked))
+            named = bool(self.dp or self.ep)
+            if not self.searches_pools or named:
+                return found
+            node = devices_of_node(gpu) or self.gpus
+            return [layout for layout in found if layout.is_usual(node)]
         if self.has_load:
             return self._asked(servers_up_to(MOST_IN_SERVER, model, linked))
         return [

@@ -42,6 +42,14 @@ class Layout:
         usual_ep = self.server_gpus if self.dp > 1 else 1
         return self.server_gpus, mixed, self.dp, self.ep != usual_ep
 
+    def is_usual(self, node: int) -> bool:
+        """Whether servers beyond a box are run so: on whole nodes of `node` GPUs or in one of them, with
+        tensor-parallel attention or with one attention group on every GPU.
+        """
+        size = self.server_gpus
+        whole_nodes = size <= node or size % node == 0
+        return whole_nodes and self.dp in (1, size)
+
     def label(self) -> str:
         """The layout in words: ``8 x TP 1``, ``TP 4 DP 2 EP 8``."""
         sizes = {"TP": self.tp, "DP": self.dp, "EP": self.ep}

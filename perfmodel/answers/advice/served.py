@@ -78,7 +78,7 @@ def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
             return None
         candidate = replace(candidate, layout=candidate.layout.times(replicas))
     assert replicas is not None
-    asked = _question(question, candidate, drafts, **_share_of_load(question, replicas))
+    asked = question_of(question, candidate, drafts, **_share_of_load(question, replicas))
     answer = traffic(asked)
     verdict = answer.verdicts[0]
     if (verdict.gamma == 0) is drafts:
@@ -96,7 +96,7 @@ def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
     )
 
 
-def _question(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
+def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
     """The question to `traffic` about one server of a candidate."""
     layout = candidate.layout.arguments()
     if not drafts:
@@ -120,7 +120,7 @@ def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
     """The fewest servers that serve the load within the limits; None if no number does."""
     if question.request_rate is not None:
-        answer = traffic(_question(question, candidate, drafts, **_share_of_load(question, 1)))
+        answer = traffic(question_of(question, candidate, drafts, **_share_of_load(question, 1)))
         needed = [
             _for_rate(question, row, question.request_rate)
             for row in answer.rows
@@ -130,7 +130,7 @@ def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) 
     assert question.clients is not None
     shares = {math.ceil(question.clients / servers) for servers in range(1, MOST_SERVERS + 1)}
     load = {"max_concurrency": sorted(shares), "output_std": OUT_OF_STEP}
-    answer = traffic(_question(question, candidate, drafts, **load))
+    answer = traffic(question_of(question, candidate, drafts, **load))
     met = [
         row.concurrency
         for row in answer.rows

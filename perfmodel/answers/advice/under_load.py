@@ -10,6 +10,7 @@ from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import point_verdict, serve
 from perfmodel.answers.advice.picks import Pick, pick_of
+from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, served_by
 from perfmodel.answers.point.verdict import Calibrated, Verdict
@@ -66,6 +67,7 @@ def under_load(question: AdviseQuery) -> Advice:
         skipped=tuple(found.skips),
         calibration=calibration,
         warnings=warnings,
+        pools=advise_pools(question, found) if question.searches_pools else None,
     )
 
 

@@ -102,14 +102,14 @@ def traffic(question: TrafficQuery) -> Traffic:
     """
     if question.decode is None:
         return _of_servers(question)
-    question, _ = _completed(question)
+    question, _ = completed(question)
     return replace(_of_servers(one_server(question)), pools=pools_of(question))
 
 
 def _of_servers(question: TrafficQuery) -> Traffic:
     """The answer about servers that read prompts and decode."""
     draft = question.draft
-    question, spread_source = _completed(question)
+    question, spread_source = completed(question)
     query = _query(question)
     scenario, known = _scenario(question, query)
     _check_lengths(question, scenario.target)
@@ -161,7 +161,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     )
 
 
-def _completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
+def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
     """The question with all that its files, its model and its engine say where it says nothing; and the
     source of the spread of acceptance between requests. Raises InputError.
     """

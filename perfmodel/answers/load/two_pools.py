@@ -213,13 +213,25 @@ class TwoPools:
         sent = Moments(self.transfer_s, (self.lengths.input_cv * self.transfer_s) ** 2)
         first = uniform(state.step_s) + Moments(state.step_s / 2.0)
         ttft = Moments(state.waiting_s) + waits + prompt + sent + first
-        more = float(self.steps.decode_at(np.asarray(state.batch + 1.0)))
-        each = max(more / state.step_s - 1.0, 0.0) if state.batch >= 1.0 else 0.0
-        # requests come at random, so the batch varies as a Poisson number
-        batch = Moments(1.0, each**2 * state.batch, each**3 * state.batch)
-        mean = np.asarray(state.tpot_s)
-        tpot = per_token(self.steps, self.lengths, mean, FIXED, np.zeros(()), batch, self.spread, ONCE)
+        tpot = self.tpot_at(np.asarray(state.batch))
         return Times(ttft, tpot, self.lengths)
+
+    def tpot_at(self, batch: Array) -> Moments:
+        """Time per output token over requests, with `batch` decoding requests on an instance.
+
+        Requests come at random, so the batch varies as a Poisson number: steps at one deviation above and
+        below differ by two of theirs.
+        """
+        step = self.steps.decode_at(np.maximum(batch, 1.0))
+        deviation = np.sqrt(batch)
+        above = self.steps.decode_at(batch + deviation)
+        below = self.steps.decode_at(np.maximum(batch - deviation, 1.0))
+        each = np.maximum(above - below, 0.0) / (2.0 * step)
+        varied = Moments(1.0, each**2, each**3 / np.maximum(deviation, 1.0))
+        mean = self.iterations * step / self.lengths.decoded
+        return per_token(
+            self.steps, self.lengths, mean, FIXED, np.zeros_like(mean), varied, self.spread, ONCE
+        )
 
     def share_within(self, limits_s: dict[str, float], rate: float) -> float:
         """Share of the requests within all limits (in seconds); 0 beyond the capacity."""

@@ -105,9 +105,20 @@ def all_links() -> tuple[LinkSpec, ...]:
     return tuple(sorted(read, key=lambda link: not link.devices))
 
 
+def devices_of_node(gpu: GPUSpec) -> int | None:
+    """Devices of a node; None where no table of links between nodes exists."""
+    link = _link_of(gpu)
+    return None if link is None else int(link.node_devices.value)
+
+
+def _link_of(gpu: GPUSpec) -> LinkSpec | None:
+    joined = gpu.kind == "gpu" and gpu.link is not None
+    return next((link for link in all_links() if joined and link.joins(gpu)), None)
+
+
 def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
     """The link between boxes of a device. Raises InputError where no table of one exists."""
-    for link in all_links():
-        if gpu.kind == "gpu" and gpu.link is not None and link.joins(gpu):
-            return link
+    link = _link_of(gpu)
+    if link is not None:
+        return link
     raise InputError(f"{flag}: hardware/links has no table of links between servers of {gpu.name}")

@@ -1,0 +1,68 @@
+"""Instances that a search of pools tries, priced once: passes as a decode instance and prompts as a prefill
+instance.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate, Found
+from perfmodel.answers.advice.served import question_of
+from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.pools import lengths_of, prompts_of, scenario_of, steps_of
+from perfmodel.answers.load.traffic import completed
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.two_pools import Prompts
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.speculation import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One instance. steps: passes that decode, by draft length. prompts: prompts that it reads."""
+
+    layout: Instances
+    scenario: Scenario
+    steps: dict[int, StepTimes]
+    prompts: Prompts
+
+
+@dataclass(frozen=True, eq=False)
+class Drafting:
+    """All instances with one draft, or without. question: to `traffic`, at the asked rate."""
+
+    draft: str | None
+    question: TrafficQuery
+    instances: list[Instance]
+
+
+def drafting_of(question: AdviseQuery, found: Found) -> list[Drafting]:
+    """The baseline, and every draft that may be chosen, each with the instances that run it."""
+    made = [_drafting(question, found.baselines, drafts=False)] if found.baselines else []
+    by_draft: dict[tuple[str | None, str | None], list[Candidate]] = {}
+    for candidate in found.drafted:
+        if question.may_choose(candidate.runs):
+            named = candidate.asked.draft, candidate.asked.draft_kv
+            by_draft.setdefault(named, []).append(candidate)
+    made += [_drafting(question, candidates, drafts=True) for candidates in by_draft.values()]
+    return made
+
+
+def _drafting(question: AdviseQuery, candidates: list[Candidate], drafts: bool) -> Drafting:
+    first = candidates[0]
+    asked, _ = completed(question_of(question, first, drafts, request_rate=question.request_rate))
+    asked = replace(asked, draft_tp=None)  # as many devices as the target
+    draft = first.scenario.draft.name if drafts else None
+    return Drafting(draft, asked, list(_priced(asked, candidates, drafts)))
+
+
+def _priced(asked: TrafficQuery, candidates: list[Candidate], drafts: bool) -> Iterator[Instance]:
+    """The instances with room for a request."""
+    for candidate in candidates:
+        layout = candidate.layout
+        instance = Instances(1, layout.server_gpus, layout.dp, layout.ep)
+        scenario = scenario_of(asked, instance)
+        gammas = [gamma for gamma in lengths_of(asked, scenario) if (gamma > 0) is drafts]
+        steps = {each.gamma: each for each in steps_of(asked, instance, scenario, gammas) if each.seats}
+        if steps:
+            yield Instance(instance, scenario, steps, prompts_of(asked, instance, scenario, drafts))

@@ -1,0 +1,127 @@
+"""Ways to use the devices of a rack, and the advice between them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOption:
+    """One way to use the given devices: servers that do both (`servers`), or a prefill and a decode pool.
+
+    servers, prefill, decode: instances as in ``traffic --decode``; None where there are none. draft: None
+    without one. most_requests_per_s: the highest rate at which enough requests are within the limits, or
+    without limits of 0.9 of the capacity; also per given device. ratio: prefill devices for each decode
+    device at which both pools reach their limits. needed, needed_gpus: the fewest such instances for the
+    asked rate; None if no number suffices. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: on all given
+    devices at the asked rate; None beyond `most_requests_per_s`. check: a command with the same figures.
+    """
+
+    servers: str | None
+    prefill: str | None
+    decode: str | None
+    draft: str | None
+    gamma: int
+    most_requests_per_s: float
+    most_requests_per_s_per_gpu: float
+    ratio: float | None
+    needed: str | None
+    needed_gpus: int | None
+    ttft_s: float | None
+    ttft_p90_s: float | None
+    tpot_s: float | None
+    tpot_p90_s: float | None
+    slo_share: float | None
+    check: str
+
+    @property
+    def two(self) -> bool:
+        """Whether these are two pools."""
+        return self.servers is None
+
+    @property
+    def kind(self) -> str:
+        """Its kind in words."""
+        return "two pools" if self.two else "one pool"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it serves the asked rate within the limits."""
+        return self.ttft_s is not None
+
+    @property
+    def layout(self) -> str:
+        """The pools in words."""
+        return self.servers or f"prefill {self.prefill}, decode {self.decode}"
+
+    @property
+    def drafting(self) -> str:
+        """The draft in words."""
+        return f"{self.draft}, gamma {self.gamma}" if self.gamma else "no draft"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAdvice:
+    """One pool against two. options: the best of each, with and without a draft, by the highest rate within
+    the limits. one_would_do: whether one pool serves the asked rate within the limits on the given devices.
+    searched: instances and draft lengths that were priced. notes: what was not searched, with the missing
+    table.
+    """
+
+    gpus: int
+    request_rate: float
+    options: tuple[PoolOption, ...]
+    one_would_do: bool
+    searched: int
+    notes: tuple[str, ...]
+
+    def best(self, two: bool, drafts: bool | None = None) -> PoolOption | None:
+        """The best option of one or of two pools; with or without a draft, or of both."""
+        for option in self.options:
+            if option.two is two and drafts in (None, option.gamma > 0):
+                return option
+        return None
+
+    @property
+    def serves(self) -> bool:
+        """Whether the given devices serve the asked rate within the limits."""
+        return any(option.serves for option in self.options)
+
+    @property
+    def sentence(self) -> str:
+        """The advice in words."""
+        if not self.options:
+            return f"No layout of {self.gpus} GPUs keeps the limits at any rate"
+        best = self.options[0]
+        other = self.best(not best.two)
+        text = (
+            f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} most within the limits"
+        )
+        text += f": {best.most_requests_per_s:.3g} requests/s, {best.layout}, {best.drafting}"
+        if other is None:
+            return f"{text}; {'one pool' if best.two else 'two pools'}: none"
+        gain = best.most_requests_per_s / other.most_requests_per_s
+        return f"{text}; {gain:.2f} times the rate of {other.kind} ({other.layout}, {other.drafting})"
+
+    @property
+    def for_rate(self) -> str:
+        """What the asked rate needs, in words."""
+        one = self.best(two=False)
+        two = self.best(two=True)
+        rate = f"For {self.request_rate:g} requests/s"
+        told = [
+            f"{each.kind} of {each.needed_gpus} GPUs: {each.needed}"
+            for each in (one, two)
+            if each and each.needed
+        ]
+        fewest = "; the fewest: " + "; ".join(told) if told else ""
+        if self.one_would_do:
+            return f"{rate} one pool would do{fewest}"
+        if self.serves:
+            return f"{rate} two pools are needed{fewest}"
+        return f"{rate} these {self.gpus} GPUs do not suffice within the limits{fewest}"
+
+    @property
+    def ratios(self) -> str | None:
+        """The ratio of prefill to decode devices with and without a draft, in words."""
+        found = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
+        parts = [f"{each.ratio:.2f} with {each.drafting}" for each in found if each and each.ratio]
+        return f"Prefill GPUs for each of decode within the limits: {', '.join(parts)}" if parts else None

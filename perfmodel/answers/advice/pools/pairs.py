@@ -1,0 +1,197 @@
+"""The highest rate of a prefill and a decode pool within limits, and the fewest devices for a rate.
+
+Every pair of instances has an upper bound: its decode instances alone within the limit on TPOT, its prefill
+instances alone within the limit on TTFT. Pairs are computed in the order of their bounds, until none can be
+better than the best found.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.advice.pools.instances import Drafting, Instance
+from perfmodel.answers.advice.served import HEADROOM
+from perfmodel.answers.load.pools import two_pools
+from perfmodel.answers.load.slo import SHARE_WANTED
+from perfmodel.answers.load.two_pools import TwoPools
+from perfmodel.queueing.steps import StepTimes
+
+HALVINGS = 24
+LIGHT = 0.2
+"""Load of a queue up to which few requests wait."""
+MORE = 3
+"""Instances of either pool beyond the bound that are tried for a rate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """A decode instance at one draft length. rate: requests per second within the limit on TPOT."""
+
+    instance: Instance
+    steps: StepTimes
+    rate: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A prefill and a decode instance. each: one of both. prefill_rate, decode_rate: bounds of one."""
+
+    each: TwoPools
+    prefill_rate: float
+    decode_rate: float
+
+    def bound(self, prefill: int, decode: int) -> float:
+        """Upper bound of the rate of some instances."""
+        return min(prefill * self.prefill_rate, decode * self.decode_rate)
+
+    @property
+    def ratio(self) -> float:
+        """Prefill devices for each decode device at which both reach their limits."""
+        prefill = self.each.prefill.gpus / self.prefill_rate
+        return prefill / (self.each.decode.gpus / self.decode_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Pools of a pair and their highest rate within the limits."""
+
+    pair: Pair
+    pools: TwoPools
+    rate: float
+
+
+def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
+    """The highest rate, up to a bound, at which enough requests are within the limits; without limits a
+    share of the capacity.
+    """
+    most = min(bound, HEADROOM * pools.most)
+    if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
+        return most
+    low = 0.0
+    high = most
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        if pools.share_within(limits_s, middle) >= SHARE_WANTED:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
+    """All pairs of instances with a draft that can keep the limits."""
+    instances = drafting.instances
+    decoding = list(_decoding(drafting, limits_s))
+    pairs = []
+    for prefill in instances:
+        for decode in decoding:
+            each = two_pools(
+                drafting.question,
+                prefill.layout,
+                decode.instance.layout,
+                decode.instance.scenario,
+                prefill.prompts,
+                decode.steps,
+            )
+            rate = _prefill_bound(each, limits_s)
+            if rate:
+                pairs.append(Pair(each, rate, decode.rate))
+    return pairs
+
+
+def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decoding]:
+    """Decode instances with the requests per second within the limit on TPOT alone."""
+    only = {name: limit for name, limit in limits_s.items() if name == "tpot"}
+    for instance in drafting.instances:
+        for steps in instance.steps.values():
+            alone = two_pools(
+                drafting.question,
+                instance.layout,
+                instance.layout,
+                instance.scenario,
+                instance.prompts,
+                steps,
+            )
+            within = np.ones(steps.batches.size, bool)
+            if only:
+                within = alone.tpot_at(steps.batches).below(only["tpot"]) >= SHARE_WANTED
+            batches = int(np.argmin(within)) if not within.all() else within.size
+            if batches:
+                rate = min(float(alone.rising[batches - 1]), HEADROOM * alone.decode_rate)
+                yield Decoding(instance, steps, rate)
+
+
+def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
+    """Requests per second of a prefill instance, if the mean TTFT is to be within its limit; 0 if it cannot
+    be.
+    """
+    most = HEADROOM * each.prefill_rate
+    limit = limits_s.get("ttft")
+    if limit is None:
+        return most
+    idle = each.prompts.alone_s + each.transfer_s + float(each.steps.decode_s[0]) / 2.0
+    room = limit - idle
+    if room <= 0:
+        return 0.0
+    # where more than one in ten waits, the mean wait of a queue with an exponential tail is below `room`
+    varied = (1.0 + each.prompts.cv**2) / 2.0 * each.prompts.each_s
+    used = max(room / (room + varied), LIGHT)
+    return min(most, used * each.prefill_rate)
+
+
+def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> Found | None:
+    """The pools on as many devices with the highest rate; at equal rates on the fewest devices."""
+    tried = [
+        (pair.bound(prefill, decode), pair, prefill, decode)
+        for pair in pairs
+        for prefill, decode in _splits(pair, gpus)
+    ]
+    tried.sort(key=lambda each: -each[0])
+    best: Found | None = None
+    for bound, pair, prefill, decode in tried:
+        if best is not None and bound <= best.rate:
+            break
+        pools = pair.each.with_counts(prefill, decode)
+        rate = highest(pools, limits_s, bound)
+        if rate and (best is None or rate > best.rate):
+            best = Found(pair, pools, rate)
+    return best
+
+
+def _splits(pair: Pair, gpus: int) -> Iterator[tuple[int, int]]:
+    """The instances of both pools: around the split at which both are full."""
+    prefill_gpus = pair.each.prefill.gpus
+    decode_gpus = pair.each.decode.gpus
+    most = (gpus - decode_gpus) // prefill_gpus
+    if most < 1:
+        return
+    even = gpus * pair.ratio / (1.0 + pair.ratio) / prefill_gpus
+    first = min(max(math.floor(even), 1), most)
+    for prefill in range(max(first - 1, 1), min(first + 2, most) + 1):
+        yield prefill, (gpus - prefill * prefill_gpus) // decode_gpus
+
+
+def pools_for(pairs: Sequence[Pair], rate: float, limits_s: dict[str, float]) -> TwoPools | None:
+    """The pools on the fewest devices that serve a rate within the limits."""
+    tried = []
+    for pair in pairs:
+        prefill = math.ceil(rate / pair.prefill_rate)
+        decode = math.ceil(rate / pair.decode_rate)
+        for more in range(MORE + 1):
+            for extra in range(MORE + 1):
+                pools = pair.each.with_counts(prefill + more, decode + extra)
+                tried.append((pools.devices, pools))
+    tried.sort(key=lambda each: each[0])
+    for _, pools in tried:
+        if _serves(pools, rate, limits_s):
+            return pools
+    return None
+
+
+def _serves(pools: TwoPools, rate: float, limits_s: dict[str, float]) -> bool:
+    """Whether pools serve a rate within the limits."""
+    if rate > HEADROOM * pools.most:
+        return False
+    return not limits_s or pools.share_within(limits_s, rate) >= SHARE_WANTED

@@ -1,0 +1,106 @@
+"""The highest rate of servers that read prompts and decode, within limits."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from perfmodel.answers.advice.pools.instances import Drafting, Instance
+from perfmodel.answers.advice.served import HEADROOM
+from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.slo import SHARE_WANTED, slo_share
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Limits
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.steps import StepTimes
+
+TRIED = 12
+"""Rates that are computed at once, twice: the second time between the best of the first and the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """One server at one draft length. most: requests per second without limits on latency."""
+
+    question: TrafficQuery
+    draft: str | None
+    instance: Instance
+    steps: StepTimes
+    most: float
+
+    @property
+    def gpus(self) -> int:
+        """Devices of the server."""
+        return self.instance.layout.gpus
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the server."""
+        return replace(self.question, dp=self.instance.layout.dp).limits
+
+    def shares(self, rates: Array) -> Array:
+        """Share of the requests within the limits at each rate."""
+        question = self.question
+        load = question.loop.load(rates)
+        served = serve(self.steps, load, self.limits, question.spread)
+        return np.where(served.saturated, 0.0, slo_share(question.limits_s, served))
+
+    @cached_property
+    def highest(self) -> float:
+        """The highest rate at which enough requests are within the limits; without limits a share of the
+        capacity.
+        """
+        if not self.question.limits_s:
+            return self.most
+        low = 0.0
+        rates = np.linspace(self.most / TRIED, self.most, TRIED)
+        for _ in range(2):
+            enough = self.shares(rates) >= SHARE_WANTED
+            met = int(np.argmin(enough)) if not enough.all() else enough.size
+            if met == enough.size:
+                return float(rates[-1])
+            low = float(rates[met - 1]) if met else low
+            rates = np.linspace(low, float(rates[met]), TRIED + 2)[1:-1]
+        return low
+
+
+def servers_of(drafting: Drafting) -> Iterator[Server]:
+    """All servers with a draft."""
+    question = drafting.question
+    for instance in drafting.instances:
+        for steps in instance.steps.values():
+            limits = replace(question, dp=instance.layout.dp).limits
+            most = HEADROOM * capacity(steps, question.lengths, limits)[0]
+            if most:
+                yield Server(question, drafting.draft, instance, steps, most)
+
+
+def most_on(servers: Iterable[Server], gpus: int) -> Server | None:
+    """The server with the highest rate on as many devices; None if none keeps the limits."""
+    best: Server | None = None
+    rate = 0.0
+    for server in sorted(servers, key=lambda each: -(gpus // each.gpus) * each.most):
+        count = gpus // server.gpus
+        if count * server.most <= rate:
+            break
+        if count * server.highest > rate:
+            best = server
+            rate = count * server.highest
+    return best
+
+
+def servers_for(servers: Iterable[Server], rate: float, most: int) -> Instances | None:
+    """The fewest devices of equal servers that serve a rate, below so many; None if none keeps the limits."""
+    best: Instances | None = None
+    gpus = most
+    for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):
+        if math.ceil(rate / server.most) * server.gpus >= gpus:
+            break
+        if server.highest and math.ceil(rate / server.highest) * server.gpus < gpus:
+            best = replace(server.instance.layout, count=math.ceil(rate / server.highest))
+            gpus = best.devices
+    return best

@@ -1,0 +1,51 @@
+"""The part of ``perfmodel advise`` on one pool and two pools."""
+
+from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
+from perfmodel.answers.text import seconds
+from perfmodel.cli.output import Column, say, say_whole, table
+
+NONE = "-"
+COLUMNS = (
+    Column("pools", left=True),
+    Column("draft", left=True),
+    "requests/s",
+    "per GPU",
+    Column("P:D", spare=2),
+    "GPUs needed",
+    "TTFT",
+    Column("p90", spare=4),
+    "TPOT",
+    Column("p90", spare=3),
+    Column("SLO", spare=1),
+)
+
+
+def print_pools(advice: PoolAdvice) -> None:
+    """The options by the highest rate within the limits, what the asked rate needs, and commands that give
+    the same figures.
+    """
+    say(f"{advice.sentence}.", "bold")
+    say(f"{advice.for_rate}.", "bold")
+    table(COLUMNS, [_cells(option) for option in advice.options])
+    if advice.ratios:
+        say(f"{advice.ratios}.")
+    for note in advice.notes:
+        say(f"{note}.")
+    kinds = [option for two in (True, False) if (option := advice.best(two))]
+    if kinds:
+        say("The same figures at this rate, more of them, and intervals:")
+    for option in kinds:
+        say_whole(option.check)
+    say("one pool, as equal servers behind a router:", "bold")
+
+
+def _cells(option: PoolOption) -> tuple[str, ...]:
+    """One cell for each of `COLUMNS`."""
+    draft = option.drafting if option.gamma else "none"
+    rates = (f"{option.most_requests_per_s:.3g}", f"{option.most_requests_per_s_per_gpu:.3g}")
+    ratio = NONE if option.ratio is None else f"{option.ratio:.2f}"
+    needed = NONE if option.needed_gpus is None else str(option.needed_gpus)
+    times = (option.ttft_s, option.ttft_p90_s, option.tpot_s, option.tpot_p90_s)
+    shown = [NONE if time is None else seconds(time) for time in times]
+    share = NONE if option.slo_share is None else f"{option.slo_share:.0%}"
+    return (option.layout, draft, *rates, ratio, needed, *shown, share)

@@ -1,0 +1,134 @@
+"""`advise` on more devices than a box has: one pool of servers against a prefill and a decode pool."""
+
+import shlex
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
+from tests.commands import read
+
+ASKED: dict[str, Any] = {
+    "model": "deepseek-v3",
+    "hardware": "h200",
+    "engine": "sglang",
+    "gpus": 32,
+    "request_rate": 8.0,
+    "input_len": 4096,
+    "output_len": 512,
+    "draft": "mtp",
+    "rate": ("mtp=0.7",),
+    "slo": "ttft:3000,tpot:40",
+}
+
+
+@cache
+def _advice(**changes: Any) -> PoolAdvice:
+    pools = pm.advise(**ASKED | changes).pools
+    assert pools is not None
+    return pools
+
+
+def best(two: bool, drafts: bool | None = None, **changes: Any) -> PoolOption:
+    found = _advice(**changes).best(two, drafts)
+    assert found is not None
+    return found
+
+
+def pool_row(option: PoolOption, rate: float) -> Any:
+    """The row of `traffic` for two pools at a rate."""
+    question = {name: value for name, value in ASKED.items() if name not in ("gpus", "rate")}
+    asked = {"alpha": 0.7, "prefill": option.prefill, "decode": option.decode, "closed_form": True}
+    answer = pm.traffic(**question | asked | {"request_rate": rate, "gamma": option.gamma})
+    assert answer.pools is not None
+    return next(row for row in answer.pools.rows if row.gamma == option.gamma)
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+def test_two_pools_have_the_figures_of_traffic(drafts: bool) -> None:
+    option = best(True, drafts)
+    row = pool_row(option, ASKED["request_rate"])
+    for name in ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share"):
+        assert getattr(option, name) == pytest.approx(getattr(row, name), rel=1e-9)
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_the_printed_command_answers_with_the_same_figures(
+    two: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = best(two)
+    program, *words = shlex.split(option.check)
+    assert program == "perfmodel"
+    answer = read(capsys, *words)
+    if two:
+        row = next(row for row in answer["pools"]["rows"] if row["gamma"] == option.gamma)
+        assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-5)
+        assert row["ttft_s"] == pytest.approx(option.ttft_s, rel=1e-5)
+    else:
+        row = next(row for row in answer["rows"] if row["gamma"] == option.gamma)
+        assert row["tpot_s"]["mean"] == pytest.approx(option.tpot_s, rel=1e-5)
+        assert row["ttft_s"]["p90"] == pytest.approx(option.ttft_p90_s, rel=1e-5)
+
+
+def test_the_highest_rate_keeps_the_limits_and_a_higher_one_does_not() -> None:
+    option = best(True, True)
+    assert pool_row(option, option.most_requests_per_s * 0.999).slo_share >= 0.9
+    beyond = pool_row(option, option.most_requests_per_s * 1.15)
+    assert beyond.saturated or beyond.slo_share < 0.9
+
+
+@pytest.mark.parametrize("prefill", [1, 2, 3])
+def test_no_other_split_of_the_same_instances_serves_more(prefill: int) -> None:
+    option = best(True, True)
+    instances = [(text or "").partition("x")[2] for text in (option.prefill, option.decode)]
+    other = replace(option, prefill=f"{prefill}x{instances[0]}", decode=f"{4 - prefill}x{instances[1]}")
+    row = pool_row(other, 1.01 * option.most_requests_per_s)
+    full = max(row.prefill_used, row.decode_used) > 0.89
+    assert full or row.slo_share < 0.9
+
+
+def test_one_pool_would_do_where_it_keeps_the_limits_at_the_rate() -> None:
+    assert _advice().one_would_do
+    assert "one pool would do" in _advice().for_rate
+    fast = _advice(request_rate=24.0)
+    assert fast.serves
+    assert not fast.one_would_do
+    assert "two pools are needed" in fast.for_rate
+    most = _advice(request_rate=400.0)
+    assert not most.serves
+    assert "do not suffice" in most.for_rate
+
+
+def test_the_fewest_devices_serve_the_rate_and_the_given_ones_at_least_as_many() -> None:
+    for option in _advice().options:
+        assert option.needed_gpus is not None
+        assert option.needed_gpus <= ASKED["gpus"]
+        assert option.most_requests_per_s >= ASKED["request_rate"]
+
+
+def test_twice_the_devices_serve_at_least_twice_as_much() -> None:
+    for two in (False, True):
+        assert best(two, gpus=64).most_requests_per_s >= 1.99 * best(two).most_requests_per_s
+
+
+def test_a_device_without_links_has_one_pool_and_a_line_that_names_the_table() -> None:
+    asked = {
+        "model": "llama-3.1-8b",
+        "hardware": "l4",
+        "engine": "vllm",
+        "gpus": 16,
+        "draft": None,
+        "rate": (),
+    }
+    found = _advice(**asked, request_rate=2.0, slo=None)
+    assert {option.two for option in found.options} == {False}
+    (note,) = found.notes
+    assert "hardware/links has no table of links between servers of l4-24gb" in note
+    assert "\n" not in note
+
+
+def test_a_box_is_not_divided() -> None:
+    assert pm.advise(**ASKED | {"gpus": 8}).pools is None
