@@ -96,6 +96,11 @@ class Draft:
         return self.kind
 
     @property
+    def reads_inner_layers(self) -> bool:
+        """Whether it takes hidden states of the target's inner layers; by default False."""
+        return False
+
+    @property
     def shares_weights(self) -> bool:
         """Whether it runs the target's own weights and needs no memory for weights; by default False."""
         return False

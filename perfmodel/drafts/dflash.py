@@ -36,6 +36,11 @@ class DFlash(Draft):
     vocab: int = 0
     target_width: int = 0
 
+    @property
+    def reads_inner_layers(self) -> bool:
+        """See `Draft.reads_inner_layers`."""
+        return True
+
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
         """The head as a model. Raises InputError for a vocabulary beyond the target's."""

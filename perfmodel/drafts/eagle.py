@@ -40,7 +40,12 @@ class Eagle(Draft):
     @property
     def name(self) -> str:
         """``eagle3`` with several features, else the kind."""
-        return "eagle3" if self.features > 1 else self.kind
+        return "eagle3" if self.reads_inner_layers else self.kind
+
+    @property
+    def reads_inner_layers(self) -> bool:
+        """See `Draft.reads_inner_layers`."""
+        return self.features > 1
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

@@ -175,8 +175,8 @@ def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
 
 
 def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
-    """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is
-    chosen.
+    """At 8k on H200: none is undecided for want of an acceptance, but the one whose head vLLM does not run;
+    and `whatif` says the same of what is chosen.
     """
     same = {
         "pays": "speculate",
@@ -195,7 +195,7 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
             model, "h200", p.batch, "8k", p.gamma, p.tp, p.draft_kv, draft=p.draft, draft_tp=p.draft_tp
         )
         assert (same[point.verdict], point.runs_in) == (a.verdict, p.runs_in), model
-    assert verdicts["unknown_acceptance"] == 0
+    assert verdicts["unknown_acceptance"] == 1, "Ling-flash-2.0 gives heads no hidden states in vLLM"
     assert verdicts["speculate"] + verdicts["likely_speculate"] >= 8
     assert verdicts.total() >= 30
 

@@ -264,7 +264,10 @@ def test_every_context_has_the_seats_that_fit_there() -> None:
     [
         ({"model": "llama-3.1-8b", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B-Instruct "),
         ({"model": "meta-llama/Llama-3.1-8B", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B "),
-        ({"model": "llama-3.1-8b", "draft": "ngram", "rate": "0.4x3"}, "serve meta-llama/Meta-Llama-3.1-8B "),
+        (
+            {"model": "llama-3.1-8b", "draft": "ngram", "rate": "0.4x3"},
+            "serve meta-llama/Llama-3.1-8B-Instruct ",
+        ),
         (
             {"model": "llama-3.1-8b", "draft": "eagle3", "model_path": "a/b", "draft_path": "c/d"},
             "serve a/b ",

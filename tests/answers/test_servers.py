@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from typing import Any
 
 import pytest
 
@@ -75,22 +76,40 @@ def test_the_longest_sequence_is_what_the_memory_and_the_model_allow() -> None:
         ("qwen3-32b", "awq-g128", "Qwen/Qwen3-32B-AWQ"),
         ("qwen3-32b", "int4-g128", "Qwen/Qwen3-32B-AWQ"),
         ("qwen3-8b", "fp8-block", "Qwen/Qwen3-8B-FP8"),
-        ("llama-3.1-70b", "int4-g128", None),
+        ("qwen3-14b", "fp8", "Qwen/Qwen3-14B-FP8"),
+        ("kimi-k2.5", "int4-g32", "moonshotai/Kimi-K2.5"),
+        ("llama-3.1-70b", "nvfp4", None),
     ],
 )
 def test_a_quantised_checkpoint_is_a_known_one_or_asked_for(
     model: str, weights: str, repository: str | None
 ) -> None:
     """No line serves the unquantised checkpoint of a question about another."""
-    served = advise(model=model, hardware="h100", weights=weights).serve
+    served = advise(model=model, hardware="h200", tp=8, weights=weights).serve
     if repository is None:
         assert served.lines == {}
         assert f"no {weights} checkpoint of this model is known: pass --model-path" in served.notes[0]
-        named = advise(model=model, hardware="h100", weights=weights, model_path="me/quantised").serve
+        named = advise(model=model, hardware="h200", tp=8, weights=weights, model_path="me/quantised").serve
         assert named.lines["vllm"].startswith("vllm serve me/quantised ")
         return
     assert served.lines["vllm"].startswith(f"vllm serve {repository} ")
-    assert ("vllm" in served.remarks) == (weights == "int4-g128"), "another format of the same size is said"
+    told = any("was priced" in remark for remark in served.remarks.values())
+    assert told == (weights in ("int4-g128", "int4-g32", "fp8")), "another format of the same size is said"
+
+
+def test_no_line_divides_the_blocks_of_a_checkpoint_or_loads_more_than_fits() -> None:
+    """Experts of 768 in blocks of 128 on 2 and on 8 devices; 61 GB of BF16 on one of 48 GB."""
+
+    def served(**changes: object) -> Any:
+        question = {"model": "qwen3-30b-a3b", "hardware": "h100", "weights": "fp8"} | changes
+        return advise(**question).serve  # type: ignore[arg-type]
+
+    assert " Qwen/Qwen3-30B-A3B-FP8 " in served(tp=2).lines["vllm"]
+    assert " Qwen/Qwen3-30B-A3B --tensor-parallel-size 8 --quantization fp8 " in served(tp=8).lines["vllm"]
+    small = {"model": "glm-4.7-flash", "hardware": "l40s", "draft": ["ngram"], "rate": {"ngram": "0.4x3"}}
+    assert "--quantization fp8" in served(**small).lines["vllm"], "it quantises layer by layer"
+    assert "sglang" not in served(**small).lines
+    assert any("SGLang loads all weights before" in note for note in served(**small).notes)
 
 
 @pytest.mark.parametrize(

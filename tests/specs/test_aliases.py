@@ -65,8 +65,8 @@ MODELS = {
     "Meta-Llama-3-8B-Instruct": "llama-3.1-8b",
 }
 FORMATS = {
-    "nvidia/Llama-3.3-70B-Instruct-FP8": ("llama-3.1-70b", "fp8", "llama-3.3-70b"),
-    "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": (
+    "unsloth/Llama-3.3-70B-Instruct-FP8": ("llama-3.1-70b", "fp8", "llama-3.3-70b"),
+    "RedHatAI/Llama-4-Maverick-17B-128E-Instruct-FP8": (
         "llama-4-maverick",
         "fp8",
         "llama-4-maverick-17b-128e",
@@ -135,7 +135,7 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
         ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
         ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
         ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
-        ("qwen2.5-7b-instruct", None),  # whose is not said
+        ("phi-4-instruct", None),  # whose is not said
     ],
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:

@@ -79,8 +79,8 @@ def test_the_line_starts_mlx_lm_with_the_draft_model() -> None:
     question = {"model": "llama-3.1-8b", "hardware": "m5-max", "context": 4096, "batch": 1, "engine": "mlx"}
     serve = advise(**question, draft=["llama-3.2-1b"], rate={"llama-3.2-1b": "0.9"}).serve  # type: ignore[arg-type]
     line = serve.lines["mlx"]
-    assert line.startswith("mlx_lm.server --model mlx-community/Meta-Llama-3.1-8B-4bit --draft-model ")
-    assert "--draft-model mlx-community/Llama-3.2-1B-4bit --num-draft-tokens" in line
+    assert line.startswith("mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit --draft-model ")
+    assert "--draft-model mlx-community/Llama-3.2-1B-Instruct-4bit --num-draft-tokens" in line
     assert list(serve.lines) == ["mlx"]
     assert any("one request at a time" in note for note in serve.notes)
 

@@ -404,7 +404,7 @@ def _print_plan(q: EngineQuestion, query: Query) -> None:
     head = q.draft_path or _found(query.model, draft, methods.get(word))
     device = load_gpu(query.hardware)
     request = BenchRequest(
-        model=served_id(query.model, head) or query.model,
+        model=served_id(query.model) or query.model,
         engine=q.engine or "vllm",
         tp=query.tp,
         method=methods.get(word, "draft_model"),

@@ -18,17 +18,29 @@ from perfmodel.answers.advice.servers import ServedFile, ServedTarget, Setup, St
 from perfmodel.answers.advice.servers.base import longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
 from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
+from perfmodel.answers.question.placement import check_blocks
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import refuse
-from perfmodel.specs import DRIFT, ModelSpec, engine_of, hub_id, in_gguf, is_gguf, served_id, serving_engines
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import (
+    DRIFT,
+    engine_of,
+    in_gguf,
+    is_gguf,
+    served_id,
+    serving_engines,
+    weight_format,
+)
 from perfmodel.specs.acceptance.acceptance_library import head_kind
-from perfmodel.specs.models.checkpoints import FP8, checkpoint
+from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format
 from perfmodel.specs.models.ggml import repository
 from perfmodel.specs.models.mlx import converted_name
+from perfmodel.specs.models.model import Checkpoint
 from perfmodel.speculation import Scenario, speedups
 
 UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
+UNQUANTISED_BYTES = 2.0
+"""Bytes of a weight while an engine quantises it."""
 
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
@@ -54,6 +66,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         version=(question.engine or "").partition(DRIFT)[2],
         alone=known is not None and known.conversion == "mlx",
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
+        holds_unquantised=_holds_unquantised(scenario),
         longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
     )
 
@@ -173,7 +186,7 @@ def _parser(word: str) -> str:
 def llamacpp_line(query: Query, tokens: int) -> str | None:
     """llama.cpp's command line for one question and a draft of `tokens` tokens; None for another engine."""
     scenario = resolve(query)
-    served = served_target(query, served_id(query.model, None), scenario)
+    served = served_target(query, served_id(query.model), scenario)
     by_length = speedups(scenario, float(query.batch), float(query.context), np.arange(tokens + 1))
     table = LengthTable.at(query.batch, query.context, tokens, tuple(by_length.tolist()))
     return export(table, scenario.draft, served).llamacpp_line if served.file else None
@@ -197,24 +210,43 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
     if named is not None:
         path = question.draft_path or _named_head(question.draft, scenario.draft)
         path = path or _draft_source(named, question.model, scenario)
-    served = served_target(question, question.model_path or served_id(question.model, path), scenario)
+    served = served_target(question, question.model_path or served_id(question.model), scenario)
     if served.alone and question.model_path is None and served.model_id:
         served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
     elif question.model_path is None and served.file is None and served.weights != "bf16":
-        served = _in_its_format(served, scenario.target)
+        served = _in_its_format(served, scenario)
     return served, path
 
 
-def _in_its_format(served: ServedTarget, model: ModelSpec) -> ServedTarget:
-    """The target with a checkpoint in the format of the question; without a name if none is known."""
-    if served.weights == "fp8" and model.weights in FP8:
-        return replace(served, checkpoint=model.weights)
+def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
+    """The target with a checkpoint in the format of the question. Without one it is quantised on load, or has
+    no name.
+    """
+    own = scenario.target.weights
+    if main_format(own) in alike(served.weights):
+        return replace(served, checkpoint=own)
     known = None if served.model_id is None else checkpoint(served.model_id, served.weights)
-    if served.on_load and (known is None or known.weights != served.weights):
-        return served
-    if known is None:
-        return replace(served, model_id=None)
-    return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
+    if known is not None and _divides(known, scenario):
+        return replace(served, model_id=known.checkpoint, checkpoint=known.weights, on_load=False)
+    return served if served.on_load else replace(served, model_id=None)
+
+
+def _divides(known: Checkpoint, scenario: Scenario) -> bool:
+    """Whether the devices of the scenario divide the weights of a checkpoint along its blocks."""
+    groups = (scenario.expert_parallel, scenario.data_parallel)
+    precision = replace(scenario.precision, weights=weight_format(known.weights))
+    try:
+        check_blocks(scenario.target, precision, scenario.machine.tensor_parallel, *groups)
+    except InputError:
+        return False
+    return True
+
+
+def _holds_unquantised(scenario: Scenario) -> bool:
+    """Whether the devices have the memory for the target's unquantised weights."""
+    machine = scenario.machine
+    share_bytes = UNQUANTISED_BYTES * scenario.target.total_params / machine.tensor_parallel
+    return machine.gpu.memory is None or share_bytes < machine.gpu.memory_bytes
 
 
 def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:
@@ -227,7 +259,7 @@ def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
     """The Hugging Face id of the draft for an engine: that of its model, or of the published head."""
     draft = scenario.draft
     if draft.named_model:
-        return hub_id(named.removeprefix(f"{draft.kind}:"), "--draft")
+        return served_id(named.removeprefix(f"{draft.kind}:"), "--draft")
     if draft.kind == "mtp":
         head = scenario.target.mtp_head
         return None if head == scenario.target.hf_id else head

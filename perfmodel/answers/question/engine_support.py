@@ -48,7 +48,10 @@ def draft_word(draft: Draft) -> str:
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
     """The draft in an engine; None if it has no such draft, or none for this architecture."""
     found = engine.drafts.get(draft_word(draft))
-    if found is None or draft.model.model_type in found.without:
+    architecture = draft.model.model_type
+    if found is None or architecture in found.without:
+        return None
+    if draft.reads_inner_layers and architecture in engine.withhold_features:
         return None
     return found
 

@@ -162,9 +162,10 @@ class ServingEngine(Stack):
     """One engine. constants_of: the engine whose fitted constants it borrows, if none were fitted for it.
 
     newest: version of these facts. makers: of the devices that it supports. drafts: kind of draft -> its name
-    and releases. sparse: what is known of a draft with a view of the cache that the engine does not have.
-    prefix: blocks of its prefix cache. seats: None if its default is unknown.
-    scheduler: None if prompts and decoding share passes. defects: known problems.
+    and releases. withhold_features: architectures (``model_type``) whose model gives a head no hidden states
+    of its inner layers. sparse: what is known of a draft with a view of the cache that the engine does not
+    have. prefix: blocks of its prefix cache. seats: None if its default is unknown. scheduler: None if
+    prompts and decoding share passes. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
@@ -184,6 +185,7 @@ class ServingEngine(Stack):
     source: Text
     makers: tuple[str, ...]
     drafts: dict[str, ServedDraft]
+    withhold_features: tuple[str, ...] = ()
     sparse: Text = "no flag is known for one"
     prefix: PrefixBlocks
     dynamic: DynamicMode | None = None

@@ -5,9 +5,11 @@ from perfmodel.specs.models.model import Checkpoint, base_name, hub_id, listed_c
 
 FOUR_BIT_GROUPS = ("int4-g128", "int4-g128-sym", "awq-g128")
 """Formats of 4 bits in groups of 128 weights. They differ only in their zeros, a thousandth of the bytes."""
+FOUR_BIT_SMALL_GROUPS = ("int4-g32", "int4-g32-sym")
+"""The same in groups of 32."""
 FP8 = ("fp8", "fp8-block")
 """Formats of FP8 weights. They differ only in their scales."""
-ALIKE = (FOUR_BIT_GROUPS, FP8)
+ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 
 
 def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
@@ -17,13 +19,17 @@ def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
     model_id: any repository of the model.
     """
     of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
-    alike = next((formats for formats in ALIKE if weights in formats), ())
-    for formats in ((weights,), alike):
+    for formats in ((weights,), alike(weights)):
         for of in (_whole, main_format):
             found = next((row for row in of_model if of(row.weights) in formats), None)
             if found is not None:
                 return found
     return None
+
+
+def alike(weights: str) -> tuple[str, ...]:
+    """The formats of the same size as one, itself included."""
+    return next((formats for formats in ALIKE if weights in formats), (weights,))
 
 
 def main_format(weights: str) -> str:

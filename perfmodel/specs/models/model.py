@@ -209,15 +209,15 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     return like or (found.hf_id if key in aliases() else None)
 
 
-def served_id(name: str, head: str | None) -> str | None:
+def served_id(name: str, flag: str = "--model") -> str | None:
     """The Hugging Face id with which an engine serves the model, see `hub_id`.
 
-    head: id of the drafting head. A head with Instruct or it in its name is trained for the output of that
-    model: ``llama-3.1-8b`` with such a head is served as ``meta-llama/Llama-3.1-8B-Instruct``.
+    A short name whose config is that of the base model stands for the model that follows instructions, if one
+    of its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
+    these, and heads are trained for their output.
     """
-    found = hub_id(name)
-    tuned = _TUNED.search(head or "")
-    if found is None or tuned is None or "/" in name or _TUNED.search(found) or exists(name):
+    found = hub_id(name, flag)
+    if found is None or "/" in name or _TUNED.search(found) or exists(name):
         return found
     model = load_model(name)
     plain = base_name(found)

@@ -69,6 +69,8 @@ class ServedTarget:
     """Whether its attention caches a latent."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
+    holds_unquantised: bool = True
+    """Whether the devices have the memory for all weights before they are quantised."""
     checkpoint: str = ""
     """Format of the checkpoint that `model_id` names, if the question asks for another than the model's own;
     empty if no checkpoint of the question's format is known.

@@ -4,6 +4,7 @@ import shlex
 
 from perfmodel.answers.advice.servers.base import Server, Setup, Started, note_missing_cache, words_of
 from perfmodel.answers.question import draft_word
+from perfmodel.specs import served_id
 from perfmodel.specs.models.mlx import converted_name
 
 DEFAULT_LENGTH = 3
@@ -30,7 +31,7 @@ class MLX(Server):
             )
         else:
             source = setup.draft_path or setup.draft.name
-            if source == setup.draft.model.hf_id:  # nobody named another one
+            if source == served_id(setup.draft.model.name):  # nobody named another one
                 source = converted_name(source, setup.draft.precision.weights.name)
             values |= {"--draft-model": source, "--num-draft-tokens": tokens}
             notes.append(

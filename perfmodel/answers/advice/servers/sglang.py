@@ -33,6 +33,12 @@ class SGLang(Server):
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """``sglang.launch_server``."""
+        if setup.target.on_load and not setup.target.holds_unquantised:
+            notes.append(
+                f"SGLang loads all weights before it quantises them, and they do not fit: pass --model-path "
+                f"to name a checkpoint in {setup.target.weights}"
+            )
+            return None
         flags: list[str] | None = None
         adaptive = None
         if setup.drafts:
