@@ -17,7 +17,7 @@ from perfmodel.cli.catalogue import Catalogue
 from perfmodel.drafts import kinds
 from perfmodel.specs.boundary.frozen import Frozen, defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
-from perfmodel.specs.huggingface import SUPPORTED
+from perfmodel.specs.huggingface import supported
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
 from perfmodel.validate.studies.sources import TITLES
@@ -45,7 +45,7 @@ CATALOGUES = (
         "is the format of the checkpoint. A Hugging Face id is a name too, also that of a tuned or "
         "quantised model: `Qwen/Qwen2.5-7B-Instruct`, `nvidia/Llama-3.3-70B-Instruct-FP8`. "
         "`--model ./config.json` reads a local file of one "
-        f"of these `model_type`s: {', '.join(SUPPORTED)}.",
+        f"of these `model_type`s: {', '.join(supported())}.",
         models.CATALOGUE,
     ),
     (

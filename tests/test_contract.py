@@ -1,4 +1,4 @@
-"""What every file of devices, models, KV methods, draft kinds, draft-length policies and engines must keep.
+"""What every file of devices, models and families, KV methods, drafts, policies and engines must keep.
 
 Nothing here knows a name: a file that is added is found and held to the same, with ``-k NAME`` by itself.
 """
@@ -19,10 +19,13 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.cli import engines as engine_catalogue, gpus as gpu_catalogue, models as model_catalogue
 from perfmodel.drafts import kinds
+from perfmodel.errors import InputError
 from perfmodel.queueing.policies import in_words, policies
 from perfmodel.specs import GPUSpec, files, load_model, serving_engines
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.devices import gpu
+from perfmodel.specs.huggingface import from_config
+from perfmodel.specs.huggingface.families import family_of, rows
 from perfmodel.specs.models import model
 from perfmodel.speculation import Workload, predict, speedups
 
@@ -105,6 +108,14 @@ def test_aliases_of_models_are_unique_and_resolve() -> None:
         seen += [alias.lower() for alias in (*spec.aliases, spec.hf_id or "")]
         assert all(load_model(alias).name == spec.name for alias in (*spec.aliases, spec.hf_id or ""))
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("model_type", rows())
+def test_a_family_has_a_source_and_names_the_key_that_a_file_lacks(model_type: str) -> None:
+    family = family_of(model_type)
+    assert len(family.source) > 10
+    with pytest.raises(InputError, match=r"^c\.json: [\w.]+: must be .*, and it is missing$"):
+        from_config({"model_type": model_type}, "c.json")
 
 
 # KV methods.

@@ -1,5 +1,5 @@
-"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method, a
-draft, a policy and an engine.
+"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a family, a
+method, a draft, a policy and an engine.
 """
 
 import re
@@ -13,10 +13,13 @@ from tests.test_docs import GENERATE, ROOT
 
 PAGE = ROOT / "docs" / "contributing.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-FILES = {b["file"]: b["body"] for b in GENERATE.FENCE.finditer(TEXT) if b["file"]}
+TITLED = {b["file"]: b["body"] for b in GENERATE.FENCE.finditer(TEXT) if b["file"]}
+FILES = {file: body for file, body in TITLED.items() if Path(file).parts[0] in GENERATE.TREE}
+"""Those that are additions. The others are what a user of an addition has."""
 ONE_EACH = {
     "hardware/gpus": "toy-9000",
     "perfmodel/models": "toy-1b",
+    "perfmodel/models/families": "toylm",
     "perfmodel/kv": "strided",
     "perfmodel/drafts": "earlyexit",
     "perfmodel/queueing/policies": "quiet",
@@ -41,6 +44,7 @@ def test_files_that_break_the_contract_are_caught(tmp_path: Path) -> None:
     for name, good, bad in (
         ("hardware/gpus/toy-9000.yaml", "value: 3000, unit: GB/s", "value: 3, unit: GB/s"),
         ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
+        ("perfmodel/models/families/toylm.yaml", "modeling_toylm.py of toys/ToyLM-MoE", "its code"),
         ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
         ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
         ("hardware/engines/lmdeploy.yaml", "constants_of: sglang", "constants_of: nobody"),

@@ -1,13 +1,97 @@
-"""Readers of families at the numbers where they turn: dense layers before experts, and which biases count."""
+"""Rows of families, and readers at the numbers where they turn: dense layers before experts, biases."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perfmodel.specs.huggingface import _biases, experts
-from perfmodel.specs.huggingface.families import FAMILIES, Family
+from perfmodel.specs.huggingface import _biases, experts, from_config
+from perfmodel.specs.huggingface.families import Family, family_of, rows
 from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.models.components import MoE
+from tests.specs.configs import sizes
 from tests.validate.tiny import refused
+
+TOY = """\
+# A table of one family.
+
+toylm toylm_text:
+  source: modeling_toylm.py of its makers
+  names: {intermediate_size: mlp.width, rope_theta: base}
+  windows: {rule: every_nth_full, full_every: 3}
+  experts: {experts: n_experts, per_token: n_active, width: n_wide, dense_layers: n_dense}
+  without_effect: [n_shared_experts]
+  rules: [attention_bias, heads_are_kv_heads, tied]
+  flags: {qk_norm: norm_heads}
+  if_true: {parallel: {norms_per_layer: 1}}
+  fixed: {gated_mlp: false}
+"""
+TOY_FILE = sizes(6, 64, 8, 8, 40, 100, 512) | {
+    "model_type": "toylm_text",
+    "intermediate_size": None,
+    "mlp": {"width": 48},
+    "base": 5e5,
+    "sliding_window": 32,
+    "n_experts": 4,
+    "n_active": 2,
+    "n_wide": 24,
+    "n_dense": 1,
+    "n_shared_experts": 1,
+    "norm_heads": True,
+    "parallel": True,
+}
+
+
+def test_every_row_of_the_tables_is_read_once_and_has_its_source() -> None:
+    names = [word for _, row in set(rows().values()) for word in row.partition(":")[0].split()]
+    assert sorted(names) == sorted(rows())
+    assert all(len(family_of(name).source) > 10 for name in names)
+
+
+def toy(folder: Path, table: str = TOY) -> Family:
+    folder.mkdir()
+    (folder / "toy.yaml").write_text(table)
+    return family_of("toylm_text", folder)
+
+
+def test_one_more_row_is_one_more_family(tmp_path: Path) -> None:
+    """Windows, experts, flags and names of keys follow from the table alone."""
+    spec = from_config(TOY_FILE, "c.json", family=toy(tmp_path / "tables"))
+    assert (spec.sliding_window, spec.num_sliding_layers) == (32, 4)  # all but the third and the sixth
+    assert (spec.intermediate_size, spec.rope_theta, spec.tie_word_embeddings) == (48, 5e5, True)
+    assert (spec.qk_norm, spec.norms_per_layer, spec.gated_mlp) == (True, 1, False)
+    assert spec.moe == MoE(num_experts=4, experts_per_token=2, intermediate_size=24, first_dense_layers=1)
+    refused(
+        r"c\.json: mlp\.width: must be a whole number .* and it is missing",
+        from_config,
+        TOY_FILE | {"mlp": None},
+        "c.json",
+        family=toy(tmp_path / "again"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "refusal"),
+    [
+        ("every_nth_full", "some", "windows.rule: must be one of all, all_if_stated, .*, given 'some'"),
+        (", full_every: 3", "", "windows: .*full_every must be given with every_nth_full"),
+        ("tied]", "tyed]", "rules.2: must be one of attention_bias, .*, given 'tyed'"),
+        ("gated_mlp: false", "gated: false", "fixed: no field named 'gated'; did you mean gated_mlp"),
+        ("qk_norm: norm_heads", "qk: norm_heads", "flags: no field named 'qk'; did you mean qk_norm"),
+        ("  rules:", "  experts_by: ernie\n  rules:", "experts_by must not be given together with experts"),
+        (
+            "  rules:",
+            "  layers: [latent, ltnt]\n  rules:",
+            "layers: no reader named 'ltnt'; .* latent",
+        ),
+        ("  source: modeling_toylm.py of its makers\n", "", "must have the keys source"),
+        ("tied]", "tied", r"toy\.yaml: must be valid YAML"),
+    ],
+)
+def test_a_row_with_a_mistake_is_refused(tmp_path: Path, good: str, bad: str, refusal: str) -> None:
+    assert TOY.count(good) == 1
+    refused(refusal, toy, tmp_path / "tables", TOY.replace(good, bad))
+
 
 SIZES = {
     "num_experts_per_tok": 2,
@@ -19,7 +103,7 @@ SIZES = {
     "dense_intermediate_size": 96,
     "intermediate_size_mlp": 96,
 }
-MIMO_V2, MINIMAX_M3 = (FAMILIES[name].readers[1] for name in ("mimo_v2", "minimax_m3"))
+MIMO_V2, MINIMAX_M3 = (family_of(name).expert_fields for name in ("mimo_v2", "minimax_m3"))
 
 
 @pytest.mark.parametrize(
@@ -46,9 +130,9 @@ def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | N
     if dense is None:
         refused("moe_layer_freq: must be a list of 6 zeros", reader, keys, 6)
         return
-    found = reader(keys, 6)
-    assert found["moe"]["first_dense_layers"] == dense
-    assert found.get("intermediate_size", 48) == (48 if reader is MIMO_V2 else 96)
+    fields = reader(keys, 6)
+    assert fields["moe"]["first_dense_layers"] == dense
+    assert fields.get("intermediate_size", 48) == (48 if reader is MIMO_V2 else 96)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +155,7 @@ def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | N
 )
 def test_which_biases_count(rules: Any, config: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
     keys = Keys({"model_type": "x"} | config, "file")
-    family = Family("x", rules=rules)
+    family = Family(source="a page", rules=rules)
     if isinstance(biases, str):
         refused(biases, _biases, keys, family)
     else:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import convert
 
@@ -48,17 +48,23 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 
     Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
     """
-    language = "JSON" if path.suffix == ".json" else "YAML"
     with about_file(path):
         text = read_text(path, MAX_FILE_BYTES)
-        try:
-            data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
-        except (ValueError, RecursionError, OverflowError) as error:
-            detail = one_line(str(error))[:200] or type(error).__name__
-            raise InputError(f"must be valid {language}: {detail}") from None
-        if not isinstance(data, dict):
-            raise InputError(f"must hold a mapping of keys to values, given {type(data).__name__}")
-        return data
+        return mapping_of(text, "JSON" if path.suffix == ".json" else "YAML", infinity)
+
+
+def mapping_of(
+    text: str, language: Literal["JSON", "YAML"] = "YAML", infinity: bool = False
+) -> dict[str, Any]:
+    """The mapping that a text holds; see `read_mapping`. Raises InputError if it is malformed or none."""
+    try:
+        data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
+    except (ValueError, RecursionError, OverflowError) as error:
+        detail = one_line(str(error))[:200] or type(error).__name__
+        raise InputError(f"must be valid {language}: {detail}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"must hold a mapping of keys to values, given {type(data).__name__}")
+    return data
 
 
 def _printable(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
-Families are rows of `families.py`; ``models/names.csv`` has the names that files use. A key that decides a
-size must be in the file, unless transformers derives it from others. Keys that change no byte and no FLOP
-(routing groups, soft caps, ...) are not read. A key that may change them and that the family does not read is
-refused.
+Families are rows of the tables in ``models/families``; ``models/names.csv`` has the names that files use. A
+key that decides a size must be in the file, unless transformers derives it from others. Keys that change no
+byte and no FLOP (routing groups, soft caps, ...) are not read. A key that may change them and that the family
+does not read is refused.
 """
 
 import difflib
@@ -13,13 +13,13 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import recurrent
-from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.families import WRAPPERS, Family, family_of, rows, supported
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys, other_spellings, refuse_unread
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.models.shape import ModelSpec
 
-__all__ = ["SUPPORTED", "from_config"]
+__all__ = ["from_config", "supported"]
 
 INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 """Keys of the language model in a file with vision or audio."""
@@ -34,8 +34,8 @@ def from_config(
     replaces `model_type` (for the layers of a drafting head). Raises InputError naming file and key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
-    keys.usual()
-    family = family or FAMILIES[keys.data["model_type"]]
+    family = family or family_of(keys.data["model_type"])
+    keys.usual(family.names)
     shape = _shape(keys, family)
     refuse_unread(keys)
     quantised = Keys(data, where) if "quantization_config" in data else keys
@@ -55,9 +55,9 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     if inner and place == "thinker_config":  # Qwen's Omni: the language model is a part of the thinker
         return _language_model({"model_type": inner.data.get("model_type"), **inner.data}, where)
     inner_type = str(inner.data.get("model_type")) if inner else ""
-    if not isinstance(model_type, str) or (model_type not in SUPPORTED and inner_type not in FAMILIES):
+    if not isinstance(model_type, str) or (model_type not in supported() and inner_type not in rows()):
         raise outer.bad("model_type", _families(model_type))
-    if model_type in FAMILIES and ("num_hidden_layers" in data or inner is None):
+    if model_type in rows() and ("num_hidden_layers" in data or inner is None):
         return outer
     if inner is None:
         raise outer.bad("text_config", "a mapping with the language model's sizes")
@@ -68,16 +68,16 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     left_out = sizes.get(model_type) or sizes.get(str(text["model_type"]), [])
     defaults = {key: int(size) for key, _, size in (each.partition("=") for each in left_out)}
     keys = Keys(text, where, f"{place}.", defaults)
-    if str(text["model_type"]) not in FAMILIES:
+    if str(text["model_type"]) not in rows():
         raise keys.bad("model_type", _families(text["model_type"]))
     return keys
 
 
 def _families(given: Any) -> str:
     """The known families, the most similar names first."""
-    near = difflib.get_close_matches(str(given).lower(), SUPPORTED)
+    near = difflib.get_close_matches(str(given).lower(), supported())
     named = f", such as {', '.join(near)}" if near else ""
-    return f"one of the {len(SUPPORTED)} listed in docs/models.md{named}"
+    return f"one of the {len(supported())} listed in docs/models.md{named}"
 
 
 def _shape(keys: Keys, family: Family) -> dict[str, Any]:
@@ -86,11 +86,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     heads = keys.integer("num_attention_heads")
     hidden = keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, family.positions or NEEDED, high=MAX_TOKENS)
+    positions = keys.integer(longest, family.max_position_embeddings or NEEDED, high=MAX_TOKENS)
     mlp_width = family.mlp_ratio * hidden if family.mlp_ratio else NEEDED
-    own: dict[str, Any] = {}
-    for reader in family.readers:
-        own |= reader(keys, layers)
+    own = family.fields(keys, layers)
     kv = own.get("num_key_value_heads") or _kv_heads(keys, family, heads)
     shape = {
         "name": _name(keys.where),
@@ -101,7 +99,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
         "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
-        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size", mlp_width),
+        "intermediate_size": own.get("intermediate_size")
+        or family.fixed.get("intermediate_size")
+        or keys.integer("intermediate_size", mlp_width),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),
@@ -145,8 +145,6 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
         raise keys.bad("attention_bias" if biased else "mlp_bias", "false for this architecture")
     whole = biased and "attention_bias" in family.rules
     qkv = whole or (biased and "attention_bias_of_qkv" in family.rules)
-    if keys.data["model_type"] == "qwen2_moe":
-        qkv = keys.flag("qkv_bias", True)
     output = keys.flag("attention_out_bias", whole)
     return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and "mlp_bias" in family.rules}
 

@@ -2,56 +2,58 @@
 
 from typing import Any
 
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields
 from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.models.components import MAX_LAYERS
 
 
-def routed(
-    keys: Keys,
-    layers: int,
-    experts: str = "num_experts",
-    width: str = "moe_intermediate_size",
-    per_token: str = "num_experts_per_tok",
-    *,
-    shared: str | None = None,
-    shared_width: str | None = None,
-    first: str | None = None,
-    latent: str | None = None,
-    dense_width: str | None = None,
-    ignored: str = "",
-    bias: bool = False,
-    **more: Any,
-) -> Fields:
-    """Reads experts whose sizes are under these keys. A list with one number per layer must have equal
+class RoutedKeys(Frozen):
+    """The keys of a file that hold the sizes of its experts; a list with one number per layer must have equal
     numbers.
 
-    shared: number of shared experts, each of `width`; or shared_width: their width. first: dense layers (see
-    `_dense`). latent: width that experts read and write, if the file states it. dense_width: width of a dense
-    layer. ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more:
-    other fields of `MoE`.
+    experts, per_token: their number, of all and of one token. width: of one expert. shared: number of shared
+    experts, each of `width`; or shared_width: their width. dense_layers: see `_dense`. latent: width that
+    experts read and write, if the file states it. dense_width: width of a dense layer. bias, expert_bias:
+    whether the router and the experts have one.
     """
-    count = _shared_number(keys, experts)
-    routed = _shared_number(keys, width)
-    sizes = {
+
+    experts: str = "num_experts"
+    width: str = "moe_intermediate_size"
+    per_token: str = "num_experts_per_tok"
+    shared: str | None = None
+    shared_width: str | None = None
+    dense_layers: str | None = None
+    latent: str | None = None
+    dense_width: str | None = None
+    bias: bool = False
+    expert_bias: bool = False
+
+
+def routed(keys: Keys, layers: int, names: RoutedKeys, **sizes: Any) -> Fields:
+    """Reads experts whose sizes are under the keys of `names`. sizes: other fields of `MoE`."""
+    count = _shared_number(keys, names.experts)
+    width = _shared_number(keys, names.width)
+    moe = {
         "num_experts": count,
-        "experts_per_token": _shared_number(keys, per_token),
-        "intermediate_size": routed,
+        "experts_per_token": _shared_number(keys, names.per_token),
+        "intermediate_size": width,
+        "router_bias": names.bias,
+        "expert_bias": names.expert_bias,
     }
-    if shared_width:
-        sizes["shared_intermediate_size"] = _shared_number(keys, shared_width)
-    elif shared:
-        sizes["shared_intermediate_size"] = _shared_number(keys, shared, 0) * keys.integer(
-            "moe_shared_expert_intermediate_size", routed
-        )
-    if first:
-        sizes["first_dense_layers"] = _dense(keys, layers, first)
-    if latent and keys.data.get(latent) is not None:
-        sizes["latent_size"] = keys.integer(latent)
-    keys.ignore(*ignored.split("+"))
-    outside = {"intermediate_size": _shared_number(keys, dense_width)} if dense_width else {}
-    return {"moe": {**sizes, "router_bias": bias, **more}, **outside}
+    if names.shared_width:
+        moe["shared_intermediate_size"] = _shared_number(keys, names.shared_width)
+    elif names.shared:
+        shared_count = _shared_number(keys, names.shared, 0)
+        shared_width = keys.integer("moe_shared_expert_intermediate_size", width)
+        moe["shared_intermediate_size"] = shared_count * shared_width
+    if names.dense_layers:
+        moe["first_dense_layers"] = _dense(keys, layers, names.dense_layers)
+    if names.latent and keys.data.get(names.latent) is not None:
+        moe["latent_size"] = keys.integer(names.latent)
+    outside = {"intermediate_size": _shared_number(keys, names.dense_width)} if names.dense_width else {}
+    return {"moe": moe | sizes, **outside}
 
 
 def _dense(keys: Keys, layers: int, first: str) -> int:
@@ -83,24 +85,28 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
     return len(dense)
 
 
-def qwen(keys: Keys, layers: int) -> Fields:
+def qwen(keys: Keys, layers: int, normalized: bool = True) -> Fields:
+    """Qwen-MoE. normalized: whether the weights of a token's experts sum to 1 if the file does not say."""
     step = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS)
     without_experts = set(keys.integers("mlp_only_layers"))
     dense = [i for i in range(layers) if i in without_experts or (i + 1) % step]
     shared = keys.count("shared_expert_intermediate_size")
+    count = "num_local_experts" if "num_local_experts" in keys.data else "num_experts"
+    dense_key = "decoder_sparse_step" if step > 1 else "mlp_only_layers"
     return routed(
         keys,
         layers,
-        "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
+        RoutedKeys(experts=count),
         shared_intermediate_size=shared,
         shared_gate=bool(shared),
-        normalized_weights=keys.flag(
-            "norm_topk_prob", keys.data["model_type"] not in ("qwen2_moe", "qwen3_moe")
-        ),
-        first_dense_layers=_first_dense(
-            keys, "decoder_sparse_step" if step > 1 else "mlp_only_layers", dense
-        ),
+        normalized_weights=keys.flag("norm_topk_prob", normalized),
+        first_dense_layers=_first_dense(keys, dense_key, dense),
     )
+
+
+def qwen_unnormalized(keys: Keys, layers: int) -> Fields:
+    """Qwen2-MoE and Qwen3-MoE: weights as the router gives them."""
+    return qwen(keys, layers, normalized=False)
 
 
 def qwen_without_dense(keys: Keys, layers: int) -> Fields:
@@ -109,7 +115,8 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
     return found | {"intermediate_size": keys.integer("intermediate_size", found["moe"]["intermediate_size"])}
 
 
-def deepseek(keys: Keys, layers: int) -> Fields:
+def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
+    """DeepSeek-V3: dense layers first. bias: whether the router has one."""
     kinds = keys.data.get("mlp_layer_types")
     named = (
         kinds.count("dense")
@@ -128,24 +135,22 @@ def deepseek(keys: Keys, layers: int) -> Fields:
     return routed(
         keys,
         layers,
-        "n_routed_experts",
+        RoutedKeys(experts="n_routed_experts", bias=bias),
         shared_intermediate_size=keys.count("n_shared_experts") * width,
         first_dense_layers=_first_dense(keys, "moe_layer_freq", dense),
-        bias=keys.data.get("model_type") not in ("deepseek", "deepseek_v2", "mistral4"),
     )
+
+
+def deepseek_without_bias(keys: Keys, layers: int) -> Fields:
+    """DeepSeek before V3, and Mistral-4."""
+    return deepseek(keys, layers, bias=False)
 
 
 def minimax(keys: Keys, layers: int) -> Fields:
     shared = keys.count("shared_intermediate_size")
     bias = keys.flag("use_routing_bias", True)
-    return routed(
-        keys,
-        layers,
-        "num_local_experts",
-        "intermediate_size",
-        bias=bias,
-        shared_intermediate_size=shared,
-    )
+    names = RoutedKeys(experts="num_local_experts", width="intermediate_size", bias=bias)
+    return routed(keys, layers, names, shared_intermediate_size=shared)
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
@@ -155,15 +160,9 @@ def llama4(keys: Keys, layers: int) -> Fields:
     step = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS)
     width = keys.integer("intermediate_size")
     dense = layers - (len(keys.integers("moe_layers")) or len(range(step - 1, layers, step)))
-    found = routed(
-        keys,
-        layers,
-        "num_local_experts",
-        "intermediate_size",
-        shared_intermediate_size=width,
-        first_dense_layers=dense,
-    )
-    return found | {"intermediate_size": keys.integer("intermediate_size_mlp")}
+    names = RoutedKeys(experts="num_local_experts", width="intermediate_size")
+    fields = routed(keys, layers, names, shared_intermediate_size=width, first_dense_layers=dense)
+    return fields | {"intermediate_size": keys.integer("intermediate_size_mlp")}
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
@@ -173,8 +172,8 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     if not keys.flag("enable_moe_block", False):
         keys.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
         return {}
-    found = routed(keys, layers, per_token="top_k_experts", shared_width="intermediate_size")
-    return found | {"norms_per_layer": 7}
+    names = RoutedKeys(per_token="top_k_experts", shared_width="intermediate_size")
+    return routed(keys, layers, names) | {"norms_per_layer": 7}
 
 
 def nemotron_h(keys: Keys, layers: int) -> Fields:
@@ -182,16 +181,10 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     if "moe" not in kinds:
         keys.ignore(*(key for key in keys.data if "expert" in key or key.startswith("moe_")))
         return {}
-    return routed(
-        keys,
-        layers,
-        "n_routed_experts",
-        shared_intermediate_size=keys.count("n_shared_experts")
-        * keys.count("moe_shared_expert_intermediate_size"),
-        first_dense_layers=kinds.count("mlp"),
-        bias=True,
-        latent="moe_latent_size",
-    )
+    names = RoutedKeys(experts="n_routed_experts", latent="moe_latent_size", bias=True)
+    shared = keys.count("n_shared_experts") * keys.count("moe_shared_expert_intermediate_size")
+    dense = kinds.count("mlp")
+    return routed(keys, layers, names, shared_intermediate_size=shared, first_dense_layers=dense)
 
 
 def ernie(keys: Keys, layers: int) -> Fields:
@@ -203,15 +196,10 @@ def ernie(keys: Keys, layers: int) -> Fields:
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
     dense = start + (0 if end < 0 else layers - 1 - end)
-    return routed(
-        keys,
-        layers,
-        experts="moe_num_experts",
-        per_token="moe_k",
-        shared="moe_num_shared_experts",
-        bias=True,
-        first_dense_layers=dense,
+    names = RoutedKeys(
+        experts="moe_num_experts", per_token="moe_k", shared="moe_num_shared_experts", bias=True
     )
+    return routed(keys, layers, names, first_dense_layers=dense)
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
@@ -220,7 +208,8 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
         "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     )
     shared = _shared_number(keys, "num_shared_expert", 1) * _shared_number(keys, width)
-    return routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
+    names = RoutedKeys(width=width, per_token="moe_topk")
+    return routed(keys, layers, names, shared_intermediate_size=shared)
 
 
 def step(keys: Keys, layers: int) -> Fields:
@@ -230,10 +219,10 @@ def step(keys: Keys, layers: int) -> Fields:
     listed = keys.data.get("moe_layers_enum")
     named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
-    more: dict[str, Any] = (
-        {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
-    )
-    return routed(keys, layers, shared_width="share_expert_dim", bias=True, **more)
+    names = RoutedKeys(shared_width="share_expert_dim", bias=True)
+    if named:
+        return routed(keys, layers, names, first_dense_layers=layers - len(named))
+    return routed(keys, layers, names.replace(dense_layers="first_k_dense_replace"))
 
 
 def granite(keys: Keys, layers: int) -> Fields:
@@ -242,7 +231,8 @@ def granite(keys: Keys, layers: int) -> Fields:
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
         return {"intermediate_size": shared} if shared else {}
-    return routed(keys, layers, "num_local_experts", "intermediate_size", shared_intermediate_size=shared)
+    names = RoutedKeys(experts="num_local_experts", width="intermediate_size")
+    return routed(keys, layers, names, shared_intermediate_size=shared)
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
@@ -253,7 +243,7 @@ def jamba(keys: Keys, layers: int) -> Fields:
         keys.ignore("num_experts_per_tok")
         return {}
     dense = layers - len(range(offset, layers, period))
-    return routed(keys, layers, "num_experts", "intermediate_size", first_dense_layers=dense)
+    return routed(keys, layers, RoutedKeys(width="intermediate_size"), first_dense_layers=dense)
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
@@ -274,22 +264,7 @@ def longcat(keys: Keys, layers: int) -> Fields:
     return {"moe": moe, "num_hidden_layers": 2 * layers, "mlp_layers": layers}
 
 
-def dbrx(keys: Keys, layers: int) -> Fields:
-    """DBRX: sizes of attention and experts under keys of their own."""
-    mlp = keys.mapping("ffn_config")
-    attention = keys.mapping("attn_config")
-    if mlp is None or attention is None:
-        raise keys.bad("ffn_config", "a mapping, and attn_config another")
-    names = {
-        "num_experts": "moe_num_experts",
-        "experts_per_token": "moe_top_k",
-        "intermediate_size": "ffn_hidden_size",
-    }
-    moe = {field: mlp.integer(key) for field, key in names.items()}
-    keys.ignore("num_key_value_heads")
-    return {"moe": moe, "num_key_value_heads": attention.integer("kv_n_heads"), "intermediate_size": 1}
-
-
 def behind_latent(keys: Keys, layers: int) -> Fields:
     """Muse: experts read and write a narrower state."""
-    return routed(keys, layers, first="mlp_layer_types", latent_size=keys.integer("moe_hidden_size"))
+    latent = keys.integer("moe_hidden_size")
+    return routed(keys, layers, RoutedKeys(dense_layers="mlp_layer_types"), latent_size=latent)

@@ -15,7 +15,7 @@ from perfmodel.errors import about_file
 from perfmodel.reading import is_file, is_folder
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD, Family
+from perfmodel.specs.huggingface.families import Family, family_of, head_of_blocks, latent_head
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MAX_LAYERS
 from perfmodel.specs.models.shape import ModelSpec
@@ -152,13 +152,13 @@ def _family(kind: str, inner: dict[str, Any]) -> Family:
     else Llama.
     """
     if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
-        return FAMILIES["deepseek_v4"]
+        return family_of("deepseek_v4")
     if kind not in _EAGLES:
-        return HEAD_OF_BLOCKS
+        return head_of_blocks()
     if inner.get("kv_lora_rank"):
-        return LATENT_HEAD
-    family = str(inner.get("model_type"))
-    return FAMILIES[family if family in _DENSE else "llama"]
+        return latent_head()
+    model_type = str(inner.get("model_type"))
+    return family_of(model_type if model_type in _DENSE else "llama")
 
 
 def _block(kind: str, keys: Keys) -> dict[str, int]:

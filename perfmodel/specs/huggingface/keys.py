@@ -5,6 +5,7 @@ and the keys that no reader read.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
@@ -98,40 +99,53 @@ class Keys:
         self.defaulted: list[str] = []
         self._file_names: dict[str, str] = {}
 
-    def usual(self) -> None:
+    def usual(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
         """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
         file's key.
+
+        names: usual name -> that of a family's files, which alone counts; dots for a key inside a mapping.
         """
-        self._file_names = {}
+        self._file_names = dict(names)
         for usual, others in USUAL.items():
-            if self.data.get(usual) is not None:
+            if usual in names or self.data.get(usual) is not None:
                 continue
             stated = next((name for name in others if self.data.get(name) is not None), None)
             if stated is not None:
                 self._file_names[usual] = stated
-        renamed = {usual: self.data.get(name) for usual, name in self._file_names.items()}
-        self.data = _Read(dict(self.data.items()) | renamed)
+        values = {usual: self._inside(name) for usual, name in self._file_names.items()}
+        kept = {key: value for key, value in self.data.items() if key not in names}
+        self.data = _Read(kept | {usual: value for usual, value in values.items() if value is not None})
+
+    def _inside(self, name: str) -> Any:
+        """The value of a key, or of one inside mappings; None where it is absent."""
+        outer, _, rest = name.partition(".")
+        if not rest:
+            return self.data.get(outer)
+        inner = self.mapping(outer)
+        return inner._inside(rest) if inner else None
 
     @property
     def read(self) -> set[str]:
         """The keys that were read, by either name, present or not."""
         seen = self.data.seen
-        return seen.union(
-            *((usual, name) for usual, name in self._file_names.items() if {usual, name} & seen)
-        )
+        for usual, name in self._file_names.items():
+            outermost = name.partition(".")[0]
+            if {usual, outermost} & self.data.seen:
+                seen = seen | {usual, outermost}
+        return seen
 
     def ignore(self, *keys: str) -> None:
         """Marks keys as without effect."""
         self.data.seen.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
+        name = self._file_names.get(key, key)
         if key not in self.data:
-            return InputError(f"{self.where}: {self.prefix}{key}: must be {allowed}, and it is missing")
+            return InputError(f"{self.where}: {self.prefix}{name}: must be {allowed}, and it is missing")
         value = self.data[key]
-        key = self._file_names.get(key, key)
         plain = isinstance(value, (bool, int, float, type(None)))
         shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
-        return refuse(self.where, self.prefix + key, allowed, shown)
+        return refuse(self.where, self.prefix + name, allowed, shown)
 
     def integer(self, key: str, default: Any = NEEDED, low: int = 1, high: int = MAX_SIZE) -> int:
         value = self.data.get(key)

@@ -3,9 +3,9 @@ ModelSpec.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from perfmodel.specs.boundary.frozen import Frozen, Positive
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
@@ -34,37 +34,62 @@ def _windowed(window: int | None, sliding: int) -> Fields:
     }
 
 
-def all_slide(keys: Keys, layers: int) -> Fields:
-    return _windowed(keys.present_or_null("sliding_window", MAX_TOKENS), layers)
+WindowRule = Literal[
+    "all", "all_if_stated", "all_unless_named", "every_nth_full", "every_nth_full_if_stated", "named"
+]
 
 
-def all_slide_if_given(keys: Keys, layers: int) -> Fields:
-    if keys.data.get("sliding_window") is not None:
-        return all_slide(keys, layers)
-    return {}
+class Windows(Frozen):
+    """Which layers slide, by a row of a family's table.
 
-
-def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -> Fields:
-    """All layers but every `step`-th slide, or those that `layer_types` names.
-
-    needed: the file must state the window; null means none.
+    all: each. all_unless_named: each, or those that `layer_types` names. named: only the latter.
+    every_nth_full: all but every `full_every`-th, a period that the file may replace; or those that
+    `layer_types` names. The file must state the window, null for none; with `if_stated` and for `named` it
+    may leave it out.
     """
+
+    rule: WindowRule
+    full_every: Positive | None = None
+
+    def __post_init__(self) -> None:
+        if ("nth" in self.rule) != (self.full_every is not None):
+            raise ValueError("full_every must be given with every_nth_full, and with nothing else")
+
+
+def windowed(keys: Keys, layers: int, windows: Windows) -> Fields:
+    """The window and the number of layers that slide."""
+    match windows.rule:
+        case "named":
+            return _named_windows(keys, layers)
+        case "every_nth_full" | "every_nth_full_if_stated":
+            return _slides_but_every(keys, layers, windows)
+        case "all_if_stated" if keys.data.get("sliding_window") is None:
+            return {}
+    window = keys.present_or_null("sliding_window", MAX_TOKENS)
+    if windows.rule == "all_unless_named":
+        return _windowed(window, _sliding(keys, layers, [True] * layers))
+    return _windowed(window, layers)
+
+
+def _slides_but_every(keys: Keys, layers: int, windows: Windows) -> Fields:
     names = ("sliding_window_pattern", "_sliding_window_pattern")
     name = next((name for name in names if keys.data.get(name) is not None), names[0])
     pattern = keys.data.get(name)
-    period = (
-        len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
-    )
+    if pattern and isinstance(pattern, str):
+        period = len(pattern)
+    else:
+        period = keys.integer(name, windows.full_every, high=MAX_LAYERS)
     keys.ignore(*names, "sliding_window_size")
-    has_window = needed or keys.data.get("sliding_window") is not None
-    window = keys.present_or_null("sliding_window", MAX_TOKENS) if has_window else None
+    may_omit = windows.rule == "every_nth_full_if_stated" and keys.data.get("sliding_window") is None
+    window = None if may_omit else keys.present_or_null("sliding_window", MAX_TOKENS)
     return _windowed(window, _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)]))
 
 
-every_second_full = partial(_slides_but_every, step=2)
-every_fourth_full = partial(_slides_but_every, step=4, needed=False)
-every_fifth_full = partial(_slides_but_every, step=5)
-every_sixth_full = partial(_slides_but_every, step=6)
+def _named_windows(keys: Keys, layers: int) -> Fields:
+    """Layers that `layer_types` calls sliding."""
+    window = keys.data.get("sliding_window") and keys.integer("sliding_window", high=MAX_TOKENS)
+    keys.ignore("sliding_window", "max_window_layers", "layer_rope_theta", "global_attn_every_n_layers")
+    return _windowed(window or None, _sliding(keys, layers, [False] * layers))
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
@@ -266,7 +291,9 @@ def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
     return fields
 
 
-learned_positions_and_two = partial(learned_positions, extra=2)
+def learned_positions_and_two(keys: Keys, layers: int) -> Fields:
+    """OPT: two more positions than a sequence has."""
+    return learned_positions(keys, layers, extra=2)
 
 
 def gpt_neo(keys: Keys, layers: int) -> Fields:
@@ -316,20 +343,6 @@ def half_width(keys: Keys, layers: int) -> Fields:
     return {"intermediate_size": keys.integer("intermediate_size") // 2}
 
 
-def sliding_unless_named(keys: Keys, layers: int) -> Fields:
-    """Ministral: all layers slide, or those that `layer_types` names."""
-    return _windowed(
-        keys.present_or_null("sliding_window", MAX_TOKENS), _sliding(keys, layers, [True] * layers)
-    )
-
-
-def named_windows(keys: Keys, layers: int) -> Fields:
-    """Layers that `layer_types` calls sliding."""
-    window = keys.data.get("sliding_window") and keys.integer("sliding_window", high=MAX_TOKENS)
-    keys.ignore("sliding_window", "max_window_layers", "layer_rope_theta", "global_attn_every_n_layers")
-    return _windowed(window or None, _sliding(keys, layers, [False] * layers))
-
-
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
     """One gate per head, by a projection in this many layers. heads: 0 takes the file's number."""
     return {
@@ -343,7 +356,7 @@ def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
     heads = keys.integer("num_attention_heads")
-    found = named_windows(keys, layers)
+    found = _named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
     types = layer_types(keys, layers, _KINDS, [_KINDS[0]] * layers)
     full, sliding = (
@@ -412,13 +425,4 @@ def gemma3n(keys: Keys, layers: int) -> Fields:
             {"name": "streams", "layers": layers, "inputs": hidden, "outputs": count},
             {"name": "streams ends", "layers": 2 * (count - 1), "inputs": hidden, "outputs": hidden},
         ],
-    }
-
-
-def stablelm(keys: Keys, layers: int) -> Fields:
-    """StableLM: one norm per layer where attention and MLP run in parallel."""
-    return {
-        "qk_norm": keys.flag("qk_layernorm", False),
-        "qkv_bias": keys.flag("use_qkv_bias", False),
-        "norms_per_layer": 1 if keys.flag("use_parallel_residual", False) else 2,
     }

@@ -107,11 +107,10 @@ def _mamba2(keys: Keys, layers: int) -> Fields:
     return _state("mamba2", layers, (groups, state), (heads, width), kernel)
 
 
-def gated_delta(keys: Keys, layers: int, gated: bool = True, kinds: tuple[str, ...] = _DELTA) -> Fields:
+def gated_delta(keys: Keys, layers: int, kinds: tuple[str, ...] = _DELTA) -> Fields:
     """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
 
-    gated: False for Olmo-Hybrid, whose attention output has no gate. kinds: words for layers, that of a state
-    first.
+    kinds: words for layers, that of a state first.
     """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
@@ -122,7 +121,12 @@ def gated_delta(keys: Keys, layers: int, gated: bool = True, kinds: tuple[str, .
     kernel = keys.integer("linear_conv_kernel_dim")
     dtype = _state_dtype(keys, "mamba_ssm_dtype")
     part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
-    return {"attention_gate": keys.flag("attn_output_gate", True) and gated, "linear_attention": part}
+    return {"attention_gate": keys.flag("attn_output_gate", True), "linear_attention": part}
+
+
+def ungated_delta(keys: Keys, layers: int) -> Fields:
+    """Olmo-Hybrid: the output of its attention has no gate."""
+    return gated_delta(keys, layers) | {"attention_gate": False}
 
 
 def qwen4(keys: Keys, layers: int) -> Fields:

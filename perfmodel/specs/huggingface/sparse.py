@@ -79,14 +79,19 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
     return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
 
 
-def streams(keys: Keys, layers: int) -> Fields:
+def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:
     """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
-    in DeepSeek-V4.
+    in DeepSeek-V4. exchanged: whether each state also takes a share of every other.
     """
     count = keys.integer("hc_mult", 1)
     hidden = keys.integer("hidden_size")
-    mixes = 2 if keys.data["model_type"] == "hy_v4" else 2 + count
-    mix = {"name": "streams", "layers": 2 * layers, "inputs": count * hidden, "outputs": mixes * count}
+    weights_of_each = 2 + count if exchanged else 2
+    mix = {
+        "name": "streams",
+        "layers": 2 * layers,
+        "inputs": count * hidden,
+        "outputs": weights_of_each * count,
+    }
     return {"residual_streams": count, "projections": [mix]} if count > 1 else {}
 
 
@@ -128,7 +133,7 @@ def mean_indexer(keys: Keys, layers: int) -> Fields:
 
 def gated_latent(keys: Keys, layers: int) -> Fields:
     """Hy-v4: as DeepSeek-V3.2, with an output gate, sinks and hyper-connections."""
-    found = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers)
+    fields = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers, exchanged=False)
     width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
     gate = {
         "name": "gate",
@@ -137,7 +142,7 @@ def gated_latent(keys: Keys, layers: int) -> Fields:
         "outputs": width,
         "split": "outputs",
     }
-    return found | {"projections": [*found.get("projections", ()), gate]}
+    return fields | {"projections": [*fields.get("projections", ()), gate]}
 
 
 _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
