@@ -167,3 +167,33 @@ def test_a_further_turn_reads_the_answer_before_it_again() -> None:
     second = 4096 + 512 + 1000
     assert found.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
     assert any("reads the one before it again" in note for note in found.notes)
+
+
+def test_a_decode_pool_without_the_draft_of_the_prefill_pool_loses_what_that_runs_and_sends() -> None:
+    lost = pools(request_rate=2, decode_draft="none")
+    plain = row(0, request_rate=2)
+    (found,) = lost.rows
+    assert found.tpot_s == plain.tpot_s
+    assert found.prefill_s > plain.prefill_s
+    assert found.transfer_s > plain.transfer_s
+    assert any("is lost" in note for note in lost.notes)
+    (clean,) = pools(request_rate=2, decode_draft="none", prefill_draft="none").rows
+    assert clean.ttft_s == plain.ttft_s
+
+
+def test_a_decode_pool_that_looks_tokens_up_needs_no_draft_on_prompts() -> None:
+    looked_up = {"decode_draft": "ngram", "alpha": None, "rate": "0.5x3", "request_rate": 2}
+    without = pools(**looked_up, prefill_draft="none")
+    assert not any("drafts nothing" in note for note in without.notes)
+    ran = pools(**looked_up)
+    assert ran.rows[-1].prefill_s > without.rows[-1].prefill_s
+    assert ran.rows[-1].transfer_s == without.rows[-1].transfer_s
+
+
+def test_a_draft_after_prompts_of_another_one_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        pools(request_rate=2, decode_draft="eagle3")
+    assert "decode_draft: no measurement is published of eagle3" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    later = pools(request_rate=2, decode_draft="eagle3", prefill_draft="none")
+    assert any("drafts nothing" in note for note in later.notes)

@@ -11,13 +11,14 @@ import numpy as np
 from perfmodel.answers.load.pool_question import Instances, transfer_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.two_pools import PoolRow, Prompts, TwoPools
-from perfmodel.answers.question import resolve
+from perfmodel.answers.question import Query, resolve, resolve_costs
+from perfmodel.errors import InputError
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import CachedPrompts, Reuse
 from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.queueing.steps import StepTimes, readings_of, sequences_of, step_times
 from perfmodel.speculation import Scenario
-from perfmodel.speculation.capacity import draft_stored_bytes
+from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
 LONGEST_DRAFT = 8
 """Draft length up to which the best one is searched."""
@@ -73,13 +74,14 @@ def pools_of(question: TrafficQuery) -> Pools:
     """The two pools of a question. Raises InputError."""
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
-    decoding = scenario_of(question, decode)
-    prompting = scenario_of(question, prefill)
-    gammas = lengths_of(question, decoding)
-    steps = steps_of(question, decode, decoding, gammas)
-    read = {
-        drafts: prompts_of(question, prefill, prompting, drafts) for drafts in {each > 0 for each in gammas}
-    }
+    decoder = decoder_of(question)
+    decoding = scenario_of(decoder, decode)
+    _check_drafts(question, decoding)
+    gammas = lengths_of(decoder, decoding)
+    steps = steps_of(decoder, decode, decoding, gammas)
+    prompting = prompting_of(question, prefill)
+    drafting = dict.fromkeys(gamma > 0 for gamma in gammas)
+    read = {drafts: prompts_of(question, prefill, prompting, drafts) for drafts in drafting}
     both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
     loop = question.loop
     rows = []
@@ -88,8 +90,6 @@ def pools_of(question: TrafficQuery) -> Pools:
             rows += [each.at(load, question.limits_s) for each in both]
         else:
             rows += [each.with_clients(load, loop.think_s, question.limits_s) for each in both]
-    lengths = question.lengths
-    sent = _sent_bytes(decoding, lengths.input_mean, bool(max(gammas)))
     return Pools(
         prefill=question.prefill or "",
         decode=question.decode or "",
@@ -98,18 +98,51 @@ def pools_of(question: TrafficQuery) -> Pools:
         rows=tuple(rows),
         ratio={each.steps.gamma: each.ratio for each in both},
         best_split={each.steps.gamma: each.best_split for each in both},
-        transfer_bytes=sent,
+        transfer_bytes=_sent_bytes(question, decoding, bool(max(gammas))),
         transfer_source=transfer_of(question, decoding.machine.gpu).source,
         prefix_hit_rate=read[bool(max(gammas))].hit_rate,
         notes=_notes(question, both),
     )
 
 
+def decoder_of(question: TrafficQuery) -> TrafficQuery:
+    """The question with the draft of the decode pool."""
+    if question.decode_draft == "run":
+        return question
+    if question.decode_draft == "none":
+        return replace(question, gamma=0, tokens_per_iteration=None)
+    return replace(question, draft=question.decode_draft, decode_draft="run")
+
+
+def _check_drafts(question: TrafficQuery, decoding: Scenario) -> None:
+    """Refuse (InputError) a decode pool whose draft needs a prompt that another draft has read."""
+    other = question.decode_draft not in ("run", "none", question.draft)
+    if other and question.prefill_draft == "run" and needs_prompt(decoding):
+        raise InputError(
+            f"--decode-draft: no measurement is published of {decoding.draft.name} after prompts that "
+            f"{question.draft} has read; give --prefill-draft none, or the same draft to both pools"
+        )
+
+
+def needs_prompt(decoding: Scenario) -> bool:
+    """Whether the draft of a decode pool starts from what it has computed of the prompt; one that looks up
+    tokens needs only these.
+    """
+    return draft_size(decoding.draft) != "lookup"
+
+
+def runs_draft(question: TrafficQuery, drafts: bool) -> bool:
+    """Whether the prefill pool runs the draft on prompts. drafts: whether the decode pool drafts."""
+    return question.prefill_draft == "run" and (drafts or question.decode_draft == "none")
+
+
 def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
     """What the rows assume."""
     notes = ["batches and tokens per GPU follow from the rate (Little's law), not from the number of clients"]
-    if question.prefill_draft == "none" and any(each.steps.gamma for each in both):
+    if any(each.first_alone for each in both):
         notes.append("the prefill pool does not run the draft: the first decode step drafts nothing")
+    if runs_draft(question, False):
+        notes.append("the decode pool does not draft: what prefill runs and sends of its draft is lost")
     if question.turns > 1:
         notes.append(ANSWERS_READ)
     return tuple(notes)
@@ -124,11 +157,20 @@ def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
 
 
 def scenario_of(question: TrafficQuery, instances: Instances) -> Scenario:
-    """One instance of a pool."""
+    """One instance that decodes."""
+    return resolve(_query(question, instances))
+
+
+def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
+    """One instance that reads prompts, at which no draft is accepted."""
+    return resolve_costs(_query(question, instances))
+
+
+def _query(question: TrafficQuery, instances: Instances) -> Query:
     context = max(round(question.lengths.context), 1)
     numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     gamma = max(numbers) if len(numbers) == len(question.gamma) else None
-    return resolve(question.query(batch=1, context=context, gamma=gamma, draft_tp=None, **instances.layout))
+    return question.query(batch=1, context=context, gamma=gamma, draft_tp=None, **instances.layout)
 
 
 def steps_of(
@@ -141,10 +183,10 @@ def steps_of(
 def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, drafts: bool) -> Prompts:
     """Prompts on one prefill instance. drafts: whether the decode pool drafts."""
     lengths = question.lengths
-    runs_draft = drafts and question.prefill_draft != "none"
+    reads_too = runs_draft(question, drafts)
     limits = _limits(question, prefill)
     costs = engine_requests(prompting)
-    reading = readings_of(prompting, lengths, limits, runs_draft, costs)[runs_draft]
+    reading = readings_of(prompting, lengths, limits, reads_too, costs)[reads_too]
     budget = float(limits.max_num_batched_tokens)
     own = costs.request_s + costs.prompt_token_s * lengths.input_mean
 
@@ -155,15 +197,15 @@ def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, 
 
     each_s = full_s(lengths.input_mean)
     if question.reuse is None:
-        alone_s = prompt_alone_s(prompting, lengths.input_mean, costs, budget, runs_draft)
+        alone_s = prompt_alone_s(prompting, lengths.input_mean, costs, budget, reads_too)
         return Prompts(alone_s + own, each_s, lengths.input_cv)
-    gamma = int(runs_draft)
+    gamma = int(reads_too)
     sequences = float(sequences_of(prompting, lengths.input_mean, np.array([gamma]), limits, 0.0)[0])
     cached = _cached(question.reuse, prompting, gamma, sequences, lengths, each_s)
     computed = float(cached.read[0])
     # attention of the new tokens to the cached ones
     before_s = reading.cached_s * float(cached.pairs[0])
-    alone_s = prompt_alone_s(prompting, computed, costs, budget, runs_draft)
+    alone_s = prompt_alone_s(prompting, computed, costs, budget, reads_too)
     alone_s += 2.0 * prompting.target_shard.groups * before_s
     return Prompts(alone_s + own, full_s(computed) + before_s, cached.cv, float(cached.hit_rate[0]))
 
@@ -190,7 +232,6 @@ def two_pools(
 ) -> TwoPools:
     """Both pools at one draft length."""
     drafts = steps.gamma > 0
-    runs_draft = drafts and question.prefill_draft != "none"
     transfer = transfer_of(question, decoding.machine.gpu)
     return TwoPools(
         prefill,
@@ -198,8 +239,8 @@ def two_pools(
         question.lengths,
         steps,
         prompts,
-        transfer.seconds(_sent_bytes(decoding, question.lengths.input_mean, runs_draft)),
-        drafts and not runs_draft,
+        transfer.seconds(_sent_bytes(question, decoding, drafts)),
+        drafts and needs_prompt(decoding) and not runs_draft(question, drafts),
         1.0 / question.loop.burstiness if question.opens else 1.0,
         question.spread,
     )
@@ -207,6 +248,7 @@ def two_pools(
 
 def one_server(question: TrafficQuery) -> TrafficQuery:
     """The question about one server of the decode layout, with its share of the load on the same devices."""
+    question = decoder_of(question)
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
     share = decode.gpus / (prefill.devices + decode.devices)
@@ -214,7 +256,13 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
     clients = question.max_concurrency
     if clients is not None:
         clients = tuple(max(round(each * share), 1) for each in clients)
-    alone: dict[str, Any] = {"prefill": None, "decode": None, "kv_link": None, "prefill_draft": "run"}
+    alone: dict[str, Any] = {
+        "prefill": None,
+        "decode": None,
+        "kv_link": None,
+        "prefill_draft": "run",
+        "decode_draft": "run",
+    }
     layout: dict[str, Any] = {"tp": decode.gpus, "dp": decode.dp, "ep": decode.ep}
     return replace(question, request_rate=rates, max_concurrency=clients, **alone, **layout)
 
@@ -224,9 +272,11 @@ def _limits(question: TrafficQuery, instances: Instances) -> Limits:
     return replace(question, dp=instances.dp).limits
 
 
-def _sent_bytes(scenario: Scenario, tokens: float, drafts: bool) -> float:
-    """Cache of a prompt on one device, with the draft's."""
-    kept = float(scenario.target_shard.stored_kv_bytes(tokens))
-    if drafts:
-        kept += float(draft_stored_bytes(scenario.draft_shard, scenario.draft, tokens))
+def _sent_bytes(question: TrafficQuery, decoding: Scenario, drafts: bool) -> float:
+    """Cache of a prompt on one decode device, with that of the draft if both pools have it."""
+    tokens = question.lengths.input_mean
+    kept = float(decoding.target_shard.stored_kv_bytes(tokens))
+    same = question.decode_draft in ("run", "none", question.draft)
+    if same and runs_draft(question, drafts):
+        kept += float(draft_stored_bytes(decoding.draft_shard, decoding.draft, tokens))
     return kept

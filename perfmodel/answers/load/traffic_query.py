@@ -330,6 +330,14 @@ class TrafficQuery(CommonOptions):
         group="Pools",
         needs=("decode",),
     )
+    decode_draft: str = argument(
+        "Draft of the decode pool: run is that of --draft, none decodes without one.",
+        "run|none|KIND|NAME",
+        read=parse_text,
+        default="run",
+        group="Pools",
+        needs=("decode",),
+    )
     num_prompts: Whole = argument(
         "Number of random requests of a simulation.", "N", limits=(1, LONGEST), default=2000
     )
