@@ -188,6 +188,11 @@ class Shard:
             return cached
         return cached + self.states.bytes_per_sequence * states
 
+    @property
+    def state_bytes(self) -> float:
+        """Bytes of the recurrent state of one sequence on this device."""
+        return 0.0 if self.states is None else self.states.bytes_per_sequence
+
     def context_of(self, kv_bytes: float) -> float | None:
         """The context whose cache has `kv_bytes`, ignoring pages; None where windows keep every cache below
         that size.

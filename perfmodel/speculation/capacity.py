@@ -72,13 +72,17 @@ def memory_of(
     alone = available_bytes(scenario, fraction, "none")
     room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), alone)
     kept = 1.0 - scenario.machine.host_layers
-    target_kv = kept * target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
+    copies = scenario.kept_states(tokens)
+    target_kv = kept * target.stored_kv_bytes(context + tokens, copies)
     batch = target.sequences(batch)
     parts = target.groups * target.stages
     weights = weight_bytes(scenario)
     inside = 1.0 if account.draft_inside else 0.0
     pool = room - weights - inside * draft_weights
     each = target_kv + inside * draft_kv
+    states = kept * target.state_bytes
+    holds = account.sequences(pool, each - states * copies, states, copies)
+    alone_kv = kept * target.stored_kv_bytes(context + 1, 0.0)
     return Memory(
         weight_bytes=weights,
         kv_bytes=batch * target_kv,
@@ -87,9 +91,9 @@ def memory_of(
         available_bytes=room,
         pool_bytes=pool,
         sequence_bytes=each,
-        fits=np.less_equal(batch * each, pool),
-        max_batch=parts * _sequences(pool, each),
-        ar_max_batch=parts * _sequences(alone - weights, kept * target.stored_kv_bytes(context + 1)),
+        fits=np.less_equal(batch, holds),
+        max_batch=parts * _whole(holds),
+        ar_max_batch=parts * _whole(account.sequences(alone - weights, alone_kv, states, 1.0)),
     )
 
 
@@ -131,8 +135,8 @@ def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
     )
 
 
-def _sequences(room: Floats, each: Floats) -> Floats:
-    return np.floor(np.maximum(room, 0.0) / each)
+def _whole(sequences: Floats) -> Floats:
+    return np.floor(np.maximum(sequences, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

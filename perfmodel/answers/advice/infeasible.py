@@ -52,19 +52,26 @@ def _largest(baseline: list[Priced]) -> Candidate:
 
 def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
     """What one sequence needs on a device at the largest degree, and the room for it."""
+    context = float(query.context)
     rooms = [
-        memory_of(x.candidate.scenario, 1.0, float(query.context), 0.0, query.memory_fraction)
+        (x.candidate.scenario, memory_of(x.candidate.scenario, 1.0, context, 0.0, query.memory_fraction))
         for x in baseline
     ]
-    room = min(rooms, key=lambda r: float(r.weight_bytes) + float(r.kv_bytes))
+    scenario, room = min(rooms, key=lambda each: float(each[1].weight_bytes) + float(each[1].kv_bytes))
     weights = float(room.weight_bytes)
     cache = float(room.kv_bytes)
     total = weights + cache
     available = float(room.available_bytes)
-    return (
+    needed = (
         f"a device would hold {weights / 1e9:.1f} GB of weights and {cache / 1e9:.1f} GB of KV cache for one "
-        f"sequence, together {total / 1e9:.1f} GB, but has room for {available / 1e9:.1f} GB"
+        "sequence"
     )
+    share = scenario.account.cache_share(scenario.target_shard)
+    if share < 1.0 and total <= available:
+        beside = float(room.pool_bytes) / 1e9
+        parts = f"{share:.0%} hold caches and the rest states"
+        return f"{needed}, but of the {beside:.1f} GB beside the weights {parts}"
+    return f"{needed}, together {total / 1e9:.1f} GB, but has room for {available / 1e9:.1f} GB"
 
 
 def _would_fit(query: AdviseQuery, largest: Candidate) -> str:

@@ -138,8 +138,9 @@ class Tier(Frozen):
 
 class SGLangMemory(Frozen):
     """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
-    sliding_share: tokens of the pool of sliding layers over those of the others. vision_factor: of the
-    default share for models with a vision tower.
+    state_slots: states of a running request, those of its prefixes included. sliding_share: tokens of the
+    pool of sliding layers over those of the others. vision_factor: of the default share for models with a
+    vision tower.
     """
 
     source: Text
@@ -162,6 +163,7 @@ class SGLangMemory(Frozen):
     vision_types: tuple[str, ...]
     vision_factor: Share
     state_share: Size
+    state_slots: Positive
     sliding_share: Size
 
 

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from perfmodel.costs import Shard
+from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec
 
 Drafts = Literal["none", "lookup", "head", "model"]
@@ -75,6 +78,12 @@ class Account:
     def cache_share(self, part: Shard) -> float:
         """Share of the caches that is not reserved for recurrent states."""
         return 1.0
+
+    def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
+        """Sequences, not whole ones, whose caches and states `pool` holds. state: of one copy; copies: of one
+        sequence.
+        """
+        return np.divide(pool, cached + state * copies)
 
     def length(self, part: Shard) -> int:
         """The longest sequence that the server accepts, in tokens."""

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfmodel.costs import Shard
+from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec, release
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.specs.engines.memory_facts import SGLangMemory, sglang_memory
@@ -59,7 +62,16 @@ class SGLangAccount(Account):
         return not version or release(version) >= release(sglang_memory().draft_inside_since)
 
     def cache_share(self, part: Shard) -> float:
-        return 1.0 / (1.0 + sglang_memory().state_share) if part.states else 1.0
+        return _cache_share() if part.states else 1.0
+
+    def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
+        """States have a part of the memory of their own, with slots for prefixes and for drafted tokens."""
+        if not np.any(state):
+            return pool / cached
+        slots = sglang_memory().state_slots + np.where(np.greater(copies, 1.0), copies, 0.0)
+        of_caches = pool * _cache_share() / cached
+        of_states = pool * (1.0 - _cache_share()) / (state * slots)
+        return np.minimum(of_caches, of_states)
 
     def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
         tokens = self.length(part)
@@ -69,6 +81,11 @@ class SGLangAccount(Account):
                 pool = tokens * sglang_memory().sliding_share
                 cached += (a.layers - a.shared) * a.layout.token_bytes * (pool - float(a.span(tokens)))
         return cached + draft_token_bytes * tokens
+
+
+def _cache_share() -> float:
+    """Share of the caches that has no states, of a model that has them."""
+    return 1.0 / (1.0 + sglang_memory().state_share)
 
 
 def _draft_mib(facts: SGLangMemory, drafts: Drafts) -> float:
