@@ -19,11 +19,14 @@ def step_class(scenario: Scenario) -> StepClass | None:
 
 
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
-    """The class of errors of a speedup; None for a calibration that states its own."""
+    """The class of errors of a speedup; None for a calibration that states its own. With kernels of another
+    maker's device no speedup of an engine is known.
+    """
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
-    if not source_errors().devices_with(c.stack, scenario.draft.kind):
+    borrowed = c.relation("target_s", scenario.target.name, scenario.machine.gpu) == "maker"
+    if borrowed or not source_errors().devices_with(c.stack, scenario.draft.kind):
         return "new"
     return "llamacpp" if c.stack == LLAMACPP else "known"
 

@@ -21,8 +21,9 @@ from perfmodel.answers.load.pools import pools_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import COVERAGE, Z, source_errors
+from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.specs.published import read_published
-from perfmodel.speculation import Scenario, Workload, predict
+from perfmodel.speculation import Passes, Scenario, Workload, predict
 from perfmodel.speculation.evidence import speedup_class, step_class
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
@@ -194,8 +195,9 @@ def fit(seen: Sequence[RackRow]) -> Constants:
 class Judged:
     """One row next to its prediction, without its source.
 
-    links: deviation of the logarithm of a step that the tables of its links add. boxed: half-width of the
-    interval of an instance in a box (`source_errors`), in logarithms; None beyond a box.
+    links: deviation of the logarithm of a step that the tables of its links add. own: half-width of the
+    interval in logarithms, by sources left out of runs in boxes (`source_errors`). beyond: whether the
+    instance is more than a box, so that the errors of other racks count too.
     """
 
     row_id: str
@@ -204,12 +206,18 @@ class Judged:
     measured: float
     predicted: float
     links: float = 0.0
-    boxed: float | None = None
+    own: float = 0.0
+    beyond: bool = True
 
     @property
     def log_error(self) -> float:
         """Logarithm of predicted over measured."""
         return math.log(self.predicted / self.measured)
+
+    @property
+    def unexplained(self) -> float:
+        """Half-width that holds the row in addition to the error of the tables of its links."""
+        return math.sqrt(max(self.log_error**2 - (Z * self.links) ** 2, 0.0))
 
 
 def judged_steps(row: RackRow, constants: Constants) -> Judged:
@@ -217,14 +225,19 @@ def judged_steps(row: RackRow, constants: Constants) -> Judged:
     seconds, _ = iteration_s(row, constants)
     scenario = constants.of(scenario_of(row.row_id), row.engine)
     links = 0.0
-    if (fabric := scenario.machine.fabric) is not None:
+    fabric = scenario.machine.fabric
+    if fabric is not None:
         step = scenario.target_step(float(row.batch or 1), float(row.context or 0), (row.gamma or 0) + 1.0)
         links = fabric.log_error(scenario.layout.exchanges) * float(step.comm_s / step.predicted_s)
-    boxed = None
-    if fabric is None and (kind := step_class(scenario)):
-        boxed = source_errors().steps[kind].log_within
     measured = row.step_ms or math.nan
-    return Judged(row.row_id, row.source_id, "step", measured, seconds * 1e3, links, boxed)
+    own = _of_steps(scenario)
+    return Judged(row.row_id, row.source_id, "step", measured, seconds * 1e3, links, own, fabric is not None)
+
+
+def _of_steps(scenario: Scenario) -> float:
+    """Half-width of steps in boxes; 0 for a calibration that states its own error."""
+    kind = step_class(scenario)
+    return source_errors().steps[kind].log_within if kind else 0.0
 
 
 def judged_speedup(row: RackRow, constants: Constants) -> Judged:
@@ -234,10 +247,13 @@ def judged_speedup(row: RackRow, constants: Constants) -> Judged:
     iteration, tokens = iteration_s(row, constants)
     predicted = iteration_s(plain, constants)[0] * tokens / iteration
     scenario = scenario_of(row.row_id)
-    boxed = None
-    if scenario.machine.fabric is None and (kind := speedup_class(scenario)):
-        boxed = source_errors().speedups[kind].log_within
-    return Judged(row.row_id, row.source_id, "speedup", measured, predicted, boxed=boxed)
+    own = 0.0
+    if (kind := speedup_class(scenario)) is not None:
+        gammas = np.array([row.gamma or 0])
+        passes = Passes(scenario, float(row.batch or 1), float(row.context or 0), gammas)
+        own = source_errors().speedups[kind].log_within * float(extra_share(passes.ratios(scenario)[0]))
+    beyond = scenario.machine.fabric is not None
+    return Judged(row.row_id, row.source_id, "speedup", measured, predicted, own=own, beyond=beyond)
 
 
 def judged_throughput(row: RackRow) -> Judged:
@@ -265,9 +281,8 @@ def judged_throughput(row: RackRow) -> Judged:
         devices += pools.prefill_gpus
     predicted = found.output_tokens_per_s / devices
     measured = row.tokens_per_s_gpu or math.nan
-    kind = step_class(scenario_of(row.row_id))
-    width = source_errors().steps[kind].log_within if kind else None
-    return Judged(row.row_id, row.source_id, "throughput", measured, predicted, boxed=width)
+    own = _of_steps(scenario_of(row.row_id))
+    return Judged(row.row_id, row.source_id, "throughput", measured, predicted, own=own, beyond=False)
 
 
 def has_pools(row: RackRow) -> bool:
@@ -296,16 +311,16 @@ def judged() -> tuple[list[Judged], dict[str, Constants]]:
 
 def width(found: Iterable[Judged], figure: str, without: str = "") -> float:
     """Half-width in logarithms that holds `COVERAGE` of rows beyond a box of other sources, each source with
-    the same weight.
+    the same weight, in addition to the errors of the tables of their links.
     """
-    beyond = [each for each in found if each.figure == figure and each.boxed is None]
+    beyond = [each for each in found if each.figure == figure and each.beyond]
     others = [each for each in beyond if each.source_id != without]
     rows_of = Counter(each.source_id for each in others)
     held = 0.0
-    for each in sorted(others, key=lambda one: abs(one.log_error)):
+    for each in sorted(others, key=lambda one: one.unexplained):
         held += 1.0 / (rows_of[each.source_id] * len(rows_of))
         if held >= COVERAGE:
-            return abs(each.log_error)
+            return each.unexplained
     raise ValueError(f"{figure}: no row")
 
 
@@ -346,11 +361,13 @@ def _by_source(listed: list[dict[str, Any]], figure: str) -> dict[str, Any]:
 
 
 def _inside(each: Judged, found: Sequence[Judged]) -> bool:
-    """Whether the interval holds the row: the errors of other sources, and those of the links' tables."""
-    half = each.boxed
-    if half is None:
-        half = math.hypot(width(found, each.figure, each.source_id), Z * each.links)
-    return abs(each.log_error) <= half
+    """Whether the interval of `whatif` holds the row: the errors of sources left out, those of other racks
+    beyond a box, and those of the links' tables.
+    """
+    half = each.own
+    if each.beyond:
+        half = max(half, width(found, each.figure, each.source_id))
+    return abs(each.log_error) <= math.hypot(half, Z * each.links)
 
 
 def _in_json(constants: Constants) -> dict[str, Any]:
