@@ -108,7 +108,13 @@ def test_the_default_link_is_that_of_mooncake(prompt: int, measured_ms: float) -
         ({"decode": None}, "prefill: needs decode"),
         ({"decode": "32"}, "decode: must be INSTANCESxGPUS"),
         ({"kv_link": "fast"}, "kv_link: must be GB/S"),
-        ({"decode": "1x24:dp24,ep24"}, "ep: must be a divisor of the 256 experts"),
+        ({"decode": "1x2"}, "decode: no request of 4352 tokens fits next to the weights of deepseek-v3 on 2"),
+        (
+            {"prefill": "4x2"},
+            "prefill: no request of 4096 tokens fits next to the weights of deepseek-v3 on 2",
+        ),
+        ({"decode": "1x24:dp24,ep24"}, "decode: ep: must be a divisor of the 256 experts"),
+        ({"prefill": "1x3"}, "prefill: tp: must divide the 128 query heads"),
     ],
 )
 def test_a_wrong_pool_is_one_line(changes: dict[str, Any], message: str) -> None:

@@ -2,7 +2,8 @@
 a draft.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,11 +76,15 @@ def pools_of(question: TrafficQuery) -> Pools:
     prefill = Instances.of(question.prefill or "", "--prefill")
     decode = Instances.of(question.decode or "", "--decode")
     decoder = decoder_of(question)
-    decoding = scenario_of(decoder, decode)
+    with _of_pool("--decode"):
+        decoding = scenario_of(decoder, decode)
     _check_drafts(question, decoding)
     gammas = lengths_of(decoder, decoding)
     steps = steps_of(decoder, decode, decoding, gammas)
-    prompting = prompting_of(question, prefill)
+    with _of_pool("--prefill"):
+        prompting = prompting_of(question, prefill)
+    _check_room(question, prefill, prompting, "--prefill", question.lengths.input_mean)
+    _check_room(question, decode, decoding, "--decode", question.lengths.context)
     drafting = dict.fromkeys(gamma > 0 for gamma in gammas)
     read = {drafts: prompts_of(question, prefill, prompting, drafts) for drafts in drafting}
     both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
@@ -105,6 +110,18 @@ def pools_of(question: TrafficQuery) -> Pools:
     )
 
 
+@contextmanager
+def _of_pool(flag: str) -> Iterator[None]:
+    """Names the flag of a pool in refusals of its layout, which the pool states and no other flag."""
+    try:
+        yield
+    except InputError as error:
+        message = error.as_flags
+        if not message.startswith(("--tp: ", "--dp: ", "--ep: ")):
+            raise
+        raise InputError(f"{flag}: {message.removeprefix('--')}") from None
+
+
 def decoder_of(question: TrafficQuery) -> TrafficQuery:
     """The question with the draft of the decode pool."""
     if question.decode_draft == "run":
@@ -121,6 +138,19 @@ def _check_drafts(question: TrafficQuery, decoding: Scenario) -> None:
         raise InputError(
             f"--decode-draft: no measurement is published of {decoding.draft.name} after prompts that "
             f"{question.draft} has read; give --prefill-draft none, or the same draft to both pools"
+        )
+
+
+def _check_room(
+    question: TrafficQuery, instances: Instances, scenario: Scenario, flag: str, tokens: float
+) -> None:
+    """Refuse (InputError) instances whose memory does not hold one request of so many tokens."""
+    limits = _limits(question, instances)
+    if sequences_of(scenario, tokens, np.array([0]), limits, 0.0)[0] < 1.0:
+        weights = f"the weights of {scenario.target.name} on {instances.gpus} {scenario.machine.gpu.name}"
+        raise InputError(
+            f"{flag}: no request of {tokens:.0f} tokens fits next to {weights}: use more GPUs of an instance "
+            "or smaller formats"
         )
 
 

@@ -103,7 +103,8 @@ def traffic(question: TrafficQuery) -> Traffic:
     if question.decode is None:
         return _of_servers(question)
     question, _ = completed(question)
-    return replace(_of_servers(one_server(question)), pools=pools_of(question))
+    pools = pools_of(question)
+    return replace(_of_servers(one_server(question)), pools=pools)
 
 
 def _of_servers(question: TrafficQuery) -> Traffic:

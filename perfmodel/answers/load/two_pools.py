@@ -297,6 +297,8 @@ class TwoPools:
             else:
                 high = middle
         state = self.state(low)
+        if not low:  # not one request fits
+            return replace(self.row(state, clients, limits_s or {}), saturated=True)
         waiting = clients - inside(state)
         if waiting > 1e-6 * clients:
             # a full pool: all other clients wait in front of it
