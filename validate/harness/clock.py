@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from perfmodel.validate.records.schema import THREAD_TIME
 
@@ -69,10 +70,13 @@ class DeviceClock(Clock):
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock for a device. On a CPU it depends on torch's number of threads at this time."""
+    """The clock for a device. On a CPU it depends on torch's number of threads at this time, and on whether
+    other processes share the work: a thread's own time stands still while it waits for their messages.
+    """
     if device.type == "cuda":
         return DeviceClock()
-    return ThreadClock() if torch.get_num_threads() == 1 else Clock()
+    alone = torch.get_num_threads() == 1 and not dist.is_initialized()
+    return ThreadClock() if alone else Clock()
 
 
 def synchronize(device: torch.device) -> None:

@@ -153,6 +153,8 @@ def test_two_ranks_write_one_record(tmp_path) -> None:
     assert len(found["microbench"].kernels) == 7
     assert not found["microbench"].failures()
     assert found["microbench"].data.environment.world_size == 2
+    # a thread's own time would leave out the waits for the other rank
+    assert {record.data.protocol.timer for record in found.values()} == {"perf_counter"}
     assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
