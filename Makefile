@@ -23,6 +23,7 @@ demo: $(VENV)/.validate  ## the README's advice, a what-if, a held-out measureme
 test: style  ## lint, types and tests (all but the slow ones)
 	@$(MAKE) --no-print-directory -j 2 types fast
 
+fast: export PYTHONDONTWRITEBYTECODE :=  # pytest keeps what it makes of the asserts
 fast: $(VENV)/.dev  ## the tests alone (all but the slow ones)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow"
 

@@ -1,7 +1,10 @@
 """`advise` under a load: its figures are those of `traffic`, and no fewer GPUs serve the load."""
 
+from functools import cache
+
 import pytest
 
+from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.load.traffic import traffic
@@ -9,6 +12,11 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
 
 LOAD = {"input_len": 4000, "output_len": 500, "slo": "ttft:2000,tpot:30"}
+
+
+@cache
+def advised(model: str, hardware: str, rate: float) -> Advice:
+    return advise(model, hardware, request_rate=rate, **LOAD)
 
 
 def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
@@ -24,7 +32,7 @@ def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
     ("model", "hardware", "rate"), [("llama-3.1-8b", "h100", 20.0), ("deepseek-v3", "h200", 4.0)]
 )
 def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float) -> None:
-    found = advise(model, hardware, request_rate=rate, **LOAD)
+    found = advised(model, hardware, rate)
     p = found.chosen
     free = traffic(model, hardware, request_rate=rate / p.replicas, tp=p.tp, dp=p.dp, ep=p.ep, **LOAD)
     assert free.verdicts[0].gamma == p.gamma
@@ -40,7 +48,7 @@ def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:
-    found = advise("llama-3.1-8b", "h100", request_rate=20, **LOAD)
+    found = advised("llama-3.1-8b", "h100", 20.0)
     p = found.chosen
     assert p.gpus == min(other.gpus for other in found.layouts)
     assert p.gpus < found.baseline.gpus

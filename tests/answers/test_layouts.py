@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 import pytest
@@ -36,9 +37,14 @@ def rates(model: str, hardware: str, gpus: int, draft: str, found: Advice) -> It
             yield layout.replicas * a.throughput_tokens_per_s / gpus, layout.label()
 
 
+@cache
+def advised(model: str, hardware: str, gpus: int, draft: str) -> Advice:
+    return advise(model, hardware, gpus=gpus, draft=draft)
+
+
 @pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
 def test_no_other_layout_of_the_same_gpus_beats_the_choice(model, hardware, gpus, draft) -> None:
-    found = advise(model, hardware, gpus=gpus, draft=draft)
+    found = advised(model, hardware, gpus, draft)
     best, where = max(rates(model, hardware, gpus, draft, found))
     assert found.chosen.gpus == gpus
     assert best <= BEATEN * found.chosen.throughput_tokens_per_s_per_device, where
@@ -87,7 +93,7 @@ def test_no_layout_of_a_random_question_beats_the_choice(seed: int) -> None:
 
 @pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
 def test_the_figures_are_those_of_whatif_and_schedule(model, hardware, gpus, draft) -> None:
-    found = advise(model, hardware, gpus=gpus, draft=draft)
+    found = advised(model, hardware, gpus, draft)
     for p in found.layouts:
         a = whatif(model, hardware, p.batch, 8192, p.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft)
         assert a.memory.fits

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+@cache
 def described(query: Query) -> str:
     """The caption of a picture of the question, and what its axes say."""
     figure = plots.surface(

@@ -12,18 +12,20 @@ from perfmodel.validate.studies.engines import (
     RATIO_FOLDS,
     STEP_FOLDS,
     HeldOutReplay,
+    RatioFold,
     recorded,
-    replayed,
+    replayed_as_recorded,
     step_errors,
 )
 from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.robust import Array
 
 
 def figures() -> dict[str, Any]:
     """The engines' part of the accuracy record."""
     record = recorded()
-    errors = replayed(record)
+    errors = replayed_as_recorded()
     return {
         "steps": _steps(errors),
         "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
@@ -40,9 +42,9 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
     least: dict[str, float] = {}
     for relation in STEP_FOLDS:
         found[relation] = _by_engine(errors.steps[relation], least)
-        least |= {
-            engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e
-        }
+        for engine, e in found[relation].items():
+            if "width" in e:
+                least[engine] = float(np.log1p(e["width"]))
     return found
 
 
@@ -59,7 +61,8 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
     for engine in ("all", *ENGINES):
         mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
         if mine:
-            share = {"inside": int(inside[mine].sum()), "width": float(np.expm1(np.median(width[mine])))}
+            half_width = float(np.expm1(np.median(width[mine])))
+            share = {"inside": int(inside[mine].sum()), "width": half_width}
             found[engine] = _errors(errors.part(mine)) | share
     return found
 
@@ -90,22 +93,27 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
     many verdicts are certain. Each held-out group has its own: draft length or task, version, the whole
     study, ...
     """
-    rows = errors.rows
     counts: dict[str, Any] = {}
     for by in RATIO_FOLDS:
         width = errors.widened(by, covered(errors.ratios[by], {})[1])
         counts[by] = {}
         for engine in ("all", *ENGINES):
-            chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
+            chosen = [i for i, r in enumerate(errors.rows) if r.gained and engine in ("all", r.engine)]
             if chosen:
-                measured = np.array([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
-                predicted = measured * np.exp(-errors.ratios[by].off[chosen])
-                right = same_side(predicted, measured)
-                sure = np.abs(np.log(predicted)) > width[chosen]
-                counts[by][engine] = {
-                    "rows": len(chosen),
-                    "right": int(right.sum()),
-                    "sure": int(sure.sum()),
-                    "sure_and_wrong": int((sure & ~right).sum()),
-                }
+                counts[by][engine] = _side(errors, by, chosen, width[chosen])
     return counts
+
+
+def _side(errors: HeldOutReplay, by: RatioFold, chosen: list[int], width: Array) -> dict[str, int]:
+    """The same of the rows `chosen`. width: of their intervals, of logarithms."""
+    rows = [errors.rows[i] for i in chosen]
+    measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]
+    predicted = measured * np.exp(-errors.ratios[by].off[chosen])
+    right = same_side(predicted, measured)
+    sure = np.abs(np.log(predicted)) > width
+    return {
+        "rows": len(chosen),
+        "right": int(right.sum()),
+        "sure": int(sure.sum()),
+        "sure_and_wrong": int((sure & ~right).sum()),
+    }

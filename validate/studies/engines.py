@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -129,11 +130,11 @@ class HeldOutReplay:
             for relation, fold in STEP_FOLDS.items():
                 by = _first(STEP_FOLDS, relation, self.steps, engine)
                 over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
+                of_steps = f"steps {STEP_FOLDS[by].stated_as}"
+                of_ratios = f"{RATIO_FOLDS[over].stated_as} left out of ratios"
                 observed: dict[Quantity, Scatter] = {
-                    "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].stated_as}"),
-                    "ratio": _of_few(
-                        self.ratios[over], engine, f"{RATIO_FOLDS[over].stated_as} left out of ratios"
-                    ),
+                    "target_s": _of_few(self.steps[by], engine, of_steps),
+                    "ratio": _of_few(self.ratios[over], engine, of_ratios),
                 }
                 before = {q: _at_least(before.get(q), scatter) for q, scatter in observed.items()}
                 of[relation] = before
@@ -210,9 +211,9 @@ def step_errors(
     rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]
 ) -> HeldOutErrors:
     """Errors of steps, each with constants fitted without its fold."""
-    return HeldOutErrors(
-        replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows]
-    )
+    engines = [r.engine for r in rows.rows]
+    groups = [group_of(r) for r in rows.rows]
+    return HeldOutErrors(replay(rows, key, folds), engines, groups)
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
@@ -227,9 +228,11 @@ def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
         errors = step_errors(rows, fold.key, of_devices | folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
     measured = Iterations(whole)
-    names = [row.engine for row in measured.rows], [row.group for row in measured.rows]
+    engines = [row.engine for row in measured.rows]
+    groups = [row.group for row in measured.rows]
     for by, fold in RATIO_FOLDS.items():
-        ratios[by] = HeldOutErrors(replay(measured, fold.key, constants["ratio_folds"][by]), *names)
+        off = replay(measured, fold.key, constants["ratio_folds"][by])
+        ratios[by] = HeldOutErrors(off, engines, groups)
     return HeldOutReplay(steps, ratios, measured.rows)
 
 
@@ -241,9 +244,11 @@ def acceptance() -> Scatter:
             survival = [1.0, *map(float, row.positions.split("/"))]
             lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
     off = np.array([error for rates in lists.values() for error in _carried(rates)])
+    rms = float(np.sqrt(np.mean(off**2)))
+    within = quantile(np.abs(off), np.ones(len(off)))
     return Scatter(
-        log_rms=significant(float(np.sqrt(np.mean(off**2))), 4),
-        log_within=significant(quantile(np.abs(off), np.ones(len(off))), 4),
+        log_rms=significant(rms, 4),
+        log_within=significant(within, 4),
         rows=len(off),
         source=f"every two draft lengths of {len(lists)} acceptances by position, served.csv and "
         "engine_speculation.csv",
@@ -258,7 +263,8 @@ def _carried(rates: Sequence[float]) -> list[float]:
         for gamma in range(1, len(gained)):
             if gamma != known:
                 off = np.log(tokens_per_iteration(gamma, alpha) / gained[gamma])
-                errors.append(float(off / np.log((gamma + 1.0) / (known + 1.0))))
+                apart = np.log((gamma + 1.0) / (known + 1.0))
+                errors.append(float(off / apart))
     return errors
 
 
@@ -306,9 +312,16 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
     }
 
 
+@cache
 def recorded() -> dict[str, Any]:
     """``results/engines.json``. Raises InputError if it is missing or malformed."""
     return files.read_mapping(PATH)
+
+
+@cache
+def replayed_as_recorded() -> HeldOutReplay:
+    """The errors of every row with the constants of `recorded`."""
+    return replayed(recorded())
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

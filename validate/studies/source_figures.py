@@ -17,7 +17,7 @@ from perfmodel.specs import DRIFT, LLAMACPP, VERSION, files, load_model
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies import choices, llamacpp, mlx
-from perfmodel.validate.studies.engines import recorded, replayed
+from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered
@@ -79,11 +79,12 @@ def judged(figure: str) -> list[Judged]:
     rows = []
     left = errors_left_out(figure)
     for a in of_figure(figure):
+        run = a.run
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
-        draft = a.run.draft.partition(":")[0]
-        place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
-        kind = llamacpp.kind_of(a.run) if a.run.engine == LLAMACPP else ""
-        rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval, kind))
+        draft = run.draft.partition(":")[0]
+        place = run.source_id, run.engine, run.hardware, load_model(run.model).name
+        kind = llamacpp.kind_of(run) if run.engine == LLAMACPP else ""
+        rows.append(Judged(*place, draft, left.get(run.id, a.off), a.off, interval, kind))
     return rows if figure == "step" else rows + _of_tables(figure)
 
 
@@ -101,7 +102,7 @@ def errors_left_out(figure: str) -> dict[str, float]:
 
 def _of_tables(figure: str) -> list[Judged]:
     """Ratios of the tables by fits without their study, or the resulting speedups of chains."""
-    ratios = replayed(recorded())
+    ratios = replayed_as_recorded()
     rows = []
     for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
         place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name, row.kind
@@ -200,8 +201,11 @@ def _best_length(rows: Sequence[Answered]) -> dict[str, Any]:
 
 def _lost(sweep: Sequence[Answered], offs: Sequence[float]) -> float:
     measured = [1.0, *(a.measured for a in sweep)]
-    predicted = [1.0, *(a.measured * math.exp(off) for a, off in zip(sweep, offs, strict=True))]
-    return 1.0 - measured[int(np.argmax(predicted))] / max(measured)
+    predicted = [1.0]
+    for a, off in zip(sweep, offs, strict=True):
+        predicted.append(a.measured * math.exp(off))
+    best = int(np.argmax(predicted))
+    return 1.0 - measured[best] / max(measured)
 
 
 def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
@@ -236,14 +240,16 @@ def _part(rows: list[Judged]) -> dict[str, Any]:
     """
     sources = {name: _mean(of) for name, of in grouped(rows, lambda r: r.source).items()}
     worst = max(sources, key=lambda name: sources[name])
+    bias = np.mean([r.off for r in rows])
+    shipped = np.mean([abs(r.shipped) for r in rows])
     found = {
         "rows": len(rows),
         "sources": len(sources),
         "error": math.expm1(_mean(rows)),
         "macro": math.expm1(np.mean([*sources.values()])),
-        "bias": math.expm1(np.mean([r.off for r in rows])),
+        "bias": math.expm1(bias),
         "worst": {"source": worst, "error": math.expm1(sources[worst])},
-        "shipped": math.expm1(np.mean([abs(r.shipped) for r in rows])),
+        "shipped": math.expm1(shipped),
     }
     stated = [r for r in rows if r.interval]
     if stated:

@@ -21,7 +21,7 @@ from perfmodel.specs.engines.source_errors import SourceErrors, SpeedupClass, St
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import choices, llamacpp, widths
-from perfmodel.validate.studies.engines import recorded, replayed
+from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs, spelled_kind
@@ -84,30 +84,31 @@ def errors_without_source() -> Errors:
     for a, off in zip(rows, left_out(rows).tolist(), strict=True):
         errors[a.figure][a.run.id] = off
     for a in answered():
-        if a.run.engine == LLAMACPP and a.figure == "step":
+        if a.run.engine != LLAMACPP:
+            continue
+        if a.figure == "step":
             errors["step"][a.run.id] = of_llamacpp["step"].get(a.run.id, a.off)
-        if a.run.engine == LLAMACPP and a.figure == "speedup":
+        if a.figure == "speedup":
             errors["speedup"][a.run.id] = -of_llamacpp["ratio"].get(a.run.id, -a.off)
     return shortened(errors, 4)
 
 
 def texts_of(errors: Errors, date: datetime.date) -> dict[Path, str]:
     """The same from given errors."""
-    ratios = replayed(recorded())
+    ratios = replayed_as_recorded()
     measured = widths.cells((a.run for a in of_figure("speedup")), ratios)
     speedups = _by_class("speedup", errors["speedup"], lambda a: _class_of_speedup(a, measured))
     for name, of_tables in widths.of_tables(ratios, measured).items():
         speedups[name] += of_tables
-    classes = {
-        "step": _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run)),
-        "speedup": speedups,
-    }
+    steps = _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run))
+    classes = {"step": steps, "speedup": speedups}
+    devices = {a.run.hardware for a in of_figure("step") if a.run.engine in ENGINES}
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": {name: widths.fitted(classes["step"], name).as_mapping() for name in classes["step"]},
+        "steps": {name: widths.fitted(steps, name).as_mapping() for name in steps},
         "speedups": {name: widths.fitted(speedups, name).as_mapping() for name in speedups},
-        "devices": sorted({a.run.hardware for a in of_figure("step") if a.run.engine in ENGINES}),
+        "devices": sorted(devices),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)

@@ -18,7 +18,7 @@ def test_kernels_equal_plain_torch() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.validate.decoder.interpreted"],
         cwd=ROOT,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
