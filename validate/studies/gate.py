@@ -53,15 +53,22 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The inputs of `now` without those of files that were added since: devices and models."""
-    known = {str(ADDED.findall(f"{kind}/{name}")) for kind, names in recorded.items() for name in names}
+    known = {added_file(kind, name) for kind, names in recorded.items() for name in names}
+
+    def kept(kind: str, name: str) -> bool:
+        file = added_file(kind, name)
+        return file is None or file in known
+
     return {
-        kind: {
-            name: value
-            for name, value in names.items()
-            if not (file := ADDED.findall(f"{kind}/{name}")) or str(file) in known
-        }
+        kind: {name: value for name, value in names.items() if kept(kind, name)}
         for kind, names in now.items()
     }
+
+
+def added_file(kind: str, name: str) -> str | None:
+    """The file of an input, where it is one that is added, with its folder; None for any other input."""
+    found = ADDED.findall(f"{kind}/{name}")
+    return str(found) if found else None
 
 
 def _fault_lines(what: str, lines: list[str]) -> list[str]:

@@ -98,9 +98,9 @@ class HeldOutErrors:
         Sampling, 5.4). rho is the common share of the squared errors within the groups of the engine.
         """
         members = grouped(range(len(self.groups)), lambda i: self.groups[i])
-        own = {
-            name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)
-        }
+        own: dict[str, list[list[int]]] = {name: [] for name in set(self.engines)}
+        for index in members.values():
+            own[self.engines[index[0]]].append(index)
         common = {name: self._common(groups) for name, groups in own.items()}
         weights = np.empty(len(self.off))
         for index in members.values():
@@ -119,9 +119,9 @@ class HeldOutErrors:
     def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
         """The errors of some rows."""
         index = [int(i) for i in keep]
-        return HeldOutErrors(
-            self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index]
-        )
+        engines = [self.engines[i] for i in index]
+        groups = [self.groups[i] for i in index]
+        return HeldOutErrors(self.off[index], engines, groups)
 
     def beside_others(self) -> "HeldOutErrors":
         """Errors of models that were seen at another degree of the same device, not held out completely."""
@@ -139,7 +139,8 @@ class HeldOutErrors:
         rms = float(np.sqrt(np.average(size**2, weights=weights)))
         rows = sum(e == engine for e in self.engines) or len(self.off)
         count = float(np.sum(weights))
-        within = quantile(size, weights) * small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
+        prediction = small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
+        within = quantile(size, weights) * prediction
         return Scatter(
             log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source
         )
@@ -156,7 +157,8 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     """The smallest value that has at least this share of the weight at or below it."""
     order = np.argsort(values)
     share = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
+    place = np.searchsorted(share, level * share[-1] * (1 - 1e-12))
+    return float(values[order][place])
 
 
 def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, Array]:

@@ -109,9 +109,8 @@ class IterationGroup(StepGroup):
         if row.width > 1:
             wider_s = s.draft_pass_s(batch, context, float(row.width)) - s.draft_pass_s(batch, context)
             drafting = drafting + (row.steps - 1) * wider_s
-        iteration = (
-            drafting + s.target_pass_s(batch, context, float(row.verified)) + s.overhead_s(batch, context)
-        )
+        verify_s = s.target_pass_s(batch, context, float(row.verified))
+        iteration = drafting + verify_s + s.overhead_s(batch, context)
         return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 

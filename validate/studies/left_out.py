@@ -43,10 +43,13 @@ class Variances:
 
     def covariance(self, steps: Sequence["Step"]) -> Array:
         """``[steps, steps]``, the covariance of their errors."""
-        names = ([s.source for s in steps], [s.server for s in steps])
-        rows = len(steps)
-        same = [np.reshape([a == b for a in of for b in of], (rows, rows)) for of in names]
-        return np.asarray(self.source * same[0] + self.server * same[1] + self.row * np.eye(rows))
+
+        def same(names: list[str]) -> Array:
+            return np.array([[one == other for other in names] for one in names])
+
+        sources = same([s.source for s in steps])
+        servers = same([s.server for s in steps])
+        return np.asarray(self.source * sources + self.server * servers + self.row * np.eye(len(steps)))
 
 
 VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
@@ -143,11 +146,14 @@ class Step:
     def _predict(self, by: Mapping[str, float]) -> float:
         values = {**self.values}
         for place in self.places:
-            values[place] = values.get(place, FREE[place].expected) * math.exp(by.get(place, 0.0))
+            before = values.get(place, FREE[place].expected)
+            values[place] = before * math.exp(by.get(place, 0.0))
         s = with_calibration(self.scenario, self.constants.calibration(values))
         if self.gamma:
-            return -math.log(speedups(s, self.batch, self.context, np.array([self.gamma])).item())
-        return math.log(float(np.ravel(s.target_pass_s(self.batch, self.context))[0]))
+            gains = speedups(s, self.batch, self.context, np.array([self.gamma]))
+            return -math.log(gains.item())
+        seconds = s.target_pass_s(self.batch, self.context)
+        return math.log(float(np.ravel(seconds)[0]))
 
 
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
@@ -201,8 +207,10 @@ def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
         root = np.sqrt((FREEDOM + 1.0) / (FREEDOM + squares))
         weights = np.outer(root, root) * np.linalg.inv(covariance)
         precision = slopes.T @ weights @ slopes + np.diag(spread**-2)
-        pull = -slopes.T @ weights @ (off + moved) + (expected - at) / spread**2
-        at = at + np.clip(np.linalg.solve(precision, pull), -LONGEST, LONGEST)
+        to_expected = (expected - at) / spread**2
+        pull = -slopes.T @ weights @ (off + moved) + to_expected
+        step = np.linalg.solve(precision, pull)
+        at = at + np.clip(step, -LONGEST, LONGEST)
     return dict(zip(places, at.tolist(), strict=True))
 
 
@@ -214,5 +222,6 @@ def _slopes(steps: Sequence[Step], by: Mapping[str, float], moved: Array) -> Arr
     for i, s in enumerate(steps):
         for j, place in enumerate(by):
             if place in s.places:
-                slopes[i, j] = (s.moved({**by, place: by[place] + STEP}) - moved[i]) / STEP
+                longer = s.moved({**by, place: by[place] + STEP})
+                slopes[i, j] = (longer - moved[i]) / STEP
     return slopes

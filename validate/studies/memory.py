@@ -146,7 +146,9 @@ def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
     tower = FITTED.index(("vision", "weights_gib"))
     for at, row in enumerate(rows):
         if row.weights_gib is not None:
-            base[at] += weight_bytes(row.scenario) / GIB - vllm_memory().vision.weights_gib * taken[at, tower]
+            counted_gib = weight_bytes(row.scenario) / GIB
+            tower_gib = shipped.vision.weights_gib * taken[at, tower]
+            base[at] += counted_gib - tower_gib
             base[at] -= row.weights_gib
             taken[at, tower] = 0.0
     return base, taken
@@ -187,16 +189,16 @@ def held_out(rows: Sequence[Logged]) -> Array:
 def figures() -> dict[str, Any]:
     """Errors by engine, as shipped and with each source left out."""
     rows = logs()
-    shipped = np.array([row.log_error() for row in rows])
+    off = np.array([row.log_error() for row in rows])
     others = held_out(rows)
-    parts = {"all": np.ones(len(rows), bool)}
-    parts |= {engine: np.array([r.engine == engine for r in rows]) for engine in ("vllm", "sglang")}
     sources = np.array([row.source for row in rows])
+    engines = np.array([row.engine for row in rows])
+    parts = {"all": np.ones(len(rows), bool), "vllm": engines == "vllm", "sglang": engines == "sglang"}
     return {
         name: {
             "rows": int(part.sum()),
             "sources": len(set(sources[part])),
-            "shipped": _errors(shipped[part]),
+            "shipped": _errors(off[part]),
             "held_out": _errors(others[part]),
         }
         for name, part in parts.items()
@@ -205,10 +207,11 @@ def figures() -> dict[str, Any]:
 
 def _errors(logs_of: Array) -> dict[str, float]:
     off = np.abs(np.expm1(logs_of))
-    return {
-        "median": float(np.median(off)),
-        "bias": float(np.expm1(np.median(logs_of))),
-        "near": float(np.mean(off <= NEAR)),
-        "far": float(np.mean(off <= FAR)),
-        "p90": float(np.quantile(off, 0.9)),
+    figures = {
+        "median": np.median(off),
+        "bias": np.expm1(np.median(logs_of)),
+        "near": np.mean(off <= NEAR),
+        "far": np.mean(off <= FAR),
+        "p90": np.quantile(off, 0.9),
     }
+    return {name: float(value) for name, value in figures.items()}

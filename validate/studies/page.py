@@ -99,12 +99,8 @@ def _coverage(found: Record) -> Rows:
     """Intervals by class: each source is judged by a width that was fitted without it."""
     yield [
         *("class", "rows", "sources", "mean error %", "± %", "± over error"),
-        *(
-            f"in {COVERAGE:.0%} interval %",
-            "of sources %",
-            "rows with those left out by judgement",
-            "in it %",
-        ),
+        *(f"in {COVERAGE:.0%} interval %", "of sources %"),
+        *("rows with those left out by judgement", "in it %"),
     ]
     for figure, classes in found["sources"]["coverage"].items():
         for name, of in classes.items():
@@ -127,9 +123,8 @@ def _in_words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_in_words(each)}" for key, each in value.items())
     if isinstance(value, list):
-        return (
-            " ".join(map(_in_words, value)) if value and not isinstance(value[0], str) else ", ".join(value)
-        )
+        named = not value or isinstance(value[0], str)
+        return ", ".join(value) if named else " ".join(map(_in_words, value))
     return f"{value:g}"
 
 
@@ -148,10 +143,8 @@ def _decide(found: Record) -> Rows:
     yield [f"public runs: {VERDICT}", f"{_right_of_all(public)}; {wrong}"]
     for engine, of in found["engines"]["sides"]["seen"].items():
         if engine != "all":
-            yield [
-                f"{ENGINES[engine]}: {VERDICT}",
-                f"{_right_of_all(of)}; certain but wrong: {of['sure_and_wrong']}",
-            ]
+            wrong = f"certain but wrong: {of['sure_and_wrong']}"
+            yield [f"{ENGINES[engine]}: {VERDICT}", f"{_right_of_all(of)}; {wrong}"]
     yield [f"research stacks: {VERDICT}", _right_of_all(found["replays"]["held-out"]["side_of_one"])]
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
     yield ["speedup lost with the predicted best γ (eight A100)", lost]
@@ -159,10 +152,8 @@ def _decide(found: Record) -> Rows:
         of = found["sources"]["best_length"][name]
         lost = f"{_percent(of['lost'])} %, worst {_percent(of['worst'], 0)} %"
         near = f"in {of['near']} of {of['sweeps']} sweeps (as shipped {of['near_shipped']})"
-        yield [
-            f"throughput lost with the predicted best γ ({words})",
-            f"{lost}; at most {_percent(NEAR, 0)} % {near}",
-        ]
+        most = f"at most {_percent(NEAR, 0)} %"
+        yield [f"throughput lost with the predicted best γ ({words})", f"{lost}; {most} {near}"]
 
 
 def _right_of_all(side: Record) -> str:
@@ -313,7 +304,8 @@ def _inside(e: Record) -> list[str]:
     """
     if "inside" not in e:
         return ["-", "-"]
-    return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
+    share = _percent(e["inside"] / e["rows"], 0)
+    return [f"{e['inside']} ({share} %)", _percent(e["width"], 0)]
 
 
 def _engine_ratios(found: Record) -> Rows:

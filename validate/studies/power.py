@@ -35,15 +35,17 @@ def power_table(hardware: str) -> Array:
     iteration: ``[column, row]``.
     """
     lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
-    limit_w, gamma, rate, share, joules = np.array([[float(r[c] or 0) for c in COLUMNS] for _, r in lines]).T
+    rows = np.array([[float(row[column] or 0) for column in COLUMNS] for _, row in lines])
+    limit_w, gamma, rate, share, joules = rows.T
     tokens = 1.0 + gamma * share
     scenario = resolve(Query(**AT, hardware=hardware, alpha=0.0))
     seconds = tokens / rate
     highest = limit_w == limit_w.max()
     full_s = np.array([seconds[highest & (gamma == length)].item() for length in gamma])
     at = float(AT["batch"]), float(AT["context"])
-    target = [work(scenario.target_ops(*at, length + 1.0)) for length in gamma]
-    moved, flops = (np.array(target) + gamma[:, None] * np.array(work(scenario.draft_ops(*at)))).T
+    target = np.array([work(scenario.target_ops(*at, length + 1.0)) for length in gamma])
+    draft = np.array(work(scenario.draft_ops(*at)))
+    moved, flops = (target + gamma[:, None] * draft).T
     return np.array((limit_w, gamma, full_s, moved, flops, seconds, tokens * joules))
 
 
@@ -61,10 +63,16 @@ def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
         constants = dict(zip(FITTED, np.exp(x).tolist(), strict=True))
         return gpu.replace(power_draw=gpu.power_draw.replace(**constants))
 
-    return device(least_squares(lambda x: log_errors(device(x), rows).ravel(), *np.log(BOUNDS)).x)
+    def errors(x: Array) -> Array:
+        return log_errors(device(x), rows).ravel()
+
+    return device(least_squares(errors, *np.log(BOUNDS)).x)
 
 
 def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:
     """Log errors ``[2, row]`` with constants fitted without the rows that have the same value in a column."""
-    alike = [rows[column] == value for value in np.unique(rows[column])]
-    return np.concatenate([log_errors(fitted(gpu, rows[:, ~out]), rows[:, out]) for out in alike], axis=1)
+    errors = []
+    for value in np.unique(rows[column]):
+        out = rows[column] == value
+        errors.append(log_errors(fitted(gpu, rows[:, ~out]), rows[:, out]))
+    return np.concatenate(errors, axis=1)

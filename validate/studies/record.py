@@ -87,8 +87,9 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     sides = [c for c in fitted if c.quantity == "speedup"]
     incorrect = [c for c in sides if correct_verdicts([c])[0] == 0]
     wrong = {c.point.row_id: [c.measured, c.predicted] for c in incorrect}
+    overall = [c for c in fitted if c.quantity in OVERALL]
     return {
-        "overall": _summary([c for c in fitted if c.quantity in OVERALL]),
+        "overall": _summary(overall),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},
         "partitions": {name: _summary(part) for name, part in partitions(cells).items()},
         "predicted": sorted(c.name for c in cells),
@@ -205,15 +206,17 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         assert p.gamma is not None
         assert p.speedup is not None
         assert p.alpha is not None
-        scenario = replace(
-            scenario_of(p, _gamma_calibration(p, mode)), acceptance=Acceptance.from_alpha(p.alpha)
-        )
+        calibration = _gamma_calibration(p, mode)
+        scenario = replace(scenario_of(p, calibration), acceptance=Acceptance.from_alpha(p.alpha))
         best = predict(scenario, Workload.of(p.batch, p.context, p.gamma))
-        off.append(float(best.speedup) / p.speedup - 1.0)
-        regrets.append(float(best.speedup_at_gamma_optimal) / float(best.speedup) - 1.0)
+        speedup = float(best.speedup)
+        most = float(best.speedup_at_gamma_optimal)
+        off.append(speedup / p.speedup - 1.0)
+        regrets.append(most / speedup - 1.0)
         at = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
-        constant.append(float(best.speedup_at_gamma_optimal) / at - 1.0)
+        constant.append(most / at - 1.0)
         choices[p.row_id] = [p.gamma, int(best.gamma_optimal)]
+    lengths = map(str, CONSTANT_GAMMAS)
     constant_means = np.mean(constant, axis=0).tolist()
     return {
         "rows": len(choices),
@@ -222,7 +225,7 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
         "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
         "regret_mean": float(np.mean(regrets)),
         "regret_worst": max(regrets),
-        "constant_regret_mean": dict(zip(map(str, CONSTANT_GAMMAS), constant_means, strict=True)),
+        "constant_regret_mean": dict(zip(lengths, constant_means, strict=True)),
         "choices": choices,
     }
 

@@ -97,14 +97,19 @@ class ServedRun:
             return None
         if self.tokens_per_iteration:
             return float(self.tokens_per_iteration)
-        alone = self.data_parallel_attention  # and, as it is, from 256 requests on: prompts are in many gaps
-        alike = [
-            row
-            for row in rows_of(self.study)
-            if (row.output_tokens, row.data_parallel_attention) == (self.output_tokens, alone)
-        ]
-        carried = [_carried(row for row in alike if row.steps == steps) for steps in (0, self.steps)]
-        return carried[1] / carried[0] if all(carried) else None
+        baseline, drafting = (
+            _carried(row for row in rows_of(self.study) if row.steps == steps and self._is_like(row))
+            for steps in (0, self.steps)
+        )
+        return drafting / baseline if baseline and drafting else None
+
+    def _is_like(self, row: "ServedRun") -> bool:
+        """Whether a run has answers as long, and attention divided in the same way."""
+        # and, as it is, from 256 requests on: prompts are in many gaps
+        return (row.output_tokens, row.data_parallel_attention) == (
+            self.output_tokens,
+            self.data_parallel_attention,
+        )
 
     @property
     def ttft(self) -> str:
@@ -205,20 +210,16 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
         step = None if run.steps else found["step_folds"]["seen"].get(f"{model} {device}")
-        group = (
-            f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel} {run.draft} gamma {run.steps}"
-        )
-        ratio = found["ratio_folds"]["seen"].get(group)
+        server = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel}"
+        ratio = found["ratio_folds"]["seen"].get(f"{server} {run.draft} gamma {run.steps}")
     parameters = (*DECODING, *SPECULATING)
     values = (step or found["steps"]) | (ratio or found["iteration"])
     if run.study == COOKBOOK:
         of_vllm = next(p.expected for p in DEFAULT_FLAGS if p.place == "vllm.hopper.expert_layer_s")
         parameters = (*parameters, *DEFAULT_FLAGS)
         values = values | dict.fromkeys(PLAIN, of_vllm)
-    return with_calibration(
-        shipped(run),
-        FittedConstants.of(run.hardware, run.engine, run.version, parameters).calibration(values),
-    )
+    constants = FittedConstants.of(run.hardware, run.engine, run.version, parameters)
+    return with_calibration(shipped(run), constants.calibration(values))
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -249,28 +250,31 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     lengths = run.lengths
     scenario = scenario_of(run, by)
     groups = scenario.target_shard.groups
-    limits = Limits(groups * Limits().max_num_seqs, groups * Limits().max_num_batched_tokens, FRACTION)
-    steps = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))[0]
+    one = Limits()
+    limits = Limits(groups * one.max_num_seqs, groups * one.max_num_batched_tokens, FRACTION)
+    (steps,) = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))
     if measured and (seconds := gaps(run, steps.batches)) is not None:
         steps = replace(steps, decode_s=seconds)
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
     published = request_constants().acceptance_std.get(run.target)
     spread = published.value if published else DEFAULT_STD
     met = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
+    typical = np.mean if "mean" in run.ttft else np.median
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
         "output_tokens_per_s": met.output_tokens.sum() / met.duration_s,
-        "ttft_mean_ms": 1e3 * (np.mean if "mean" in run.ttft else np.median)(met.ttft_s),
+        "ttft_mean_ms": 1e3 * typical(met.ttft_s),
         "ttft_p99_ms": 1e3 * np.quantile(met.ttft_s, 0.99),
     }
     # TensorRT-LLM delays prompts until its groups are even, by a setting that is not stated. SGLang's pages
     # run benchmarks with equal prompts one after another, and do not state whether the cache had them.
     if run.data_parallel_attention or run.study == COOKBOOK:
         predicted = {name: value for name, value in predicted.items() if not name.startswith("ttft")}
-    ratios = {
-        name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))
-    }
+    ratios = {}
+    for name, value in predicted.items():
+        if given := run.measured(name):
+            ratios[name] = float(value / given)
     closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
     ratios["closed_form"] = 1e3 * np.asarray(closed.tpot.mean).item() / run.measured("tpot_mean_ms")
     return Compared(run, ratios, _stated(run))

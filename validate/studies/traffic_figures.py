@@ -24,9 +24,10 @@ def ttft_error(runs_of: Iterable[Compared], engine: str, without: str = "") -> S
     """
     known = [c for c in runs_of if "ttft_mean_ms" in c.ratios and c.run.study != without]
     off = np.log([c.ratios["ttft_mean_ms"] for c in known])
-    return HeldOutErrors(off, [c.run.engine for c in known], [c.run.study for c in known]).scatter(
-        engine, "replays of traffic.csv, each study left out"
-    )
+    engines = [c.run.engine for c in known]
+    studies = [c.run.study for c in known]
+    errors = HeldOutErrors(off, engines, studies)
+    return errors.scatter(engine, "replays of traffic.csv, each study left out")
 
 
 FIGURES = {
@@ -106,7 +107,9 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
     """A server with its load: these columns, with lengths rounded to a thousand."""
-    return *(run.cells[n] for n in (*SERVER, *names)), *np.round((run.output_tokens, run.input_tokens), -3)
+    columns = (run.cells[name] for name in (*SERVER, *names))
+    lengths = np.round((run.output_tokens, run.input_tokens), -3)
+    return *columns, *lengths
 
 
 def _growth(some: Sequence[Compared]) -> float | None:
@@ -116,21 +119,22 @@ def _growth(some: Sequence[Compared]) -> float | None:
     names = ("target", "engine_version", "draft", "steps")
     by_clients = sorted(some, key=lambda c: c.run.concurrency)
     alike = grouped(by_clients, lambda c: _place(c.run, *names)).values()
-    return _mean(
-        c.ratios["tpot_mean_ms"] / of[0].ratios["tpot_mean_ms"]
-        for of in alike
-        for c in of
-        if c.run.concurrency > of[0].run.concurrency
-    )
+    ratios: list[float | None] = []
+    for fewest, *others in alike:
+        for c in others:
+            if c.run.concurrency > fewest.run.concurrency:
+                ratios.append(c.ratios["tpot_mean_ms"] / fewest.ratios["tpot_mean_ms"])
+    return _mean(ratios)
 
 
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
     """Number of speedups of TPOT on the measured side of 1, and the number of all."""
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
-    pairs = [(base[at], c) for c in some if c.run.steps and (at := _place(c.run, "concurrency")) in base]
-    right = [
-        same_side(speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"], speedup)
-        for a, c in pairs
-        for speedup in [a.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")]
-    ]
+    right = []
+    for c in some:
+        plain = base.get(_place(c.run, "concurrency"))
+        if c.run.steps and plain is not None:
+            speedup = plain.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
+            off = plain.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
+            right.append(same_side(speedup * off, speedup))
     return sum(right), len(right)

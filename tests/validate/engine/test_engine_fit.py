@@ -82,14 +82,15 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
     rows = fitted.rows
     gamma, batch = (np.array([getattr(t, name) for t in rows.timings]) for name in ("gamma", "batch"))
     assert [(mask.sum(), seconds.shape) for mask, seconds in fitted.fitted.groups] == [(6, (18,)), (6, (18,))]
-    off = ((gamma == 2, 0.1 * (gamma == 2)), (batch == 8, np.full(18, 0.2)))
-    groups = tuple((mask, rows.measured * np.exp(e)) for mask, e in off)
+    of_a_length = rows.measured * np.exp(0.1 * (gamma == 2))
+    of_a_batch = rows.measured * np.exp(np.full(18, 0.2))
+    groups = ((gamma == 2, of_a_length), (batch == 8, of_a_batch))
     one_by_one = rows.measured * np.exp(0.3 * (gamma == 7))
     stated = _errors(replace(fitted.fitted, groups=groups, held_out=one_by_one), rows)
-    expected = small_sample(((4 * 0.06**2 + 0.01 + 0.04 + 0.09 / 3) / 7) ** 0.5, 8)
-    assert stated["target_s"].log_rms == pytest.approx(expected, rel=0.01)
-    expected = small_sample(((4 * 0.072**2 + 0.01 + 0.09 / 2) / 7) ** 0.5, 8)
-    assert stated["speedup"].log_rms == pytest.approx(expected, rel=0.01)
+    steps = (4 * 0.06**2 + 0.01 + 0.04 + 0.09 / 3) / 7
+    assert stated["target_s"].log_rms == pytest.approx(small_sample(steps**0.5, 8), rel=0.01)
+    speedups = (4 * 0.072**2 + 0.01 + 0.09 / 2) / 7
+    assert stated["speedup"].log_rms == pytest.approx(small_sample(speedups**0.5, 8), rel=0.01)
 
 
 def test_a_fit_is_printed_row_by_row(fitted) -> None:
@@ -118,15 +119,20 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
 
     def loss(*shift: float) -> float:
         values = np.array([*solved.values.values()]) + np.array(shift) * spread
-        off = np.log(held.predict(with_values(base, dict(zip(free, values.tolist(), strict=True)))))
+        calibration = with_values(base, dict(zip(free, values.tolist(), strict=True)))
+        off = np.log(held.predict(calibration))
         off = (off - np.log(held.measured)) / 0.03
-        return float(np.sum(8 * np.sqrt(1 + (off / 2) ** 2)) + np.sum(((values - start) / spread) ** 2))
+        of_rows = np.sum(8 * np.sqrt(1 + (off / 2) ** 2))
+        of_priors = np.sum(((values - start) / spread) ** 2)
+        return float(of_rows + of_priors)
 
     h = 1e-3
+    least = loss(0, 0)
     slopes = np.array([loss(h, 0) - loss(-h, 0), loss(0, h) - loss(0, -h)]) / (2 * h)
-    own = [loss(h, 0) + loss(-h, 0) - 2 * loss(0, 0), loss(0, h) + loss(0, -h) - 2 * loss(0, 0)]
-    both = (loss(h, h) + loss(-h, -h) - loss(h, -h) - loss(-h, h)) / 4
-    curvature = np.array([[own[0], both], [both, own[1]]]) / h**2
+    along_first = loss(h, 0) + loss(-h, 0) - 2 * least
+    along_second = loss(0, h) + loss(0, -h) - 2 * least
+    across = (loss(h, h) + loss(-h, -h) - loss(h, -h) - loss(-h, h)) / 4
+    curvature = np.array([[along_first, across], [across, along_second]]) / h**2
     assert np.linalg.solve(curvature, slopes) == pytest.approx(0.0, abs=1e-3)
     in_spreads = np.linalg.inv(curvature / 2)
     assert solved.covariance == pytest.approx(in_spreads, rel=0.2)
@@ -135,7 +141,8 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
 
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
-    found = made(engine([timing(b, 1024.0, k) for b, k in ((1.0, 0), (2.0, 0), (1.0, 2))]))
+    places = ((1.0, 0), (2.0, 0), (1.0, 2))
+    found = made(engine([timing(batch, 1024.0, gamma) for batch, gamma in places]))
     base = load_calibration(BASE)
     assert "attention_bandwidth_fraction" in found.fitted.pinned
     assert len(found.fitted.free) < 3, "three rows cannot carry three constants"
@@ -165,11 +172,10 @@ def test_bare_passes_are_fitted_as_passes() -> None:
     shapes += [timing(b, 1024.0, 3, kind="pass_with_draft") for b in (1.0, 8.0)]
     rows = engine(shapes)
     by_kind = {(t.batch, t.context, t.gamma, t.kind): t.seconds for t in rows}
-    assert (
-        by_kind[1.0, 1024.0, 3, "pass_with_draft"]
-        > by_kind[1.0, 1024.0, 3, "pass"]
-        > by_kind[1.0, 1024.0, 0, "pass"]
-    )
+    baseline = by_kind[1.0, 1024.0, 0, "pass"]
+    verify = by_kind[1.0, 1024.0, 3, "pass"]
+    with_draft = by_kind[1.0, 1024.0, 3, "pass_with_draft"]
+    assert with_draft > verify > baseline
     assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, load_model("llama-3.1-8b"))
     assert log_rms(made(rows).fitted.held_out, np.array([t.seconds for t in rows])) < 0.03
 

@@ -45,6 +45,9 @@ SHAPES = tuple(
     product((4096, 5120, 8192, 12288, 14336, 16384, 24576), (8192, 10240, 11264, 13312, 16384, 20480, 28672))
 )
 
+TOO_LARGE_OR_SMALL = ((8192, 4096, 8192), (2, 1023, 32768), (2, 32768, 1023), (2, 2000, 3999))
+"""Calls that must not count."""
+
 
 def at_knots(shares: dict[int, float]) -> Callable[[float], float]:
     """Straight lines between the knots on doubly logarithmic paper."""
@@ -80,17 +83,10 @@ def gemms(
         row(8, 256, 256, last),
         row(17, 256, 256, 1e-4),
     ]
-    rows += [
-        row(8192, 4096, 8192, ODD),
-        row(2, 1023, 32768, ODD),
-        row(2, 32768, 1023, ODD),
-        row(2, 2000, 3999, ODD),
-    ]
+    rows += [row(*call, ODD) for call in TOO_LARGE_OR_SMALL]
     edges = ((2, 2000, 4000), (64, 1024, 8192), (4, 8192, 1024))
-    rows += [
-        row(*call, seconds(*call))
-        for call in (*edges, *((m, *shape) for shape, m in product(SHAPES, tokens)))
-    ]
+    usual = ((m, *shape) for shape, m in product(SHAPES, tokens))
+    rows += [row(*call, seconds(*call)) for call in (*edges, *usual)]
     return rows[:count]
 
 
@@ -159,10 +155,13 @@ def expert_rows(
     rows = []
     calls = product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
     for i, (tokens, (experts, topk), (tp, ep)) in enumerate(calls):
-        idle = (1 + ((1 - topk / experts) ** (-1 / 1.2) - 1) * tokens) ** -1.2
+        b = 1 / ((1 - topk / experts) ** (-1 / 1.2) - 1)
+        idle = (1 + tokens / b) ** -1.2
         matrices = 3 * 4096 * 1536 / tp
-        loaded = experts * (1 - idle) / ep * matrices * size / H100.memory_bandwidth_bytes_per_s
+        loaded_bytes = experts * (1 - idle) / ep * matrices * size
+        loaded = loaded_bytes / H100.memory_bandwidth_bytes_per_s
         computed = 2 * tokens * topk / ep * matrices / peak
+        noise_now = noise ** (-1) ** i
         rows.append(
             {
                 "moe_dtype": word,
@@ -175,7 +174,7 @@ def expert_rows(
                 "moe_ep_size": ep,
                 "kernel_source": "fused",
                 "distribution": "power_law_1.01",
-                "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
+                "seconds": (start + loaded / bandwidth + computed / flops) * noise_now,
             }
         )
     return rows
@@ -191,10 +190,11 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     beyond = ({"num_tokens": 1025}, {"moe_ep_size": 17}, {"distribution": "balanced"})
     odd = [first[0] | {"seconds": ODD} | change for change in beyond]
     odd.append(first[0] | {"seconds": 1e-9, "kernel_source": "nongated"})
-    int4 = expert_rows("int4_wo", 0.5 + 2 / 32, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
+    peak = H100.peak_flops("bf16")
+    int4 = expert_rows("int4_wo", 0.5 + 2 / 32, peak, 1e-5, 0.4, 0.3)
     noisy = expert_rows("fp8", 1.0, H100.peak_flops("fp8"), 2e-5, 0.7, 0.4, noise=2.0)
     slow = expert_rows("fp8_block", 1 + 4 / 128**2, H100.peak_flops("fp8"), 2e-5, 0.2, 0.4)
-    short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)[:59]
+    short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, peak, 2e-5, 0.7, 0.4)[:59]
     no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
     # of the newest there is
     found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0")
@@ -234,7 +234,8 @@ def attention_rows(word: str, size: float, start: float, share: float, **more: A
     rows = []
     steps = [4096 * 2**i for i in range(5)]
     for batch, heads, step, width in product((1, 16, 64, 256, 200), (16, 32), steps, (64, 128)):
-        cache = batch * heads // 4 * (100 + step) * 2 * width * size
+        cached_tokens = batch * (100 + step)
+        cache = cached_tokens * heads // 4 * 2 * width * size
         moved = cache + 4 * batch * heads * width
         rows.append(
             {
@@ -254,41 +255,48 @@ def attention_rows(word: str, size: float, start: float, share: float, **more: A
     return rows
 
 
+NOT_COUNTED = (
+    {"batch_size": 257},
+    {"head_dim": 192},
+    {"window_size": 128},
+    {"kernel_source": "other"},
+    {"num_heads": 17, "num_key_value_heads": 1, "step": 65536},  # 17 query heads a KV head
+    {"num_key_value_heads": 1, "num_heads": 1, "step": 100, "batch_size": 1, "isl": 0},  # 51 kB
+)
+
+
+def attention_fits(rows: Rows) -> dict[str, kernels.TableFit]:
+    held = Held({("attention", "vllm", "1", "generation_attention_perf"): rows})
+    return kernels._attention(held, H100, "vllm", "0")
+
+
 def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
     wide = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
-    odd = [
-        wide[0] | {"seconds": ODD} | change
-        for change in (
-            {"batch_size": 257},
-            {"head_dim": 192},
-            {"window_size": 128},
-            {"kernel_source": "other"},
-            {"num_heads": 17, "num_key_value_heads": 1, "step": 65536},  # 17 query heads a KV head
-            {"num_key_value_heads": 1, "num_heads": 1, "step": 100, "batch_size": 1, "isl": 0},  # 51 kB
-        )
-    ]
+    odd = [wide[0] | {"seconds": ODD} | change for change in NOT_COUNTED]
     # KV heads of 0 stand for as many as query heads: 16 x 4196 x 2 x 128 x 2 bytes
     moved = 16 * (4096 + 100) * 2 * 128 * 2 + 4 * 16 * 128
-    same = wide[0] | {
-        "num_key_value_heads": 0,
-        "head_dim": 128,
-        "seconds": 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75,
-    }
-    # 16 are still in
+    seconds = 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75
+    same = wide[0] | {"num_key_value_heads": 0, "head_dim": 128, "seconds": seconds}
+    found = attention_fits([*wide, *odd, same])["bfloat16"]
+    assert found.values == pytest.approx((8e-6, 0.75), rel=1e-4)
+    assert found.rows == 101
+    assert found.source == "vllm 1"
+
+
+def test_attention_of_sixteen_query_heads_a_kv_head_counts() -> None:
     grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[:100]
+    caches = []
     for row in grouped:
-        moved = row["batch_size"] * ((100 + row["step"]) * 2 * row["head_dim"] + 4 * 16 * row["head_dim"])
+        width = row["head_dim"]
+        cache = row["batch_size"] * (100 + row["step"]) * 2 * width
+        moved = cache + row["batch_size"] * 4 * 16 * width
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
-    held = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *odd, same, *grouped]})
-    found = kernels._attention(held, H100, "vllm", "0")
-    assert found["bfloat16"].values == pytest.approx((8e-6, 0.75), rel=1e-4)
-    assert found["bfloat16"].rows == 101
-    assert found["bfloat16"].source == "vllm 1"
+        caches.append(cache)
+    wide = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    found = attention_fits([*wide, *grouped])
     assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
-    caches = [row["batch_size"] * (100 + row["step"]) * 2 * row["head_dim"] for row in grouped]
     assert found["fp8"].rows == sum(cache > 1e6 for cache in caches)
-    few = Held({("attention", "vllm", "1", "generation_attention_perf"): [*wide, *grouped[:99]]})
-    assert list(kernels._attention(few, H100, "vllm", "1")) == ["bfloat16"]
+    assert list(attention_fits([*wide, *grouped[:99]])) == ["bfloat16"]
 
 
 def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
@@ -317,7 +325,7 @@ def latent_rows(word: str, size: float, start: float, share: float, flops: float
 def test_latent_attention_comes_out() -> None:
     wide = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45)
     narrow = latent_rows("fp8", 1.0, 1.2e-5, 0.2, 0.4)
-    odd = [wide[0] | {"batch_size": 257, "seconds": ODD}, wide[0] | {"step": 99, "seconds": ODD}]  # 115 kB
+    odd = [wide[0] | {"seconds": ODD} | change for change in ({"batch_size": 257}, {"step": 99})]  # 115 kB
     slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
     rows = [*slower, *wide, *odd, *narrow]
     for engine, version, source in (
@@ -363,23 +371,23 @@ def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> 
         row(2, 32768, 1e-9, source="eager"),
     ]
     nccl = [row(2, 8192, 7e-6), row(2, 32768, 6e-6), row(2, 2097152, 128e-6), row(4, 8192, 1e-5)]
-    nccl += [row(2, 32768, 1e-9, op="all_gather")]
+    nccl.append(row(2, 32768, 1e-9, op="all_gather"))
     for one in nccl:
         del one["kernel_source"]
     tables = {
-        ("comm", "vllm", version, "custom_allreduce_perf"): rows
-        for version, rows in (("2", custom), ("1", [row(2, 8192, 4.5e-6)]))
+        ("comm", "vllm", "2", "custom_allreduce_perf"): custom,
+        ("comm", "vllm", "1", "custom_allreduce_perf"): [row(2, 8192, 4.5e-6)],
+        ("comm", "nccl", "1", "nccl_perf"): nccl,
     }
-    found = kernels._allreduce(Held(tables | {("comm", "nccl", "1", "nccl_perf"): nccl}))
+    found = kernels._allreduce(Held(tables))
     sizes, seconds = zip(*found[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
     assert seconds == pytest.approx((4.5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9), "of an older version the first"
     assert found[4] == [(16384.0, pytest.approx(1e-5))]
-    falling = Held(
-        {("comm", "vllm", "2", "custom_allreduce_perf"): [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]}
-    )
-    assert [s for _, s in kernels._allreduce(falling)[2]] == pytest.approx([9e-6, 9e-6])
+    falling = [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]
+    held = Held({("comm", "vllm", "2", "custom_allreduce_perf"): falling})
+    assert [s for _, s in kernels._allreduce(held)[2]] == pytest.approx([9e-6, 9e-6])
 
 
 def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_version_on_request() -> None:

@@ -49,20 +49,23 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
         kind: {n for n in CONSTANTS if getattr(scaled(KERNELS, {kind: 1.25}), n) != getattr(KERNELS, n)}
         for kind in KINDS
     }
-    gemm = {f"gemm_{name}" for name in ("bandwidth_fraction", "flops_fraction", "fixed_s", "column_s")}
-    assert alone["linear ops"] == gemm  # this calibration states no weight_unpack_s
+    assert alone["linear ops"] == {
+        "gemm_bandwidth_fraction",
+        "gemm_flops_fraction",
+        "gemm_fixed_s",
+        "gemm_column_s",  # this calibration states no weight_unpack_s
+    }
     moved = [name for names in alone.values() for name in names]
-    stated = {
-        n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"
-    } - KERNELS.absent
+    of_work = {n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"}
+    stated = of_work - KERNELS.absent
     assert sorted(moved) == sorted(stated)
 
 
 def test_one_plain_pass_cannot_be_halved(made) -> None:
     refused("two batches or contexts", fit_stack, made[:1], KERNELS)
-    one = [
-        p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)
-    ]
+    first = made[0]
+    place = (first.target, 1, first.asked_context)
+    one = [p for p in made if (p.target, p.batch, p.asked_context) == place]
     assert len({p.gamma for p in one}) > 1
     refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 

@@ -44,7 +44,8 @@ def test_tables_of_one_device(given) -> None:
     assert len(found.files) == 5
     assert found.versions("gemm", "vllm", "gemm_perf") == ["0.9.1", "0.10.0rc2", "0.10.0"]
     assert found.versions("moe", "vllm", "moe_perf") == ["0.9.1"]
-    assert found.versions("moe", "vllm", "gemm_perf") == found.versions("moe", "sglang", "moe_perf") == []
+    assert found.versions("moe", "vllm", "gemm_perf") == []
+    assert found.versions("moe", "sglang", "moe_perf") == []
     table = found.read("gemm", "sglang", "0.5", "gemm_perf")
     assert {name: values.tolist() for name, values in table.items()} == {
         "m": [1, 2],

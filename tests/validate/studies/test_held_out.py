@@ -61,26 +61,37 @@ def test_rows_of_a_group_count_as_far_as_they_err_apart(values, rows) -> None:
     assert errors.weights("sglang") == pytest.approx([rows / 20, rows / 20])
 
 
-def test_what_is_stated_of_an_engine_with_rows_and_of_one_without() -> None:
+GROUPS = HeldOutErrors(
+    np.array([0.1, 0.1, 0.3, 0.5]), ["vllm", "vllm", "vllm", "sglang"], ["a", "a", "b", "c"]
+)
+
+
+def test_what_is_stated_of_an_engine_with_rows() -> None:
     """Groups a and b of vLLM (0.1 twice; 0.3), c of SGLang (0.5): weights 1/2, 1/2, 1 and 0.1."""
-    errors = HeldOutErrors(
-        np.array([0.1, 0.1, 0.3, 0.5]), ["vllm", "vllm", "vllm", "sglang"], ["a", "a", "b", "c"]
-    )
-    stated = errors.scatter("vllm", "by hand")
-    assert stated.log_rms == pytest.approx(((0.01 + 0.09 + 0.1 * 0.25) / 2.1) ** 0.5, abs=5e-4)
-    assert stated.log_within == pytest.approx(0.3 * small_sample(1.0, 2.1) * (1 + 1 / 2.1) ** 0.5, rel=2e-3)
+    stated = GROUPS.scatter("vllm", "by hand")
+    mean_square = (0.01 + 0.09 + 0.1 * 0.25) / 2.1
+    wider = small_sample(1.0, 2.1) * (1 + 1 / 2.1) ** 0.5
+    assert stated.log_rms == pytest.approx(mean_square**0.5, abs=5e-4)
+    assert stated.log_within == pytest.approx(0.3 * wider, rel=2e-3)
     assert stated.rows == 3
     assert stated.source == "by hand"
-    other = errors.scatter("trtllm", "by hand", 1.0)
-    assert other.rows == 4  # all rows speak for it, a group each
-    assert other.log_rms == pytest.approx(((0.01 + 0.09 + 0.25) / 3) ** 0.5, abs=5e-4)
-    few = t.ppf(0.95, 1) / norm.ppf(0.95)  # one degree of freedom at least
+
+
+def test_what_is_stated_of_an_engine_without_rows() -> None:
+    """All rows speak for it, a group each."""
+    other = GROUPS.scatter("trtllm", "by hand", 1.0)
+    mean_square = (0.01 + 0.09 + 0.25) / 3
+    assert other.rows == 4
+    assert other.log_rms == pytest.approx(mean_square**0.5, abs=5e-4)
+
+
+def test_few_groups_widen_an_interval_and_many_do_not() -> None:
+    one_degree_of_freedom = t.ppf(0.95, 1) / norm.ppf(0.95)
     alone = HeldOutErrors(np.array([0.1, 0.1, 0.2]), ["vllm", "vllm", "sglang"], ["a", "a", "b"])
-    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(
-        0.2 * few * (1 + 1 / 1.1) ** 0.5, rel=5e-3
-    )
+    wider = one_degree_of_freedom * (1 + 1 / 1.1) ** 0.5
+    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(0.2 * wider, rel=5e-3)
     many = HeldOutErrors(np.linspace(0.0, 0.2, 101), ["vllm"] * 101, list(range(101)))
-    assert many.scatter("vllm", "by hand").log_within == pytest.approx(0.18, rel=0.02)  # not widened
+    assert many.scatter("vllm", "by hand").log_within == pytest.approx(0.18, rel=0.02)
 
 
 def test_a_model_of_one_degree_is_not_seen_at_another() -> None:

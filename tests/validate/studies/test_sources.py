@@ -108,26 +108,28 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
     assert 0.85 <= found["step"]["all"]["inside_shipped"] <= 0.97
 
 
+PARTS = [
+    Judged("a", "vllm", "h100-sxm-80gb", "m", "ngram", 0.1, 0.2, (0.9, 1.2)),
+    Judged("a", "vllm", "h100-sxm-80gb", "m", "ngram", -0.3, -0.1, None),
+    # holds the measurement by the constants that have not seen it
+    Judged("b", "vllm", "h100-sxm-80gb", "m", "ngram", 0.4, 0.5, (1.05, 1.5)),
+]
+
+
 def test_errors_of_a_part_by_hand() -> None:
     """Two rows of a source that are off by 0.1 and -0.3, and one of another by 0.4."""
-    near, far, other = (
-        Judged(source, "vllm", "h100-sxm-80gb", "m", "ngram", off, shipped, interval)
-        for source, off, shipped, interval in (
-            ("a", 0.1, 0.2, (0.9, 1.2)),
-            ("a", -0.3, -0.1, None),
-            ("b", 0.4, 0.5, (1.05, 1.5)),  # holds the measurement by the constants that have not seen it
-        )
-    )
-    found = _part([near, far, other])
+    found = _part(PARTS)
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
-    assert {name: found[name] for name in logs} == pytest.approx({n: math.expm1(x) for n, x in logs.items()})
+    for name, off in logs.items():
+        assert found[name] == pytest.approx(math.expm1(off)), name
+    widths = ((1.2 / 0.9) ** 0.5, (1.5 / 1.05) ** 0.5)
     assert found["rows"] == 3
     assert found["sources"] == 2
     assert found["inside"] == 1.0
     assert found["inside_shipped"] == 0.5
     assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
-    assert found["width"] == pytest.approx(((1.2 / 0.9) ** 0.5 + (1.5 / 1.05) ** 0.5) / 2 - 1)
-    assert "inside" not in _part([far])
+    assert found["width"] == pytest.approx(sum(widths) / 2 - 1)
+    assert "inside" not in _part(PARTS[1:2])
 
 
 def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -> None:
