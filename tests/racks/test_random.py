@@ -8,7 +8,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import InputError
 
-MODELS = ("deepseek-v3", "qwen3-235b-a22b", "qwen3.5-397b-a17b", "deepseek-v4-pro", "gpt-oss-120b")
+MODELS = ("deepseek-v3", "qwen3-235b-a22b", "minimax-m2", "deepseek-v4-pro", "gpt-oss-120b")
 DEVICES = ("h200", "b200", "gb200")
 ENGINES = ("vllm", "sglang")
 DRAFTS: tuple[dict[str, Any], ...] = ({"gamma": 0}, {"draft": "ngram", "gamma": 3, "rate": "0.5x3"})
