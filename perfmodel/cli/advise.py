@@ -11,6 +11,7 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import kv_cache_text, ratio_text, seconds
 from perfmodel.cli.advise_pools import print_pools
@@ -66,6 +67,10 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"KV cache of a server: {kv_cache_text(a.chosen.kv_cache)}.")
         if a.on_off is not None:
             say(_on_off(a.on_off))
+        for tree in a.trees:
+            say(_tree(tree))
+        for skip in a.trees_skipped:
+            say(f"No trees weighed: {skip.reason}.")
         if not q.has_load and (simpler := _simpler(a)):
             say(simpler)
         if (fewer := _fewer_gpus(a)) is not None:
@@ -204,6 +209,26 @@ def _on_off(switch: OnOff) -> str:
     if switch.off_from is None:
         return f"{draft} {start}up to {switch.looked_to} running sequences of a server."
     return f"{draft} {start}below {switch.off_from} running sequences of a server, off above."
+
+
+def _tree(tree: TreeDraft) -> str:
+    """The best tree of a draft against the choice, in words."""
+    shape = f"{tree.steps} steps of {tree.candidates}, {tree.verified_tokens} tokens to verify"
+    point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
+    pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
+    over = f"{ratio_text(tree.over_choice)} the choice"
+    if not tree.wins:
+        verdict = f"No tree wins: the best ({point}; {pace}) is {over}"
+    else:
+        verdict = f"A tree wins, {over}: {point}; {pace}"
+    if tree.best_at is None:
+        where = "no tree beats the chains and the baseline at any batch"
+    elif tree.best_at[0] == tree.best_at[1]:
+        where = f"one beats the chains and the baseline at batch {tree.best_at[0]}"
+    else:
+        where = f"one beats the chains and the baseline at batches {tree.best_at[0]} to {tree.best_at[1]}"
+    start = f" ({' '.join(tree.flags)})" if tree.wins and tree.flags else ""
+    return f"{verdict}; {where}{start}."
 
 
 def _simpler(a: Advice) -> str | None:

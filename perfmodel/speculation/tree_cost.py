@@ -62,28 +62,62 @@ def _iteration_s(
     return drafts + scenario.target_pass_s(batch, context, float(size)) + scenario.overhead_s(batch, context)
 
 
-def as_given(
-    scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: Sequence[int]
-) -> TreeChoice:
-    """A tree with the steps, candidates and tokens of a server (SGLang's `--speculative-num-steps`,
-    `--speculative-eagle-topk`, `--speculative-num-draft-tokens`).
+@dataclass(frozen=True, slots=True)
+class ServerShape:
+    """The tree of a server: draft steps, candidates per step and verified tokens (SGLang's
+    `--speculative-num-steps`, `--speculative-eagle-topk`, `--speculative-num-draft-tokens`).
 
     The first step runs one token, each further step as many as there are candidates. The verified tokens
-    include the root, and are the best ones of such a tree. The first-order rule is not computed. Raises
-    InputError as `check_draftable` does, and for more tokens than the steps propose.
+    include the root, and are the best ones of such a tree.
     """
-    steps, candidates, size = shape
-    most = 1 + candidates + (steps - 1) * candidates**2
-    if size > most:
-        raise refuse("--given", None, f"at most {most} tokens of {steps} steps of {candidates}", size)
-    check_draftable(scenario, steps + 1)
-    limited = TreeAcceptance(acceptance.rates[:candidates], acceptance.source)
-    best = growth(limited, size, steps + 1).best(size, steps + 1)
-    widths = (1, *(candidates,) * (steps - 1))
-    total = float(_iteration_s(scenario, batch, context, widths, size))
+
+    steps: int
+    candidates: int
+    verified: int
+
+    @property
+    def proposed(self) -> int:
+        """Tokens that the steps propose, the root included."""
+        return 1 + self.candidates + (self.steps - 1) * self.candidates**2
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Tokens that each step runs."""
+        return (1, *(self.candidates,) * (self.steps - 1))
+
+    def best_tree(self, acceptance: TreeAcceptance) -> Tree:
+        """The best tree of this shape."""
+        limited = TreeAcceptance(acceptance.rates[: self.candidates], acceptance.source)
+        levels = self.steps + 1
+        return growth(limited, self.verified, levels).best(self.verified, levels)
+
+
+def tokens_of_shape(acceptance: TreeAcceptance, shape: ServerShape) -> float:
+    """Tokens per iteration of the best tree of a shape."""
+    return shape.best_tree(acceptance).tokens_per_iteration
+
+
+def iteration_of_shape_s(scenario: Scenario, batch: Floats, context: Floats, shape: ServerShape) -> Floats:
+    """Time of one iteration of a server with trees of this shape, over ``[batch, context]``."""
+    return _iteration_s(scenario, batch, context, shape.widths, shape.verified)
+
+
+def as_given(
+    scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: ServerShape
+) -> TreeChoice:
+    """The tree of a server. The first-order rule is not computed.
+
+    Raises InputError as `check_draftable` does, and for more tokens than the steps propose.
+    """
+    if shape.verified > shape.proposed:
+        allowed = f"at most {shape.proposed} tokens of {shape.steps} steps of {shape.candidates}"
+        raise refuse("--given", None, allowed, shape.verified)
+    check_draftable(scenario, shape.steps + 1)
+    best = shape.best_tree(acceptance)
+    total = float(iteration_of_shape_s(scenario, batch, context, shape))
     target = float(scenario.target_pass_s(batch, context))
     gained = best.tokens_per_iteration * target / total
-    return TreeChoice(best, gained, total, target, size, gained)
+    return TreeChoice(best, gained, total, target, shape.verified, gained)
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:

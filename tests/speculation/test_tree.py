@@ -11,7 +11,15 @@ from hypothesis import given, settings, strategies as st
 
 from perfmodel.speculation import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
-from perfmodel.speculation.tree_cost import as_given, choose, iteration_s, levels_within, speedup, surface
+from perfmodel.speculation.tree_cost import (
+    ServerShape,
+    as_given,
+    choose,
+    iteration_s,
+    levels_within,
+    speedup,
+    surface,
+)
 from perfmodel.speculation.tree_shape import branching, check_parents, depths, sequoia, sequoia_nodes, widths
 from tests.speculation import scenarios
 from tests.validate.tiny import refused
@@ -125,11 +133,17 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
 def test_a_given_tree_is_priced_as_it_runs() -> None:
     """A chain of three steps as a tree of four tokens; its numbers are those of tests/pinned/tree.txt."""
     s = scenario(draft="eagle3")
-    chain = as_given(s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, (3, 1, 4))
+    chain = as_given(s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, ServerShape(3, 1, 4))
     same = Growth(TreeAcceptance.of(SEQUOIA[:1]), 4, 4).best(4, 4)
     assert chain.iteration_s == pytest.approx(float(iteration_s(s, 4.0, 4096.0, same)), rel=1e-12)
     refused(
-        "at most 7 tokens of 2 steps of 2", as_given, s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, (2, 2, 8)
+        "at most 7 tokens of 2 steps of 2",
+        as_given,
+        s,
+        TreeAcceptance.of(SEQUOIA),
+        4.0,
+        4096.0,
+        ServerShape(2, 2, 8),
     )
 
 

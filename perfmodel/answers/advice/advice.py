@@ -11,6 +11,7 @@ from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
+from perfmodel.answers.advice.tree_drafts import TreeDraft, TreeSkip
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.point.remedies import Remedy
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
@@ -53,7 +54,8 @@ class Advice(Answer):
     line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain
     with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
     the best draft would pay at its batch, where it does not. pools: for a rate on more devices than a box
-    has, one pool against a prefill and a decode pool; all other fields are of one pool.
+    has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the best tree
+    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline.
     """
 
     query: AdviseQuery
@@ -78,6 +80,8 @@ class Advice(Answer):
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None
+    trees: tuple[TreeDraft, ...] = ()
+    trees_skipped: tuple[TreeSkip, ...] = ()
 
     def gain(self, pick: Pick) -> float | None:
         """Ratio to the best baseline by the objective; None where no baseline is allowed."""

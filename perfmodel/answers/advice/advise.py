@@ -28,6 +28,7 @@ from perfmodel.answers.advice.ranking import (
     front,
 )
 from perfmodel.answers.advice.reasons import reason_of
+from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import PAYS, Calibrated
@@ -92,6 +93,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     objective = Objective(question.objective, UNITS[question.objective])
     fronts = Fronts(front(baseline), front(searched))
     switch = None if rival is None else on_off(rival, question)
+    trees, trees_skipped = tree_drafts(question, drafted, chosen.value)
     return Advice(
         query=question,
         verdict=verdict,
@@ -113,6 +115,8 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         remedies=remedies,
         calibration=Calibrated.of(candidates.baselines[0].scenario),
         warnings=warnings_of(chosen, question),
+        trees=trees,
+        trees_skipped=trees_skipped,
     )
 
 

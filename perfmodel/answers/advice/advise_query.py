@@ -12,7 +12,14 @@ from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server, server
 from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_query import RATES, TrafficQuery, parse_slo
-from perfmodel.answers.question import CommonOptions, Named, Query, RunsIn, arguments as arg
+from perfmodel.answers.question import (
+    CommonOptions,
+    Named,
+    Query,
+    RunsIn,
+    arguments as arg,
+    parse_tree_rates,
+)
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
@@ -24,6 +31,7 @@ from perfmodel.answers.readers import (
     texts,
 )
 from perfmodel.errors import InputError, refuse
+from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
 from perfmodel.specs import LLAMACPP, GPUSpec, ModelSpec, engine_of
@@ -63,14 +71,34 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
     return rates
 
 
+def draft_and_method(key: str) -> tuple[str, KVMethod]:
+    """The draft and the KV method that a key of a rate names. Raises InputError."""
+    name, at, method = key.partition("@")
+    if not name.strip():
+        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
+    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
+
+
+def _tree_rates(given: Any, flag: str) -> dict[str, str]:
+    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for rates that are none."""
+    if isinstance(given, Mapping):
+        rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}
+    else:
+        rates = _rates(given, flag)
+    for key, by_rank in rates.items():
+        parse_tree_rates(by_rank, f"{flag} {key}")
+    return rates
+
+
 @question
 class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
-    ``0.6x3.5`` (n-gram: hit probability x run length). acceptance: a file of rows. It replaces the bundled
-    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods that `rate` and the
-    file name, or all of them if neither is given.
+    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps it to the probabilities that the 1st,
+    2nd, ... child of a node of a tree is accepted; a chain without a rate of its own has the first.
+    acceptance: a file of rows. It replaces the bundled rows for drafts without a rate. draft, draft_kv: None
+    searches the drafts and methods that the rates and the file name, or all of them if neither is given.
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
@@ -126,6 +154,15 @@ class AdviseQuery(CommonOptions):
         repeated=True,
         default=(),
         group="Acceptance",
+    )
+    tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
+        "Measured acceptance by rank, for trees beside chains: 0.7,0.15,0.05; may be repeated.",
+        "DRAFT[@KV]=RATES",
+        read=_tree_rates,
+        repeated=True,
+        default=(),
+        group="Acceptance",
+        without=("request_rate", "clients"),
     )
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
@@ -238,12 +275,19 @@ class AdviseQuery(CommonOptions):
             raise InputError("--clients: needs --gpus, or limits (--slo) from which the number follows")
         if not all(1 <= batch <= 2**20 for batch in self.batch or ()):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", max(self.batch or ()))
-        if self.draft_kv is not None and self.draft is None and (self.rate or self.acceptance):
+        if self.draft_kv is not None and self.draft is None and (self.chain_rates or self.acceptance):
             raise InputError(
                 "--draft-kv: needs --draft; a rate names its method, as in --rate self@quest:1k=0.8"
             )
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
+
+    @property
+    def chain_rates(self) -> dict[str, str]:
+        """The rates of chains: those of `rate`, and of each other draft with `tree_rate` that of a first
+        child.
+        """
+        return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 
     @property
     def by_kind(self) -> "list[AdviseQuery]":

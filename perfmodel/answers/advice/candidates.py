@@ -3,10 +3,10 @@
 A candidate without a measured acceptance is skipped and listed; no acceptance is ever assumed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.advise_query import AdviseQuery, draft_and_method
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.question import (
     Named,
@@ -22,7 +22,7 @@ from perfmodel.answers.question import (
     slowing,
 )
 from perfmodel.drafts import kind_of, kinds, make_draft
-from perfmodel.errors import InputError, about_file, as_names, refuse
+from perfmodel.errors import InputError, about_file, as_names
 from perfmodel.kv import KVMethod, method, methods as kv_methods, names, parse_kv
 from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
@@ -50,7 +50,8 @@ class Candidate:
     """A configuration without its batch and draft length; `scenario` is one server of the layout.
 
     asked: the question about one server, with the draft and its KV method as they are named. rate: the rate
-    of the draft as the question states it; None if its acceptance is looked up. runs: whether the given
+    of the draft as the question states it; None if its acceptance is looked up. tree_rates: those of the
+    children of a node of a tree; None if the question states none. runs: whether the given
     engine runs the draft. None for the baseline and for a stack that is not a serving engine.
     """
 
@@ -58,6 +59,7 @@ class Candidate:
     layout: Layout
     asked: Query
     rate: str | None = None
+    tree_rates: str | None = None
     runs: RunsIn | None = None
 
 
@@ -140,7 +142,10 @@ def _candidate(
     runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
         runs = RunsIn(False, f"{runs.text}, but {defect_warning(defect)}")
-    return Candidate(scenario, layout, asked, _rate_texts(query).get(_key(name, kv)), runs)
+    key = _key(name, kv)
+    rate = _keyed(query.chain_rates).get(key)
+    tree_rates = _keyed(query.tree_rate).get(key)
+    return Candidate(scenario, layout, asked, rate=rate, tree_rates=tree_rates, runs=runs)
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
@@ -153,7 +158,9 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
         with about_file(query.acceptance):
             for row in _of_target(rows, named.target):
                 make_draft(row.draft, named.target, precision, 1, _method(row))
-    given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
+    stated: dict[tuple[str, str], Acceptance] = {}
+    for key, rate in query.chain_rates.items():
+        stated[_key(*draft_and_method(key))] = parse_rate(rate, f"--rate {key}")
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
     # an unknown name, or a head that does not exist, is refused and not skipped
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
@@ -164,7 +171,7 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     lookup = float(query.context), rows, query.task, "acceptance"
     for (name, kv), draft in zip(pairs, drafts, strict=True):
         try:
-            accepted = given.get(_key(name, kv)) or measured_acceptance(
+            accepted = stated.get(_key(name, kv)) or measured_acceptance(
                 query.model, named.target, draft, *lookup, head=name
             )
             known.append((name, kv, accepted))
@@ -180,12 +187,12 @@ def _of_target(rows: Rows | None, target: ModelSpec) -> list[AcceptanceRow]:
 
 def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
     """The drafts to search, each with a KV method; a draft may occur more than once."""
-    for key in query.rate:
-        yield _split(key)
+    for key in query.chain_rates:
+        yield draft_and_method(key)
     for row in _of_target(rows, target):
         yield row.draft, _method(row)
     named = query.draft
-    if named is None and (query.rate or rows is not None):
+    if named is None and (query.chain_rates or rows is not None):
         return  # the measured rows name the candidates
     given = tuple(map(parse_kv, query.draft_kv)) if query.draft_kv is not None else None
     for name in named if named is not None else _all_drafts(target):
@@ -196,16 +203,9 @@ def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator
         yield from ((name, kv) for kv in kvs)
 
 
-def _rate_texts(query: AdviseQuery) -> dict[tuple[str, str], str]:
-    """The stated rates by draft and KV method."""
-    return {_key(*_split(key)): rate for key, rate in query.rate.items()}
-
-
-def _split(key: str) -> tuple[str, KVMethod]:
-    name, at, method = key.partition("@")
-    if not name.strip():
-        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
-    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
+def _keyed(rates: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Stated rates by draft and KV method."""
+    return {_key(*draft_and_method(key)): rate for key, rate in rates.items()}
 
 
 def _method(row: AcceptanceRow) -> KVMethod:

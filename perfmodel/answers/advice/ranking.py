@@ -46,8 +46,8 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
     """
     if not priced.allowed.any():
         return None
-    worth = _value(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
-    value = np.where(priced.allowed, worth, -np.inf)
+    values = worth(query, priced.batches[:, None], priced.tpot_s, priced.candidate.layout)
+    value = np.where(priced.allowed, values, -np.inf)
     i, j = divmod(int(np.argmax(value)), value.shape[1])
     return PricedPoint(
         candidate=priced.candidate,
@@ -59,7 +59,7 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
     )
 
 
-def _value(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
+def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Array:
     """The quantity that the objective maximises: tokens/s per GPU, the negative time per token, or the
     negative price of tokens. Idle GPUs count.
     """

@@ -17,6 +17,7 @@ from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,
     runs_in,
+    runs_trees,
     served_draft,
     usual_draft,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "resolve",
     "resolve_costs",
     "runs_in",
+    "runs_trees",
     "defect_warning",
     "served_draft",
     "slowing",

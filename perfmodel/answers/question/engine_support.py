@@ -80,6 +80,24 @@ def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsI
     return RunsIn(False, f"no engine yet ({why})")
 
 
+def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:
+    """Whether the engine verifies trees of a draft, as `runs_in` says it of chains."""
+    engines = serving_engines()
+    if engine is None or engine not in engines:
+        return None
+    stack = engines[engine]
+    served = served_draft(stack, draft)
+    since = served.trees_since if served is not None else None
+    if served is None or since is None or not draft.kv.reads_all:
+        return RunsIn(False, f"{stack.title} verifies chains only")
+    if draft.model.model_type in served.trees_without:
+        return RunsIn(False, f"{stack.title} verifies chains only of {draft.model.model_type}")
+    version = (named_engine or "").partition(DRIFT)[2]
+    if version and release(version) < release(since):
+        return RunsIn(False, f"{stack.title} >= {since}, not in {version}")
+    return RunsIn(True, f"{stack.title} >= {since}")
+
+
 def _first_version(served: ServedDraft | None, draft: Draft) -> str | None:
     """The first version that serves the draft; None if there is none."""
     if served is None or served.until is not None:

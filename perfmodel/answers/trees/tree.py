@@ -19,7 +19,7 @@ from perfmodel.errors import refuse
 from perfmodel.parse import parse_text
 from perfmodel.speculation import memory_of
 from perfmodel.speculation.tree import MAX_CHILDREN, MAX_LEVELS, MAX_SIZE
-from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, as_given, choose
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, ServerShape, as_given, choose
 
 
 def given_tree(given: object, flag: str) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     if question.given is None:
         found = choose(scenario, acceptance, batch, context, question.size, question.levels)
     else:
-        found = as_given(scenario, acceptance, batch, context, question.given)
+        found = as_given(scenario, acceptance, batch, context, ServerShape(*question.given))
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     return TreeAnswer(

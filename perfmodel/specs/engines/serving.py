@@ -27,7 +27,8 @@ _HEAD = re.compile(r"^(?:title|order): .*", re.MULTILINE)
 class ServedDraft(Frozen):
     """A kind of draft in one engine: its name there, and the releases that have it.
 
-    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on. without:
+    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on. trees_since: the
+    first release that verifies trees of it, except for the architectures `trees_without`. without:
     architectures (``model_type``) for which the engine has no such draft. vocabulary_difference: by how many
     entries the vocabulary of a draft model may differ from the target's; None if any difference is allowed.
     """
@@ -37,6 +38,8 @@ class ServedDraft(Frozen):
     until: str | None = None
     windows: tuple[str, ...] = ()
     windows_since: str | None = None
+    trees_since: str | None = None
+    trees_without: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     vocabulary_difference: Annotated[int, Meta(ge=0)] | None = None
 

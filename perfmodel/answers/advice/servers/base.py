@@ -195,6 +195,10 @@ class Server(ABC):
         """The draft in this engine; None if it has none."""
         return served_draft(serving_engines()[self.word], draft)
 
+    def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...] | None:
+        """The words that start a draft with trees of this shape; None where the engine has none."""
+        return None
+
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
         """The devices of a server, in groups of data-parallel attention, by the engine's own flags. Empty
         without such groups. version: empty for the newest.

@@ -49,6 +49,11 @@ class SGLang(Server):
         words += [*self._arguments(setup.table, setup.target, notes), *(flags or ())]
         return Started(shlex.join(words), flags, adaptive)
 
+    def tree_flags(self, steps: int, candidates: int, verified: int) -> tuple[str, ...]:
+        """Steps, candidates per step and verified tokens, the root included."""
+        shape = {"num-steps": steps, "eagle-topk": candidates, "num-draft-tokens": verified}
+        return tuple(words_of({f"--speculative-{name}": value for name, value in shape.items()}))
+
     def degrees(self, devices: int, groups: int, version: str = "") -> str:
         """SGLang divides its devices: groups of attention share the ``--tp`` devices, as here."""
         if groups == 1:

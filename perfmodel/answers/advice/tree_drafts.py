@@ -1,0 +1,211 @@
+"""Trees of drafted tokens beside the chains of `advise`, in the shapes with which a server is started.
+
+A shape is SGLang's: draft steps, candidates per step and verified tokens. Its cost is that of `tree` with the
+same shape (``--given``), so both verbs print the same times.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import Candidate
+from perfmodel.answers.advice.prices import Priced, room
+from perfmodel.answers.advice.ranking import worth
+from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.question import parse_tree_rates, runs_trees
+from perfmodel.errors import InputError, as_names
+from perfmodel.operations import Array
+from perfmodel.specs import engine_of
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_cost import (
+    ServerShape,
+    check_draftable,
+    iteration_of_shape_s,
+    tokens_of_shape,
+)
+
+CANDIDATES = (2, 4, 8)
+"""Candidates per step to search; with one, the tree is a chain."""
+VERIFIED = (4, 8, 16, 32, 64)
+"""Verified tokens to search, the root included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDraft:
+    """The best tree of one draft, on one server of a layout.
+
+    steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s, throughput_tokens_per_s:
+    of one server. speedup: over the baseline at the same batch and layout. over_choice: the factor by which
+    it is better than the choice of `advise` by the objective. best_at: the least and the largest batch of
+    this server at which a tree beats the draft's best chain and the baseline; None if there is none. flags:
+    words that start it; None if the engine's line is unknown.
+    """
+
+    draft: str
+    draft_kv: str
+    draft_tp: int
+    layout: str
+    steps: int
+    candidates: int
+    verified_tokens: int
+    batch: int
+    tokens_per_iteration: float
+    tpot_s: float
+    throughput_tokens_per_s: float
+    speedup: float
+    over_choice: float
+    best_at: tuple[int, int] | None
+    acceptance_source: str
+    runs_in: str | None
+    flags: tuple[str, ...] | None
+
+    @property
+    def wins(self) -> bool:
+        """Whether it is better than the choice."""
+        return self.over_choice > 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSkip:
+    """A draft whose trees were not weighed, and the reason."""
+
+    draft: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedTrees:
+    """The shapes of one candidate over ``[batch, shape]``; `value` is larger for a better one."""
+
+    shapes: list[ServerShape]
+    tokens: Array
+    tpot_s: Array
+    value: Array
+
+
+def tree_drafts(
+    query: AdviseQuery, drafted: Sequence[Priced], choice: float
+) -> tuple[tuple[TreeDraft, ...], tuple[TreeSkip, ...]]:
+    """The best tree of each draft with rates by rank, the best first, and the drafts without one.
+
+    drafted: the priced chains. choice: the value of the choice by the objective. Raises InputError for rates
+    that are none.
+    """
+    found: dict[str, tuple[float, TreeDraft]] = {}
+    skips: list[TreeSkip] = []
+    for chains in drafted:
+        if chains.candidate.tree_rates is None:
+            continue
+        acceptance = parse_tree_rates(chains.candidate.tree_rates, "--tree-rate")
+        name = chains.candidate.scenario.draft.name
+        try:
+            priced = _price(query, chains, acceptance)
+        except InputError as error:
+            skips.append(TreeSkip(name, as_names(error.as_flags)))
+            continue
+        if priced is None:
+            skips.append(TreeSkip(name, "no shape fits, or keeps the bound on the time per token"))
+            continue
+        value, best = _best(query, chains, priced, choice, acceptance.source)
+        if name not in found or value > found[name][0]:
+            found[name] = (value, best)
+    ranked = sorted(found.values(), key=lambda pair: -pair[0])
+    return tuple(best for _, best in ranked), tuple(dict.fromkeys(skips))
+
+
+def shapes_to_search(steps: int) -> Iterator[ServerShape]:
+    """Every shape of at most so many steps that proposes the tokens that it verifies."""
+    for count in range(1, steps + 1):
+        for candidates in CANDIDATES:
+            for verified in VERIFIED:
+                shape = ServerShape(count, candidates, verified)
+                if count + 1 < verified <= shape.proposed:
+                    yield shape
+
+
+def _price(query: AdviseQuery, chains: Priced, acceptance: TreeAcceptance) -> _PricedTrees | None:
+    """The shapes of one candidate; None if none is allowed. Raises InputError if its engine or its draft has
+    no trees.
+    """
+    candidate = chains.candidate
+    _check_runs(query, candidate)
+    scenario = candidate.scenario
+    steps = int(chains.drafted[-1])
+    check_draftable(scenario, steps + 1)
+    shapes = list(shapes_to_search(steps))
+    if not shapes:
+        return None
+    tokens = np.array([tokens_of_shape(acceptance, shape) for shape in shapes])
+    context = float(query.context)
+    iteration_s = [iteration_of_shape_s(scenario, chains.batches, context, shape) for shape in shapes]
+    tpot_s = np.stack(np.broadcast_arrays(*iteration_s), axis=-1) / tokens
+    verified = np.array([float(shape.verified) for shape in shapes])
+    fits = room(scenario, chains.batches[:, None], verified - 1.0, query).fits
+    allowed = np.broadcast_to(fits, tpot_s.shape)
+    if query.max_tpot_s is not None:
+        allowed = allowed & (tpot_s <= query.max_tpot_s)
+    if not allowed.any():
+        return None
+    value = np.where(allowed, worth(query, chains.batches[:, None], tpot_s, candidate.layout), -np.inf)
+    return _PricedTrees(shapes, tokens, tpot_s, value)
+
+
+def _check_runs(query: AdviseQuery, candidate: Candidate) -> None:
+    """Refuse (InputError) a draft of which the engine runs no trees, unless any draft may be chosen."""
+    scenario = candidate.scenario
+    runs = runs_trees(engine_of(scenario.machine.calibration), scenario.draft, query.engine)
+    if not query.may_choose(runs):
+        assert runs is not None  # else it may be chosen
+        raise InputError(f"trees of {scenario.draft.name}: {runs.text}")
+
+
+def _best(
+    query: AdviseQuery, chains: Priced, priced: _PricedTrees, choice: float, source: str
+) -> tuple[float, TreeDraft]:
+    """The best shape and batch, with its value by the objective."""
+    candidate = chains.candidate
+    scenario = candidate.scenario
+    row, column = divmod(int(np.argmax(priced.value)), len(priced.shapes))
+    shape = priced.shapes[column]
+    batch = int(chains.batches[row])
+    tpot_s = float(priced.tpot_s[row, column])
+    value = float(priced.value[row, column])
+    engine = engine_of(scenario.machine.calibration)
+    runs = runs_trees(engine, scenario.draft, query.engine)
+    server = servers().get(engine or "")
+    tree = TreeDraft(
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        draft_tp=scenario.draft.tensor_parallel,
+        layout=candidate.layout.label(),
+        steps=shape.steps,
+        candidates=shape.candidates,
+        verified_tokens=shape.verified,
+        batch=batch,
+        tokens_per_iteration=float(priced.tokens[column]),
+        tpot_s=tpot_s,
+        throughput_tokens_per_s=batch / tpot_s,
+        speedup=float(scenario.target_pass_s(float(batch), float(query.context))) / tpot_s,
+        over_choice=value / choice if query.objective == "throughput" else choice / value,
+        best_at=_best_at(query, chains, priced),
+        acceptance_source=source,
+        runs_in=None if runs is None else runs.text,
+        flags=None if server is None else server.tree_flags(shape.steps, shape.candidates, shape.verified),
+    )
+    return value, tree
+
+
+def _best_at(query: AdviseQuery, chains: Priced, priced: _PricedTrees) -> tuple[int, int] | None:
+    """The least and the largest batch at which the best shape is faster than the best chain and the
+    baseline.
+    """
+    trees_s = np.where(np.isfinite(priced.value), priced.tpot_s, np.inf).min(axis=1)
+    chains_s = np.where(chains.allowed, chains.tpot_s, np.inf).min(axis=1)
+    baseline_s = np.ravel(chains.candidate.scenario.target_pass_s(chains.batches, float(query.context)))
+    wins = trees_s < np.minimum(chains_s, baseline_s)
+    if not wins.any():
+        return None
+    batches = chains.batches[wins]
+    return int(batches[0]), int(batches[-1])
