@@ -71,17 +71,17 @@ def check_place(path: Path) -> None:
 
 def is_folder(path: Path | str) -> bool:
     """Whether there is such a folder, among the places that may be read."""
-    return _visible(path) and os.path.isdir(path)
+    return os.path.isdir(path) and _visible(path)
 
 
 def is_file(path: Path | str) -> bool:
     """Whether there is such a regular file, among the places that may be read."""
-    return _visible(path) and os.path.isfile(path)
+    return os.path.isfile(path) and _visible(path)
 
 
 def exists(path: Path | str) -> bool:
     """Whether there is such a file or folder, among the places that may be read."""
-    return _visible(path) and os.path.exists(path)
+    return os.path.exists(path) and _visible(path)
 
 
 def _visible(path: Path | str) -> bool:

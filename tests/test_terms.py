@@ -40,7 +40,10 @@ def numbers(question: str) -> dict[str, list[float]]:
     s = resolve(query)
     longest = query.max_gamma
     passes = Passes(s, BATCHES, CONTEXTS, np.arange(longest + 1))
-    target, draft = passes.steps(s)
+    target = s.machine.time(passes.target_ops, BATCHES * passes.query)
+    draft_query = s.draft.query(np.maximum(passes.drafted, 1.0))
+    drafting = passes.draft_ops or s.draft_ops(BATCHES, CONTEXTS, draft_query)
+    draft = s.draft_machine.time(drafting, BATCHES * draft_query)
     found = {
         "target": target,
         "draft": draft,

@@ -210,6 +210,27 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The fields of a question: all, those that are given by position, and those that must be given."""
+
+    known: dict[str, None]
+    placed: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+def _form_of(cls: Any) -> _Form:
+    known = fields(cls)
+    return _Form(
+        dict.fromkeys(f.name for f in known),
+        tuple(f.name for f in known if not f.kw_only),
+        tuple(f.name for f in known if f.default is MISSING),
+    )
+
+
+_form: Callable[[Any], _Form] = cache(_form_of)
+
+
 @question
 class Question:
     """A question. Making one reads its fields and checks their limits (InputError)."""
@@ -220,15 +241,15 @@ class Question:
 
         Raises InputError for an unknown argument, a missing one, and a value that cannot be read.
         """
-        known = {f.name: f for f in fields(cls)}
-        placed = [f.name for f in known.values() if not f.kw_only]
+        form = _form(cls)
+        placed = form.placed
         if len(args) > len(placed) or given.keys() & placed[: len(args)]:
             raise TypeError(f"{cls.__name__}() takes {', '.join(placed)} by position or by name, each once")
-        for name in given.keys() - known.keys():
-            raise unknown_name(f"{cls.__name__}()", "argument", name, known)
+        for name in given.keys() - form.known:
+            raise unknown_name(f"{cls.__name__}()", "argument", name, form.known)
         values = dict(zip(placed, args, strict=False)) | given
-        for name, f in known.items():
-            if name not in values and f.default is MISSING:
+        for name in form.needed:
+            if name not in values:
                 raise InputError(f"{flag(name)}: must be given")
         read = {
             name: argument.value(values[name], name) if name in values else argument.fallback

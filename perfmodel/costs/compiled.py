@@ -9,6 +9,7 @@ operations in the same order. One program serves plain numbers (with `math`) and
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +19,17 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 
+FEW = 12
+"""Points up to which plain numbers, one point after another, take less time than an array."""
 BLOCK = 2048
 """Points that run through a program together, so that its intermediate arrays stay in the processor's cache.
 """
+SURFACE = 2**18
+"""Points of a surface up to which its axes keep their shapes in a program, so that a step runs on no more
+points than it needs.
+"""
+PATIENCE = 48
+"""Runs of the formulas of a question that take about as long as compiling them."""
 
 
 class Untraceable(TypeError):
@@ -68,17 +77,20 @@ class Recorded(NDArrayOperatorsMixin):
 class Program:
     """A formula of some numbers, which broadcast together.
 
-    formula: takes as many numbers as `names` and returns one. Raises Untraceable if its steps depend on their
-    values.
+    formula: takes as many numbers as `names` and returns one, or several (`numbers`). Raises Untraceable if
+    its steps depend on their values.
     """
 
-    def __init__(self, formula: Callable[..., Floats], *names: str) -> None:
+    def __init__(self, formula: Callable[..., Floats | Sequence[Floats]], *names: str) -> None:
         self._names = names
         self._constants: dict[str, Any] = {}
         self._steps: dict[tuple[str, ...], str] = {}
         """(function, names of its arguments) -> the name of its result, in order; the same step occurs once.
         """
-        self._result = self._name(formula(*(Recorded(self, name) for name in names)))
+        self._splits: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        value: Any = formula(*(Recorded(self, name) for name in names))
+        self._several = isinstance(value, tuple)
+        self._results = tuple(map(self._name, value if self._several else (value,)))
 
     def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
         """The result of a function, as one more step unless it changes nothing."""
@@ -109,28 +121,8 @@ class Program:
 
     @cached_property
     def source(self) -> str:
-        """The program as a Python function of its numbers, without steps whose result is not used.
-
-        A variable is used again once its value is no longer needed, so that few arrays exist at once.
-        """
-        last_use = {self._result: len(self._steps)}
-        for number, ((_, *inputs), name) in reversed([*enumerate(self._steps.items())]):
-            if name in last_use:
-                for each in inputs:
-                    last_use.setdefault(each, number)
-        variables: dict[str, str] = {}
-        free: list[str] = []
-        lines = []
-        for number, ((function, *inputs), name) in enumerate(self._steps.items()):
-            if name not in last_use:
-                continue
-            written = _written(function, [variables.get(each, each) for each in inputs])
-            ending = {each for each in inputs if each in variables and last_use[each] == number}
-            free.extend(variables[each] for each in sorted(ending))
-            variables[name] = free.pop() if free else f"x{len(set(variables.values()))}"
-            lines.append(f"    {variables[name]} = {written}\n")
-        result = variables.get(self._result, self._result)
-        return f"def program({', '.join(self._names)}):\n{''.join(lines)}    return {result}\n"
+        """The program as a Python function of its numbers."""
+        return _function(self._names, self._steps, self._results, self._several)
 
     @cached_property
     def _code(self) -> Any:
@@ -138,8 +130,12 @@ class Program:
 
     @cached_property
     def _of_arrays(self) -> Callable[..., Any]:
+        return self._run(self._code)
+
+    def _run(self, code: Any) -> Callable[..., Any]:
+        """The function that is defined in compiled source, for arrays."""
         names: dict[str, Any] = {**vars(np), **self._constants, "part": _part}
-        exec(self._code, names)
+        exec(code, names)
         program: Callable[..., Any] = names["program"]
         return program
 
@@ -156,23 +152,71 @@ class Program:
 
     def at(self, *values: Floats) -> Floats:
         """The value at one point of plain numbers, or the values over arrays."""
-        if any(isinstance(value, np.ndarray) for value in values):
+        if np.ndarray in map(type, values):
             return self(*values)
         return self.number(*values)  # type: ignore[arg-type]
 
+    def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
+        """The program as a function of one of its numbers, at fixed values of all others, in order. Steps
+        that do not depend on this number run once.
+        """
+        before, after = self._split(name)
+        known = before(*(np.asarray(value, float) for value in others))
+        return lambda values: np.asarray(after(values, *known))
+
+    def _split(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """The steps that do not depend on a number, which return what the others need, and these others."""
+        if name not in self._splits:
+            moving = {name}
+            for (_, *inputs), result in self._steps.items():
+                if not moving.isdisjoint(inputs):
+                    moving.add(result)
+            before = {step: result for step, result in self._steps.items() if result not in moving}
+            after = {step: result for step, result in self._steps.items() if result in moving}
+            made = (*self._names, *before.values())
+            needed = {each for _, *inputs in after for each in inputs} | {*self._results}
+            shared = tuple(each for each in made if each != name and each in needed)
+            others = [each for each in self._names if each != name]
+            self._splits[name] = (
+                self._run(compile(_function(others, before, shared, several=True), "<program>", "exec")),
+                self._run(compile(_function((name, *shared), after, self._results), "<program>", "exec")),
+            )
+        return self._splits[name]
+
     def number(self, *values: float) -> float:
         """The value at one point."""
+        return float(self._at_point(values))
+
+    def numbers(self, *values: float) -> tuple[float, ...]:
+        """The values of a formula of several at one point."""
+        return tuple(map(float, self._at_point(values)))
+
+    def _at_point(self, values: Sequence[float]) -> Any:
         if self._of_numbers is not None:
             try:
-                return float(self._of_numbers(*values))
+                return self._of_numbers(*values)
             except (ZeroDivisionError, OverflowError, ValueError):  # numpy has a value there
                 pass
-        return float(self(*values))
+        return self._of_arrays(*map(np.float64, values))
 
     def __call__(self, *values: Floats) -> Array:
-        """The values over arrays that broadcast together, in blocks."""
+        """The values over arrays that broadcast together."""
         arrays = [np.asarray(value, float) for value in values]
-        shape = np.broadcast_shapes(*(each.shape for each in arrays))
+        shape = np.broadcast(*arrays).shape
+        size = math.prod(shape)
+        if size == 1:
+            return np.full(shape, self.number(*[each.item() for each in arrays]))
+        if size <= FEW:
+            points = zip(*(np.broadcast_to(each, shape).ravel().tolist() for each in arrays), strict=True)
+            return np.reshape([self.number(*point) for point in points], shape)
+        fewer = any(1 < each.size < size for each in arrays)
+        if size > (SURFACE if fewer else BLOCK):
+            return self._in_blocks(arrays, shape)
+        found = np.asarray(self._of_arrays(*arrays), float)
+        return found if found.shape == shape else np.broadcast_to(found, shape).copy()
+
+    def _in_blocks(self, arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        """The values over arrays that broadcast to a shape, for some points after others."""
         found = np.empty(math.prod(shape))
         flat = [each.item() if each.size == 1 else np.ravel(np.broadcast_to(each, shape)) for each in arrays]
         for start in range(0, found.size, BLOCK):
@@ -180,6 +224,104 @@ class Program:
             within = (each[block] if isinstance(each, np.ndarray) else each for each in flat)
             found[block] = self._of_arrays(*within)
         return found.reshape(shape)
+
+
+@dataclass(slots=True)
+class Runs:
+    """How often formulas ran that belong together."""
+
+    count: int = 0
+
+
+class Formula:
+    """A formula of some numbers. It compiles itself once it ran so often that compiling would have paid.
+
+    direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default `direct`).
+    Both return one value, or several (`numbers`). runs: shared by the formulas of a question.
+    """
+
+    def __init__(
+        self,
+        direct: Callable[..., Any],
+        *names: str,
+        runs: Runs,
+        recorded: Callable[..., Any] | None = None,
+    ) -> None:
+        self._direct = direct
+        self._recorded = recorded or direct
+        self._names = names
+        self._runs = runs
+
+    @cached_property
+    def program(self) -> Program:
+        """The compiled formula. Raises Untraceable if its steps depend on the values of its numbers."""
+        return Program(self._recorded, *self._names)
+
+    def at(self, *values: Floats) -> Floats:
+        """The value at one point of plain numbers, the values over arrays that broadcast together, or steps
+        of another program.
+        """
+        if self._compiled is None or Recorded in map(type, values):
+            self._runs.count += 1
+            value: Floats = self._direct(*values)
+            return value
+        return self._compiled.at(*values)
+
+    def numbers(self, *values: float) -> tuple[float, ...]:
+        """The values of a formula of several at one point of plain numbers."""
+        if self._compiled is None:
+            self._runs.count += 1
+            return tuple(map(float, self._direct(*values)))
+        return self._compiled.numbers(*values)
+
+    def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
+        """The formula as a function of one of its numbers, at fixed values of all others, in order."""
+        if self._compiled is not None:
+            return self._compiled.along(name, *others)
+        place = self._names.index(name)
+        return lambda values: np.asarray(self.at(*others[:place], values, *others[place:]))
+
+    @property
+    def _compiled(self) -> Program | None:
+        """The program, once it pays; None also for a formula that no program can repeat."""
+        return None if self._runs.count < PATIENCE else self._program
+
+    @cached_property
+    def _program(self) -> Program | None:
+        try:
+            return self.program
+        except TypeError:
+            return None
+
+
+def _function(
+    names: Sequence[str], steps: dict[tuple[str, ...], str], results: Sequence[str], several: bool = False
+) -> str:
+    """Steps as a Python function of these numbers, without those whose result is not used.
+
+    several: whether it returns a tuple.
+
+    A variable is used again once its value is no longer needed, so that few arrays exist at once.
+    """
+    last_use = dict.fromkeys(results, len(steps))
+    for number, ((_, *inputs), name) in reversed([*enumerate(steps.items())]):
+        if name in last_use:
+            for each in inputs:
+                last_use.setdefault(each, number)
+    variables: dict[str, str] = {}
+    free: list[str] = []
+    lines = []
+    for number, ((function, *inputs), name) in enumerate(steps.items()):
+        if name not in last_use:
+            continue
+        written = _written(function, [variables.get(each, each) for each in inputs])
+        ending = {each for each in inputs if each in variables and last_use[each] == number}
+        free.extend(variables[each] for each in sorted(ending))
+        variables[name] = free.pop() if free else f"x{len(set(variables.values()))}"
+        lines.append(f"    {variables[name]} = {written}\n")
+    result = ", ".join(variables.get(each, each) for each in results)
+    returned = f"({result},)" if several and result else result or "()"
+    return f"def program({', '.join(names)}):\n{''.join(lines)}    return {returned}\n"
 
 
 INFIX = {

@@ -1,6 +1,7 @@
 """The time of one pass: its bounds, its prediction and the terms of that prediction."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ LIMITERS: dict[str, str] = {
     "host": "host",
 }
 """Name of each term of a pass -> the word that outputs use for it."""
+SUMS = ("lower_s", "serial_s", "predicted_s", "param_load_s", "kv_load_s", "flop_s", "activation_s")
+"""Fields of a pass beside its terms."""
 Number = TypeVar("Number", bound=Floats)
 
 
@@ -38,6 +41,19 @@ class PassTime(Generic[Number]):
     flop_s: Number
     activation_s: Number
     terms_s: dict[str, Number]
+
+    @property
+    def figures(self) -> tuple[Number, ...]:
+        """All seconds in order, the terms last."""
+        sums = (getattr(self, name) for name in SUMS)
+        return (*sums, *self.terms_s.values())
+
+    @classmethod
+    def of_figures(cls, figures: Sequence[Number]) -> "PassTime[Number]":
+        """The pass with these `figures`."""
+        sums = dict(zip(SUMS, figures, strict=False))
+        terms = dict(zip(LIMITERS, figures[len(SUMS) :], strict=True))
+        return cls(**sums, terms_s=terms)
 
     @property
     def comm_s(self) -> Number:
@@ -70,12 +86,11 @@ class PassTime(Generic[Number]):
             flat = np.ravel(values)
             return float(flat[index if flat.size > 1 else 0])
 
-        single = {f.name: one(getattr(self, f.name)) for f in fields(self) if f.name != "terms_s"}
-        return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
+        return PassTime.of_figures([one(seconds) for seconds in self.figures])
 
     def as_dict(self) -> dict[str, object]:
         """The form in answers: all fields, and the most useful terms by name."""
-        sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
+        sums = {name: getattr(self, name) for name in SUMS}
         return sums | {
             "comm_s": self.comm_s,
             "fixed_s": self.fixed_s,

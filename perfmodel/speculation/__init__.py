@@ -27,7 +27,7 @@ from perfmodel.speculation.lengths import (
     inflection_context,
     memory_bound_context,
 )
-from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario
+from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario, once
 from perfmodel.speculation.uncertainty import (
     Interval,
     acceptance_log_error,
@@ -85,6 +85,7 @@ __all__ = [
     "log_error",
     "memory_bound_context",
     "memory_of",
+    "once",
     "predict",
     "ratio_log_error",
     "speedup_interval",

@@ -238,11 +238,14 @@ class Acceptance:
             allowed = f"at most {longest}, the positions that were measured{beyond} ({self.source})"
             raise refuse("--gamma", None, allowed, gamma_max)
         known = self.prefix[:gamma_max]
+        accepted = np.ones(gamma_max + 1)
+        accepted[1 : len(known) + 1] = known
         if self.tail is not None:
+            accepted[len(known) + 1 :] = self.tail
+        if self.tail is not None and self.measured_to is not None:
             later = np.arange(len(known) + 1, gamma_max + 1)
-            beyond_measured = np.maximum(later - (self.measured_to or np.inf), 0.0)
-            known = (*known, *self.tail * self.decay**beyond_measured)
-        return np.concatenate(([1.0], np.cumprod(known)))
+            accepted[len(known) + 1 :] *= self.decay ** np.maximum(later - self.measured_to, 0.0)
+        return np.asarray(np.cumprod(accepted))
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
         """Omega at each gamma (whole numbers, any shape), the bonus token counted.
@@ -251,7 +254,7 @@ class Acceptance:
         """
         g = np.asarray(gamma)
         _whole("gamma", g, 0)
-        return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
+        return np.asarray(self.survival(int(g.max(initial=0))).cumsum()[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
         """The constant alpha with the same gain at this gamma, which must be 1 or more."""
@@ -293,7 +296,7 @@ def _require(name: str, value: Floats, low: float, high: float) -> None:
 def _whole(name: str, value: Array, low: int) -> None:
     """Refuses a value that is not a whole number in [low, MAX_POSITIONS]."""
     _require(name, value, low, MAX_POSITIONS)
-    if np.any(value != np.floor(value)):
+    if value.dtype.kind == "f" and np.any(value != np.floor(value)):
         raise refuse(name, None, "a whole number", _brief(value))
 
 

@@ -9,7 +9,7 @@ from perfmodel.costs import Shard
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
 from perfmodel.speculation.accounts import Drafts
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.scenario import Scenario, once
 
 Number = TypeVar("Number", bound=Floats)
 
@@ -67,7 +67,7 @@ def memory_of(
     context = np.asarray(context)
     tokens = np.asarray(gamma) + 1.0
     drafts = tokens > 1
-    draft_weights = np.where(drafts, draft.own_weight_bytes(drafter), 0.0)
+    draft_weights = np.where(drafts, draft_weight_bytes(scenario), 0.0)
     draft_kv = np.where(drafts, draft_stored_bytes(drafter, draft, context), 0.0)
     alone = available_bytes(scenario, fraction, "none")
     room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), alone)
@@ -97,6 +97,7 @@ def memory_of(
     )
 
 
+@once
 def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float:
     """The engine's share of the device's memory, where none is given."""
     if fraction is not None:
@@ -105,18 +106,26 @@ def fraction_of(scenario: Scenario, gamma: int, fraction: float | None) -> float
     return scenario.account.fraction(scenario.machine.gpu, scenario.target_shard, drafts)
 
 
+@once
 def available_bytes(scenario: Scenario, fraction: float | None, drafts: Drafts) -> float:
     """Memory of one device for weights and caches, by the engine's account."""
     gpu = scenario.machine.gpu
     return scenario.account.available_bytes(gpu, scenario.target_shard, fraction, drafts)
 
 
+@once
 def weight_bytes(scenario: Scenario) -> float:
     """Weights of the target on one device as the engine holds them."""
     target = scenario.target_shard
     account = scenario.account
     other = account.padding_bytes(target) - account.host_bytes(target)
     return scenario.weight_bytes + other * (1.0 - scenario.machine.host_layers)
+
+
+@once
+def draft_weight_bytes(scenario: Scenario) -> float:
+    """Weights of the draft on one device in addition to the target's."""
+    return scenario.draft.own_weight_bytes(scenario.draft_shard)
 
 
 def draft_size(draft: Draft) -> Drafts:
@@ -166,6 +175,7 @@ class KVCache:
         return 1.0 - self.kv_tokens / self.baseline_kv_tokens if self.baseline_kv_tokens else 0.0
 
 
+@once
 def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -> KVCache:
     """The caches of a server that drafts `gamma` tokens."""
     part = scenario.target_shard
@@ -175,7 +185,7 @@ def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -
     weights = weight_bytes(scenario)
     own = 0.0
     if gamma and scenario.account.draft_inside:
-        own = scenario.draft.own_weight_bytes(scenario.draft_shard)
+        own = draft_weight_bytes(scenario)
     each = _sequence_bytes(scenario, gamma)
     plain = _sequence_bytes(scenario, 0)
     pool = max(room - weights - own, 0.0)

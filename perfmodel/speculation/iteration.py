@@ -7,7 +7,7 @@ functions broadcast over ``[batch, context]``; some add a trailing axis of gamma
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
@@ -107,8 +106,18 @@ def check_draft_length(draft: Draft, gamma: int) -> None:
         raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
 
+@dataclass(frozen=True, slots=True)
+class _AlongContext:
+    """Seconds of target passes, of draft passes and outside passes at fixed batches, by context."""
+
+    target_s: Callable[[Array], Array]
+    draft_s: Callable[[Array], Array]
+    overhead_s: Callable[[Array], Array]
+
+
 class Passes:
-    """The passes of iterations at some points, counted once and timed under one or several calibrations.
+    """The passes of iterations at some points, counted at most once and timed under one or several
+    calibrations.
 
     batch and context broadcast together. gammas are a leading axis of everything, so that the innermost loops
     run over contexts (a trailing axis of 17 makes them three times as slow). query: tokens per sequence of
@@ -119,18 +128,45 @@ class Passes:
         self.batch = np.asarray(batch, float)
         self.context = np.asarray(context, float)
         self.gammas = gammas
-        self.gained = scenario.tokens_per_iteration(gammas)
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
         self._baseline = 0 if gammas[0] == 0 else 1
         self.query = np.concatenate(([0] * self._baseline, gammas)).reshape(along) + 1.0
-        self.target_ops = scenario.target_ops(self.batch, self.context, self.query, scenario.summed_target)
-        self.draft_query, self.share = scenario.drafting(self.drafted)
-        self.draft_ops: list[Op] = []
-        if self.share is not None:
-            self.draft_ops = scenario.draft_ops(
-                self.batch, self.context, self.draft_query, scenario.summed_draft
-            )
+        self._counted = scenario
+        self._along: _AlongContext | None = None
+
+    @cached_property
+    def gained(self) -> Array:
+        """Tokens per iteration at each gamma."""
+        return self._counted.tokens_per_iteration(self.gammas)
+
+    @cached_property
+    def _drafting(self) -> tuple[Floats, Floats | None]:
+        return self._counted.drafting(self.drafted)
+
+    @property
+    def draft_query(self) -> Floats:
+        """Tokens per sequence of a draft pass."""
+        return self._drafting[0]
+
+    @property
+    def share(self) -> Floats | None:
+        """Share of a draft pass per drafted token; None without passes."""
+        return self._drafting[1]
+
+    @cached_property
+    def target_ops(self) -> list[Op]:
+        """The ops of the target's passes."""
+        counted = self._counted
+        return counted.target_ops(self.batch, self.context, self.query, counted.summed_target)
+
+    @cached_property
+    def draft_ops(self) -> list[Op]:
+        """The ops of the draft's passes, if there are any."""
+        if self.share is None:
+            return []
+        counted = self._counted
+        return counted.draft_ops(self.batch, self.context, self.draft_query, counted.summed_draft)
 
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
@@ -197,25 +233,75 @@ class Passes:
 
     def _unlimited(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
         """`times` at the power limit of the device's measurements."""
-        target_s, draft_s = seconds or (None, None)
-        passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s))
+        if scenario is self._counted and seconds is None:
+            passes = self._target_s
+            draft = self._draft_s
+            overhead = self._overhead_s
+        else:
+            passes, draft = self._timed(scenario, *(seconds or (None, None)))
+            overhead = scenario.overhead_s(self.batch, self.context)
+        return passes[:1], draft, passes[self._baseline :], overhead
+
+    def at(self, context: Array) -> "Passes":
+        """The same passes at other contexts. Work that does not depend on the context is not repeated."""
+        moved = Passes(self._counted, self.batch, context, self.gammas)
+        moved._along = self._along_context
+        vars(moved).update(gained=self.gained, _drafting=self._drafting)
+        return moved
+
+    @cached_property
+    def _along_context(self) -> "_AlongContext":
+        of = self._counted
+        formulas = of.formulas
+        return _AlongContext(
+            formulas.target.along("context", self.batch, self.query, of.context_std),
+            formulas.draft.along("context", self.batch, self.draft_query),
+            formulas.overhead.along("context", self.batch),
+        )
+
+    @cached_property
+    def _target_s(self) -> Array:
+        """Seconds of the target's passes in the scenario that is counted."""
+        if self._along is not None:
+            return self._along.target_s(self.context)
+        of = self._counted
+        return np.asarray(of.formulas.target.at(self.batch, self.context, self.query, of.context_std))
+
+    @cached_property
+    def _draft_s(self) -> Array:
+        """Seconds of drafting a token in the scenario that is counted."""
+        if self.share is None:
+            return np.asarray(0.0)
+        if self._along is not None:
+            return self._along.draft_s(self.context) * self.share
+        return np.asarray(self._counted.draft_pass_s(self.batch, self.context, self.draft_query) * self.share)
+
+    @cached_property
+    def _overhead_s(self) -> Floats:
+        """Seconds of an iteration outside its passes in the scenario that is counted."""
+        if self._along is not None:
+            return self._along.overhead_s(self.context)
+        return self._counted.overhead_s(self.batch, self.context)
+
+    def _timed(
+        self, scenario: Scenario, target_s: list[Floats] | None, draft_s: list[Floats] | None
+    ) -> tuple[Array, Array]:
+        """Seconds of the target's passes and of drafting a token, by ops. target_s, draft_s: of these ops, if
+        known.
+        """
+        passes = scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s)
         draft: Floats = 0.0
         if self.share is not None:
             drafted = self.batch * self.draft_query
             draft = scenario.draft_machine.predicted_s(self.draft_ops, drafted, draft_s) * self.share
-        overhead = scenario.overhead_s(self.batch, self.context)
-        return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
+        return np.asarray(passes), np.asarray(draft)
 
-    def steps(self, scenario: Scenario) -> tuple[PassTime[Floats], PassTime[Floats]]:
-        """Times of the target's passes (the baseline's first, unless the first gamma is 0) and of a draft
-        pass.
-        """
-        target = scenario.machine.time(self.target_ops, self.batch * self.query)
-        if self.share is not None:
-            return target, scenario.draft_machine.time(self.draft_ops, self.batch * self.draft_query)
-        return target, scenario.draft_step(
-            self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1))
-        )
+    def sequence_rates(self, scenario: Scenario) -> Array:
+        """Tokens per second of one sequence over ``[gamma, batch, context]``: of a step at gamma 0."""
+        target, draft, verify, overhead = self.times(scenario)
+        rates = self.tokens_per_s(draft, verify, overhead)
+        rates[self.gammas == 0] = 1.0 / target
+        return rates
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
         """Speedups over ``[gamma, batch, context]``. seconds: see `times`."""
@@ -225,9 +311,9 @@ class Passes:
         rate[self.gammas == 0] = 1.0
         return rate
 
-    def ratios(self, scenario: Scenario) -> Array:
+    def ratios(self) -> Array:
         """Time of an iteration over that of a baseline step, over ``[gamma, batch, context]``."""
-        found = self.speedups(scenario)
+        found = self.speedups(self._counted)
         return np.asarray(self.gained.reshape(-1, *(1,) * (found.ndim - 1)) / found)
 
     def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
@@ -281,18 +367,24 @@ def predict(
         )
         for name, values in zip(FIGURES, found, strict=True):
             figures[name][block] = values
-    for name, values in figures.items():
-        if not np.isfinite(values).all():
-            files = (
-                f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
-            )
-            raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
+    if not np.isfinite(sum(figures.values())).all():
+        _refuse_endless(scenario, figures)
     return Prediction(
         batch=np.broadcast_to(batch, shape),
         gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
         gamma_optimal=best[()],
         **{name: values[()] for name, values in figures.items()},
     )
+
+
+def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:
+    """Refuse (InputError) figures that are not finite."""
+    for name, values in figures.items():
+        if not np.isfinite(values).all():
+            files = (
+                f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
+            )
+            raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
 
 
 def _at_gamma(values: Array, gamma: Ints) -> Array:

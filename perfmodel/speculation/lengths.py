@@ -8,8 +8,10 @@ Lengths are real numbers of tokens (round up for a whole one). None means that t
 `SEARCH_TO`. docs/model.md derives closed forms for self-speculation on the ideal roofline.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -21,7 +23,8 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 SEARCH_TO = 2.0**24
 POINTS = 64
 ROUNDS = 5
-EVERYWHERE = np.geomspace(1.0, SEARCH_TO, POINTS)
+STEPS = np.linspace(0.0, 1.0, POINTS)
+EVERYWHERE = SEARCH_TO**STEPS
 """Contexts of the first round of a search."""
 BATCHES_PER_OCTAVE = 4
 _ROUNDING = 1e-12
@@ -45,30 +48,23 @@ def context_lengths(
     """All three lengths for one batch, gamma and batch range. Each round of the searches counts its passes
     once.
     """
+    loading = memory_bound_context(scenario, batch)
     if gamma == 0:
-        return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
+        return ContextLengths(loading, 1.0, 1.0)
     batches = batches_between(*batch_range)
-    gammas = np.array([gamma])
-    loading = ContextSearch()
     breaking = ContextSearch()
     turning = ContextSearch()
-    sequences = np.array([batch, batch, *batches])[:, None]
-    smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
+    sequences = np.array([batch, *batches])[:, None]
+    smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 0)
+    passes = Passes(scenario, sequences, 1.0, np.array([gamma]))
     for _ in range(ROUNDS):
-        contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
-        passes = Passes(scenario, sequences, contexts, gammas)
-        if not loading.settled:
-            load, compute = (
-                np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, 0]
-                for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
-            )
-            loading.narrow(no_more(np.less(load, compute)))
-        gains = passes.speedups(smooth)[0]
-        breaking.narrow(gains[1] >= 1.0)
-        turning.narrow(no_more(falls(gains[2:])))
-        if loading.settled and breaking.settled and turning.settled:
+        contexts = np.stack((breaking.grid, *[turning.grid] * batches.size))
+        gains = passes.at(contexts).speedups(smooth)[0]
+        breaking.narrow(gains[0] >= 1.0)
+        turning.narrow(no_more(falls(gains[1:])))
+        if breaking.settled and turning.settled:
             break
-    return ContextLengths(loading.found, breaking.found, turning.found)
+    return ContextLengths(loading, breaking.found, turning.found)
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
@@ -79,12 +75,8 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     byte. It counts every linear op and attention, but not the input embedding, at the calibration's
     efficiencies without fixed costs.
     """
-
-    def computes_longer(context: Array) -> Mask:
-        load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, query))
-        return np.broadcast_to(np.less(load, compute), context.shape)
-
-    return last_where(computes_longer)
+    surplus_s = scenario.formulas.surplus.along("context", batch, query)
+    return last_where(lambda context: np.broadcast_to(surplus_s(context) > 0.0, context.shape))
 
 
 def inflection_context(
@@ -105,9 +97,13 @@ def inflection_context(
     return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
 
 
+@cache
 def batches_between(low: float, high: float) -> Array:
     """The batches of the search for an inflection, in quarter octaves."""
-    return np.geomspace(low, high, max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1) + 1)
+    steps = math.ceil(math.log2(high / low) * BATCHES_PER_OCTAVE)
+    batches = np.geomspace(low, high, max(steps, 1) + 1)
+    batches.flags.writeable = False
+    return batches
 
 
 def falls(surface: Array, tolerance: float = 0.0) -> Mask:
@@ -145,7 +141,9 @@ class ContextSearch:
     def grid(self) -> Array:
         """The contexts of this round, made when a round asks for them."""
         if self._grid is None:
-            self._grid = np.geomspace(*self._ends, POINTS)
+            low, high = self._ends
+            self._grid = low * (high / low) ** STEPS
+            self._grid[-1] = high
         return self._grid
 
     def narrow(self, holds: Mask) -> None:

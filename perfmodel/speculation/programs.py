@@ -1,37 +1,37 @@
-"""The times of a scenario's passes as programs (`costs.compiled`): the same figures, without objects."""
+"""The times of a scenario's passes as formulas that compile themselves (`costs.compiled`)."""
 
 from dataclasses import dataclass
 
-from perfmodel.costs.compiled import Program
-from perfmodel.operations import Floats
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.costs.compiled import Formula, Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassPrograms:
-    """Seconds of a target pass and of a draft pass by (batch, context, query, deviation of the context), and
-    of an iteration outside its passes by (batch, context).
-    """
+    """The compiled `PassFormulas`."""
 
     target: Program
     draft: Program
     overhead: Program
 
-    @classmethod
-    def of(cls, scenario: Scenario) -> "PassPrograms":
-        """Compiles the passes of a scenario, as they are without a power limit."""
 
-        def target(batch: Floats, context: Floats, query: Floats, deviation: Floats) -> Floats:
-            spread = scenario.with_context_std(deviation)
-            ops = spread.target_ops(batch, context, query)
-            return scenario.machine.predicted_s(ops, batch * query)
+@dataclass(frozen=True, slots=True, eq=False)
+class PassFormulas:
+    """Formulas of the seconds of passes, without a power limit. None depends on the acceptance.
 
-        def draft(batch: Floats, context: Floats, query: Floats) -> Floats:
-            ops = scenario.draft_ops(batch, context, query)
-            return scenario.draft_machine.predicted_s(ops, batch * query)
+    By (batch, context, query): of a target pass (also by the deviation of the context), of a draft pass, all
+    `PassTime.figures` of both (`target_step`, `draft_step`), and the seconds by which a target pass computes
+    for longer than it loads (`surplus`). By (batch, context): of an iteration outside its passes
+    (`overhead`), and before the first token (`setup`).
+    """
 
-        return cls(
-            Program(target, "batch", "context", "query", "deviation"),
-            Program(draft, "batch", "context", "query"),
-            Program(scenario.overhead_s, "batch", "context"),
-        )
+    target: Formula
+    draft: Formula
+    overhead: Formula
+    surplus: Formula
+    target_step: Formula
+    draft_step: Formula
+    setup: Formula
+
+    def compiled(self) -> PassPrograms:
+        """The formulas, compiled at once."""
+        return PassPrograms(self.target.program, self.draft.program, self.overhead.program)

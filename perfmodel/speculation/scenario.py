@@ -3,16 +3,17 @@
 All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas and say so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel import costs
+from perfmodel.costs.compiled import Formula, Runs
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
@@ -23,6 +24,7 @@ from perfmodel.operations import Array, Floats, Ints, Op
 from perfmodel.specs import ModelSpec, Precision
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
+from perfmodel.speculation.programs import PassFormulas
 
 Rollback = Literal["keep", "replay"]
 NONE_NEEDED = "none needed at gamma 0"
@@ -91,6 +93,16 @@ class Scenario:
     def summed_draft(self) -> costs.Shard:
         """`draft_shard` with fewer ops of the same total time."""
         return self.draft_shard if self.core_ops else self.draft_shard.summed()
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """Values that were computed once for every acceptance (`once`)."""
+        return {}
+
+    @cached_property
+    def formulas(self) -> PassFormulas:
+        """The seconds of passes without a power limit, by their numbers."""
+        return _formulas_of(self)
 
     @cached_property
     def draft_machine(self) -> Machine:
@@ -181,8 +193,10 @@ class Scenario:
         return self.acceptance.tokens_per_iteration(gammas)
 
     def with_acceptance(self, acceptance: Acceptance | None) -> "Scenario":
-        """The same question with another acceptance, on the same shards."""
-        return self.on_same_shards(acceptance=acceptance)
+        """The same question with another acceptance, on the same shards and with the same formulas."""
+        changed = self.on_same_shards(acceptance=acceptance)
+        vars(changed).update(formulas=self.formulas, known=self.known)
+        return changed
 
     def with_context_std(self, deviation: Floats) -> "Scenario":
         """The same question with contexts that differ by this standard deviation, on the same shards."""
@@ -226,18 +240,25 @@ class Scenario:
         """All times of one draft pass."""
         return self.draft_machine.time(self.draft_ops(batch, context, query), batch * query)
 
+    def target_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
+        """All times of a target pass at one point."""
+        return PassTime.of_figures(self.formulas.target_step.numbers(batch, context, query))
+
+    def draft_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
+        """All times of one draft pass at one point."""
+        return PassTime.of_figures(self.formulas.draft_step.numbers(batch, context, query))
+
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of a target pass."""
-        ops = self.target_ops(batch, context, query, self.summed_target)
-        seconds = self.machine.predicted_s(ops, batch * query)
+        seconds = self.formulas.target.at(batch, context, query, self.context_std)
         if self.power_limit_w is None:
             return seconds
+        ops = self.target_ops(batch, context, query, self.summed_target)
         return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops))[0]
 
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of one draft pass, selection included."""
-        ops = self.draft_ops(batch, context, query, self.summed_draft)
-        return self.draft_machine.predicted_s(ops, batch * query)
+        return self.formulas.draft.at(batch, context, query)
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
         """Calibrated draft time per drafted token. All three arguments broadcast.
@@ -263,6 +284,10 @@ class Scenario:
         """Time of an iteration outside its passes, including the once-per-iteration work of KV method and
         draft.
         """
+        return self.formulas.overhead.at(batch, context)
+
+    def outside_passes_s(self, batch: Floats, context: Floats) -> Floats:
+        """The formula of `overhead_s`."""
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
         c = self.machine.calibration
@@ -293,6 +318,10 @@ class Scenario:
         """Additional time before the first token with speculation: prefill of the draft, scoring and
         gathering.
         """
+        return self.formulas.setup.at(batch, context)
+
+    def before_first_token_s(self, batch: Floats, context: Floats) -> Floats:
+        """The formula of `setup_s`."""
         once = costs.selection(self.draft_shard, batch, context, self.draft.kv, "setup")
         seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
         if self.draft.shares_prefill:
@@ -300,3 +329,75 @@ class Scenario:
         attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
         prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
         return seconds + self.draft_machine.predicted_s(prefill, batch)
+
+
+def _formulas_of(scenario: Scenario) -> PassFormulas:
+    """The formulas of a scenario's passes, which run on `summed` ops. A program cannot stack its ops."""
+
+    def target(
+        batch: Floats, context: Floats, query: Floats, deviation: Floats, shard: costs.Shard
+    ) -> Floats:
+        spread = scenario
+        if deviation is not scenario.context_std:
+            spread = scenario.with_context_std(deviation)
+        return scenario.machine.predicted_s(spread.target_ops(batch, context, query, shard), batch * query)
+
+    def draft(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> Floats:
+        ops = scenario.draft_ops(batch, context, query, shard)
+        return scenario.draft_machine.predicted_s(ops, batch * query)
+
+    def surplus(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> Floats:
+        load_s, compute_s = scenario.machine.load_and_compute_s(
+            scenario.target_ops(batch, context, query, shard)
+        )
+        return compute_s - load_s
+
+    def target_step(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> tuple[Floats, ...]:
+        ops = scenario.target_ops(batch, context, query, shard)
+        return scenario.machine.time(ops, batch * query).figures
+
+    def draft_step(batch: Floats, context: Floats, query: Floats, shard: costs.Shard) -> tuple[Floats, ...]:
+        ops = scenario.draft_ops(batch, context, query, shard)
+        return scenario.draft_machine.time(ops, batch * query).figures
+
+    def of(formula: Callable[..., Any], summed: costs.Shard, *names: str) -> Formula:
+        apart = replace(summed, itemised=True)
+        return Formula(
+            lambda *numbers: formula(*numbers, summed),
+            *names,
+            runs=runs,
+            recorded=lambda *numbers: formula(*numbers, apart),
+        )
+
+    runs = Runs()
+    whole = scenario.summed_target
+    drafting = scenario.summed_draft
+    point = ("batch", "context", "query")
+    return PassFormulas(
+        target=of(target, whole, *point, "deviation"),
+        draft=of(draft, drafting, *point),
+        overhead=Formula(scenario.outside_passes_s, "batch", "context", runs=runs),
+        surplus=of(surplus, whole, *point),
+        target_step=of(target_step, whole, *point),
+        draft_step=of(draft_step, drafting, *point),
+        setup=Formula(scenario.before_first_token_s, "batch", "context", runs=runs),
+    )
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once(function: Callable[P, T]) -> Callable[P, T]:
+    """Computes a function of a scenario and of few other values once. It must depend on no acceptance."""
+
+    @wraps(function)
+    def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
+        scenario, *others = args
+        known: dict[Any, T] = scenario.known  # type: ignore[attr-defined]
+        key = (function, *others, *kwargs.items())
+        if key not in known:
+            known[key] = function(*args, **kwargs)
+        return known[key]
+
+    return remembered

@@ -8,7 +8,7 @@ to a draft length at which it was not measured, the error of that step is a furt
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +46,8 @@ def speedup_interval(
 ) -> Interval | None:
     """Interval around a predicted speedup; None if the calibration has no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
-    return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes))
+    ratio = float(passes.ratios()[0])
+    return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes, ratio))
 
 
 def interval_of_speedup(
@@ -81,7 +82,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
     None if the calibration has no observed error (ideal).
     """
     passes = Passes(scenario, batch, context, gammas)
-    deviation = stated_log_error(scenario, passes)
+    deviation = stated_log_error(scenario, passes, passes.ratios)
     if deviation is None:
         return None
     constants = variance_of(scenario, passes)
@@ -89,17 +90,18 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
-def stated_log_error(scenario: Scenario, passes: Passes) -> Array | None:
+def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
     """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
 
-    Over ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
+    ratios: computes these ratios over ``[gamma, batch, context]``, where the error depends on them. Over
+    ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
     """
     c = scenario.machine.calibration
     batch = passes.batch
     context = passes.context
     gammas = passes.gammas
     if (found := speedup_class(scenario)) is not None:
-        share = np.moveaxis(np.asarray(extra_share(passes.ratios(scenario))), 0, -1)
+        share = np.moveaxis(np.asarray(extra_share(ratios())), 0, -1)
         deviation: Floats = source_errors().speedups[found].deviation * share
     elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
@@ -151,12 +153,12 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
     )
 
 
-def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
+def ratio_log_error(scenario: Scenario, passes: Passes, ratio: float) -> float | None:
     """Standard deviation of the logarithm of an iteration over a baseline step, from the passes of one point.
 
-    None if no error was observed; 0 at gamma 0, which is the baseline.
+    ratio: of their times. None if no error was observed; 0 at gamma 0, which is the baseline.
     """
-    deviation = stated_log_error(scenario, passes)
+    deviation = stated_log_error(scenario, passes, lambda: np.array([ratio]))
     if deviation is None or not passes.gammas[0]:
         return None if deviation is None else 0.0
     return math.hypot(math.sqrt(float(variance_of(scenario, passes)[0])), float(np.ravel(deviation)[0]))

@@ -7,7 +7,8 @@ from hypothesis import assume, given, settings, strategies as st
 import perfmodel as pm
 from perfmodel.answers.point.predictor import Predictor, predictor
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.costs.compiled import Program, Untraceable
+from perfmodel.answers.question import Query
+from perfmodel.costs.compiled import PATIENCE, Formula, Program, Runs, Untraceable
 from perfmodel.errors import InputError
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prompts import engine_requests
@@ -190,3 +191,59 @@ def test_a_division_by_zero_is_numpys() -> None:
     program = Program(lambda a: np.where(a > 0.0, 1.0 / np.maximum(a, 0.0), 7.0), "a")
     with np.errstate(divide="ignore"):
         assert program.number(0.0) == 7.0
+
+
+def test_a_formula_that_is_asked_often_gives_the_same_values() -> None:
+    """Its first values are those of the formula, the later ones those of its program."""
+    asked = []
+
+    def formula(batch, context):
+        asked.append(batch)
+        return np.maximum(batch * 3.0, context) / (1.0 + batch)
+
+    runs = Runs()
+    often = Formula(formula, "batch", "context", runs=runs)
+    expected = formula(4.0, 9.0)
+    values = {often.at(4.0, 9.0) for _ in range(3 * PATIENCE)}
+    assert values == {expected}
+    assert len(asked) == 1 + PATIENCE + 1  # the last one was recorded
+    other = Formula(formula, "batch", "context", runs=runs)  # of the same question: compiled at once
+    contexts = np.geomspace(1.0, 1e6, 50)
+    along = other.along("context", np.array([[1.0], [8.0]]))
+    np.testing.assert_array_equal(along(contexts), formula(np.array([[1.0], [8.0]]), contexts))
+
+
+def test_a_formula_without_a_program_stays_one() -> None:
+    def formula(batch):
+        return 1.0 if batch > 3.0 else 2.0
+
+    often = Formula(formula, "batch", runs=Runs())
+    assert {often.at(5.0) for _ in range(2 * PATIENCE)} == {1.0}
+    assert often.at(1.0) == 2.0
+
+
+def test_a_program_of_several_values_and_one_along_a_number() -> None:
+    program = Program(lambda a, b: (a + b, a * b, 7.0), "a", "b")
+    assert program.numbers(2.0, 3.0) == (5.0, 6.0, 7.0)
+    product = Program(lambda a, b: np.exp(a) * b + np.sqrt(a), "a", "b")
+    a = np.array([[1.0], [2.0]])
+    b = np.linspace(0.0, 5.0, 30)
+    np.testing.assert_array_equal(product.along("b", a)(b), np.exp(a) * b + np.sqrt(a))
+
+
+@pytest.mark.parametrize("draft", ["eagle3", "self", "ngram", "dflash", "mtp"])
+def test_a_what_if_answers_the_same_when_its_passes_are_compiled(draft: str) -> None:
+    question = Query("deepseek-v3", "h200", 32, 4096, tp=8, draft=draft, alpha=0.75)
+    first = whatif(question).as_dict()
+    for _ in range(PATIENCE):
+        often = whatif(question).as_dict()
+    assert _figures(often) == pytest.approx(_figures(first), rel=EXACT)
+
+
+def _figures(answer: object) -> list[float]:
+    """All numbers of an answer, in order."""
+    if isinstance(answer, dict):
+        return [each for value in answer.values() for each in _figures(value)]
+    if isinstance(answer, list | tuple):
+        return [each for value in answer for each in _figures(value)]
+    return [float(answer)] if isinstance(answer, int | float) else []

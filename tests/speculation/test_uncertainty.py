@@ -80,13 +80,13 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     carried = resolve(SERVED)
     c = carried.machine.calibration
     passes = Passes(carried, 16.0, 8192.0, np.array([3]))
-    stated = source_errors().speedups["known"].deviation * extra_share(passes.ratios(carried).item())
+    stated = source_errors().speedups["known"].deviation * extra_share(passes.ratios().item())
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
     known = math.hypot(stated, beyond)
     assert beyond > 0
-    assert ratio_log_error(carried, passes) == pytest.approx(known)
+    assert ratio_log_error(carried, passes, passes.ratios().item()) == pytest.approx(known)
     ideal = resolve(replace(SERVED, calibration="ideal"))
-    assert ratio_log_error(ideal, Passes(ideal, 16.0, 8192.0, np.array([3]))) is None
+    assert ratio_log_error(ideal, Passes(ideal, 16.0, 8192.0, np.array([3])), 1.2) is None
     assert step_log_error(ideal, ideal.target_step(16.0, 8192.0), 16.0, 8192.0) is None
     assert float(log_error(carried, np.asarray(16.0), np.asarray(8192.0), np.array([0]))[0]) == 0.0
 
@@ -200,8 +200,8 @@ def test_a_speedup_is_as_wide_as_those_of_its_draft_in_its_engine(engine, draft,
     assert speedup_class(scenario) == name
     assert is_measured(scenario) == measured
     passes = Passes(scenario, 1.0, 1000.0, np.array([0, 3]))
-    _, drafting = stated_log_error(scenario, passes)
-    _, ratio = passes.ratios(scenario)
+    _, drafting = stated_log_error(scenario, passes, passes.ratios)
+    _, ratio = passes.ratios()
     assert drafting == pytest.approx(source_errors().speedups[name].deviation * extra_share(ratio))
 
 

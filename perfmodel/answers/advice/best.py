@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.speculation import Prediction, Scenario, Workload, memory_of, predict
+from perfmodel.speculation import Passes, Prediction, Scenario, Workload, memory_of, predict
 
 LARGEST = 256
 """The largest batch that is tried, even where memory would hold more."""
@@ -37,9 +37,16 @@ def throughputs(
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float | None) -> Best | None:
     """The best batch; None if not even one sequence fits."""
-    top = int(min(memory_of(scenario, LARGEST, context, max_gamma, fraction).ar_max_batch, LARGEST))
+    gammas = np.arange(scenario.longest(max_gamma) + 1)
+    room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)
+    top = int(min(room.ar_max_batch, LARGEST))
     if not top:
         return None
-    rates, p = throughputs(scenario, top, context, max_gamma, fraction)
+    batches = np.arange(1.0, top + 1)
+    passes = Passes(scenario, batches, context, gammas)
+    tokens_per_s = batches * passes.sequence_rates(scenario)
+    fits = batches <= room.max_batch[:, None]
+    rates = np.where(fits, tokens_per_s, 0.0).T
     at, gamma = divmod(int(rates.argmax()), rates.shape[1])
-    return Best(at + 1, gamma, float(p.speedup[at, gamma]), float(rates[at, gamma]), top)
+    best = float(rates[at, gamma])
+    return Best(at + 1, gamma, float(best / rates[at, 0]), best, top)

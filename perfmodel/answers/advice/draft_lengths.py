@@ -112,7 +112,7 @@ def length_tables(
         highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
         spans = list(zip([0, *contexts[:-1]], highs, strict=True))
     if acceptance_at is not None:
-        known = (replace(scenario, acceptance=acceptance_at(float(end))) for end in contexts)
+        known = (scenario.with_acceptance(acceptance_at(float(end))) for end in contexts)
         longest = min(each.longest(longest) for each in known)
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
@@ -143,7 +143,7 @@ def _slowness(
     """1/speedup over ``[batch, K]``: the mean over the contexts."""
     parts = []
     for context in contexts.tolist():
-        at = scenario if acceptance_at is None else replace(scenario, acceptance=acceptance_at(context))
+        at = scenario if acceptance_at is None else scenario.with_acceptance(acceptance_at(context))
         parts.append(1.0 / speedups(at, np.arange(1.0, max_batch + 1), context, np.arange(longest + 1)))
     return np.asarray(np.mean(parts, axis=0))
 

@@ -173,14 +173,15 @@ class Predictor:
         if not all(isinstance(each, Real | None) for each in (batch, context, gamma)):
             raise self._refusal("batch, context, gamma: must be single numbers for an interval")
         sequences, cached, drafted = self._point(batch, context, gamma)
-        passes = Passes(self.scenario, sequences, cached, np.array([drafted]))
-        step = passes.steps(self.scenario)[0].at(0)
+        step = self.scenario.target_step_at(sequences, cached, 1.0)
         step_error = step_log_error(self.scenario, step, float(sequences), float(cached))
         if step_error is None:
             return None
-        ratio_error = ratio_log_error(self.scenario, passes) or 0.0
+        passes = Passes(self.scenario, sequences, cached, np.array([drafted]))
+        iteration_s = float(self.iteration_s(batch, context, gamma))
+        ratio_error = ratio_log_error(self.scenario, passes, iteration_s / step.predicted_s) or 0.0
         error = iteration_log_error(self.scenario, float(step_error), ratio_error)
-        return interval_of(float(self.iteration_s(batch, context, gamma)), error)
+        return interval_of(iteration_s, error)
 
     @cached_property
     def kv_tokens(self) -> int:
@@ -189,7 +190,7 @@ class Predictor:
 
     @cached_property
     def _passes(self) -> PassPrograms:
-        return PassPrograms.of(self.scenario)
+        return self.scenario.formulas.compiled()
 
     @cached_property
     def _prompts(self) -> PromptPrograms:

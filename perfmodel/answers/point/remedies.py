@@ -5,13 +5,24 @@ draft. Each is changed alone.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfmodel.answers.question import Query, resolve
+import numpy as np
+
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
-from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
+from perfmodel.speculation import (
+    Passes,
+    Scenario,
+    Workload,
+    interval_of_speedup,
+    memory_of,
+    predict,
+    ratio_log_error,
+)
 
 WORTH_A_SWITCH = 1.1
 """Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
@@ -44,15 +55,25 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     query: with the draft that it names. scenario: its scenario, with a known acceptance. speedup: that of the
     question as asked, at its best draft length.
     """
+    if _switched not in scenario.known:  # no switch depends on the workload
+        scenario.known[_switched] = tuple(_switched(query, scenario))
+    workload = Workload.of(query.batch, query.context)
     found = []
-    for switch, changed in _switches(query, scenario):
-        remedy = _with(replace(query, **changed), scenario, switch)
+    for switch, changed in scenario.known[_switched]:
+        remedy = _with(switch, changed.with_acceptance(scenario.acceptance), query, workload)
         if remedy is None:
             continue
         surely = remedy.speedup_interval is not None and remedy.speedup_interval[0] > 1.0
         if surely or remedy.speedup > WORTH_A_SWITCH * max(speedup, 1.0):
             found.append(remedy)
     return tuple(sorted(found, key=lambda remedy: -remedy.speedup))
+
+
+def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    """Each possible switch in the words of the command line, and the scenario with it."""
+    for switch, changes in _switches(query, scenario):
+        with suppress(InputError):
+            yield switch, resolve_costs(replace(query, **changes))
 
 
 def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -71,11 +92,9 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
             yield f"--draft-tp {degree}", {"draft_tp": degree}
 
 
-def _with(query: Query, scenario: Scenario, switch: str) -> Remedy | None:
-    """The speedup with the change; None if it is impossible, does not fit, or drafts nothing."""
-    workload = Workload.of(query.batch, query.context)
+def _with(switch: str, changed: Scenario, query: Query, workload: Workload) -> Remedy | None:
+    """The speedup with a switch; None if it is impossible, does not fit, or drafts nothing."""
     try:
-        changed = resolve(query, scenario.known_acceptance)
         best = predict(changed, workload, query.max_gamma, at_best=True)
     except InputError:
         return None
@@ -87,5 +106,6 @@ def _with(query: Query, scenario: Scenario, switch: str) -> Remedy | None:
     if not memory_of(changed, batch, context, float(gamma), query.memory_fraction).fits:
         return None
     speedup = float(best.speedup)
-    interval = speedup_interval(changed, batch, context, gamma, speedup)
-    return Remedy(switch, gamma, speedup, interval)
+    passes = Passes(changed, batch, context, np.array([gamma]))
+    error = ratio_log_error(changed, passes, float(best.iteration_s / best.target_s))
+    return Remedy(switch, gamma, speedup, interval_of_speedup(changed, passes, speedup, error))

@@ -63,7 +63,7 @@ def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Sce
     low = max(alpha - ALPHA_STEP, 0.0)
     high = min(alpha + ALPHA_STEP, 1.0)
     below, above = (
-        replace(scenario, acceptance=Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high)
+        scenario.with_acceptance(Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high)
     )
     return "acceptance alpha", f"{low:.3g}", f"{high:.3g}", below, above
 

@@ -23,6 +23,7 @@ from perfmodel.speculation import (
     doublings,
     is_measured,
     is_transferred,
+    once,
     widening,
 )
 
@@ -159,9 +160,10 @@ def verdicts(
     drafts = np.asarray(gamma) > 0
     above = drafts & (low > 1)
     pays, does_not_pay = (word if measured else LIKELY[word] for word in SURE)
-    conditions = (np.logical_not(fits), ~drafts, above & slow, above, high <= 1)
-    words = ("does_not_fit", "does_not_pay", "too_close_to_call", pays, does_not_pay)
-    return np.select(conditions, words, "too_close_to_call")
+    word = np.where(high <= 1, does_not_pay, "too_close_to_call")
+    word = np.where(above, np.where(slow, "too_close_to_call", pays), word)
+    word = np.where(drafts, word, "does_not_pay")
+    return np.where(fits, word, "does_not_fit")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
@@ -223,10 +225,10 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     name = machine.backend(scenario.target.head, scenario.precision.narrow_kv)
     if not gamma or name is None or machine.kv_reread is not None:
         return
-    query = gamma + 1.0
-    ops = scenario.target_ops(batch, context, query, scenario.summed_target)
-    once = replace(machine, kv_reread=1.0)
-    verify_s, once_s = (float(m.predicted_s(ops, batch * query)) for m in (machine, once))
+    verify_s, once_s = (
+        float(each.formulas.target.at(batch, context, gamma + 1.0, scenario.context_std))
+        for each in (scenario, _reading_once(scenario))
+    )
     if verify_s > CLIFF * once_s:
         longer = verify_s / once_s
         text = (
@@ -234,6 +236,12 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
             f"{longer:.1f} times as long as with one read of the cache (--attention-backend)"
         )
         yield text if longer > MUCH_LONGER else Note(text)
+
+
+@once
+def _reading_once(scenario: Scenario) -> Scenario:
+    """The scenario in which every pass reads the cache once."""
+    return scenario.on_same_shards(machine=replace(scenario.machine, kv_reread=1.0))
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
@@ -285,7 +293,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
     gpu = scenario.machine.gpu
     if weights.base.input_bytes is None or batch > FEW:
         return  # nothing is quantised on the way, or loading decides
-    wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
+    wide = _with_wide_weights(scenario)
     slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
     if slower > WARN_SLOWER:
         evidence = (
@@ -297,6 +305,12 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
             f"a step with {weights.name} takes {slower:.0%} longer than with bf16: quantising the inputs of "
             f"small GEMMs takes time ({evidence})"
         )
+
+
+@once
+def _with_wide_weights(scenario: Scenario) -> Scenario:
+    """The scenario with weights of 16 bits."""
+    return replace(scenario, precision=replace(scenario.precision, weights=BF16))
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

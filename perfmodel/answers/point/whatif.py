@@ -279,7 +279,7 @@ def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
     lengths = np.array([query.gamma] if query.gamma else range(longest + 1))
     if lengths.max() > len(typical.low):
         return None
-    ends = [replace(scenario, acceptance=acceptance) for acceptance in typical.acceptances()]
+    ends = [scenario.with_acceptance(acceptance) for acceptance in typical.acceptances()]
     low, high = (speedups(end, float(query.batch), float(query.context), lengths).max() for end in ends)
     return TypicalGain.of(query.model, scenario.draft, typical, float(low), float(high))
 
@@ -292,7 +292,7 @@ def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | No
     """
     most = max(scenario.longest(query.max_gamma), 1)
     gammas = np.array([query.gamma] if query.gamma else range(1, most + 1))
-    certain = replace(scenario, acceptance=Acceptance.from_alpha(1.0))
+    certain = scenario.with_acceptance(Acceptance.from_alpha(1.0))
     needed = (gammas + 1.0) / speedups(certain, float(query.batch), float(query.context), gammas)
     alphas = alpha_from_tokens_per_iteration(np.clip(needed, 1.0, gammas + 1.0), gammas.astype(float))
     reached = np.where(needed <= gammas + 1.0, alphas, np.inf)
@@ -326,16 +326,15 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     context = float(query.context)
     gamma = int(p.gamma)
     passes = Passes(scenario, batch, context, np.array([gamma]))
-    target, draft = passes.steps(scenario)
-    target_step = target.at(0)
-    verify_step = target.at(-1)
-    draft_step = draft.at()
+    target_step = scenario.target_step_at(batch, context, 1.0)
+    verify_step = scenario.target_step_at(batch, context, gamma + 1.0)
+    draft_step = scenario.draft_step_at(batch, context, float(scenario.draft.query(max(gamma, 1.0))))
     if scenario.power_limit_w is not None:
         slower = float(p.verify_s) / verify_step.predicted_s
         draft_step = draft_step.slowed(slower)
         verify_step = verify_step.slowed(slower)
         target_step = target_step.slowed(float(p.target_s) / target_step.predicted_s)
-    ratio = ratio_log_error(scenario, passes)
+    ratio = ratio_log_error(scenario, passes, float(p.iteration_s / p.target_s))
     step_off = step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
     ar_tpot = iteration = None

@@ -31,6 +31,7 @@ from perfmodel.specs import (
     GPUSpec,
     ModelSpec,
     Precision,
+    UnknownAcceptance,
     calibration_of,
     engine_of,
     is_gguf,
@@ -42,6 +43,7 @@ from perfmodel.specs import (
     serving_engines,
 )
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
+from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
 from perfmodel.specs.models.ggml import of_mix
 from perfmodel.specs.models.mlx import of_bits
@@ -173,7 +175,7 @@ def resolve_costs(query: Query, named: Named | None = None) -> Scenario:
 def _names_a_file(query: Query) -> bool:
     """Whether a file, which may change, decides the scenario."""
     names = (query.model, query.hardware, query.calibration, query.draft)
-    return any(os.path.exists(name) for name in names if name)
+    return any(os.path.exists(name) for name in names if name and looks_like_path(name))
 
 
 PARTS = tuple(
@@ -203,12 +205,23 @@ def _remembered(parts: _Parts) -> Scenario:
     return _built(parts.query, Named.of(parts.query), parts.looked_up)
 
 
-@lru_cache(maxsize=256)
 def _measured(parts: _Parts, context: float) -> Acceptance:
-    """The measured acceptance of these parts at a context."""
+    """The measured acceptance of these parts at a context. Raises UnknownAcceptance."""
+    found = _looked_up(parts, context)
+    if isinstance(found, Acceptance):
+        return found
+    raise UnknownAcceptance(*found)
+
+
+@lru_cache(maxsize=256)
+def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, str, str]:
+    """The measured acceptance of these parts at a context, or why there is none: the parts of the refusal."""
     scenario = _remembered(parts)
     query = parts.query
-    return _published(query, scenario.target, scenario.draft, context)
+    try:
+        return _published(query, scenario.target, scenario.draft, context)
+    except UnknownAcceptance as unknown:
+        return unknown.flag, unknown.why, unknown.remedy, unknown.known
 
 
 def _published(query: Query, target: ModelSpec, draft: Draft, context: float) -> Acceptance:
