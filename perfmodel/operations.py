@@ -58,10 +58,13 @@ class Op:
     quantise their inputs (all three for linear ops only). expert_layers: layers of routed experts in the op.
     held_bytes: of all these experts.
     rows: tokens of each GEMM, or work items into which attention is cut, including the padding of a CUDA
-    graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops
-    only). devices: number of devices that exchange a message. stacked: several ops of one format on a leading
-    axis, for their sum. head: kind of the attention heads, of a layer or of a pass (`host`). varying: whether
-    the sequences of a pass have different numbers of query tokens (`host` only).
+    graph. group: rows of a kernel's tile that one query token fills (`KVLayout.group`, attention only).
+    searches, searched: kernels that look for the best of a draft's tokens, and the tokens or pages of a
+    sequence among which all of them look (selection of a draft only). form: number format of the weights, or
+    of the cache. bytes_per_value: of the weights (linear ops only). devices: number of devices that exchange
+    a message. stacked: several ops of one format on a leading axis, for their sum. head: kind of the
+    attention heads, of a layer or of a pass (`host`). varying: whether the sequences of a pass have
+    different numbers of query tokens (`host` only).
     """
 
     name: str
@@ -79,6 +82,9 @@ class Op:
     expert_layers: int = 0
     held_bytes: float = 0.0
     longer_bytes: Floats = 0.0
+    group: Floats = 1.0
+    searches: Floats = 0.0
+    searched: Floats = 0.0
     cache: Literal["heads", "latent", "state", "mamba2", "index"] = "heads"
     form: str = "bf16"
     bytes_per_value: float = 2.0

@@ -124,6 +124,8 @@ REPEATED = (
     "quantisations",
     "expert_layers",
     "held_bytes",
+    "searches",
+    "searched",
 )
 """Counts of an op that add up over micro-batches. Attention's work items do not: see `_repeated`."""
 
@@ -244,9 +246,18 @@ def selection(
         )
         if step is not NOTHING and np.any(step.kernels):
             cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-            name = f"kv {when} ({a.name})"
-            compute = part.precision.attention_compute
-            ops.append(Op(name, "attention", a.layers * step.kernels, cost, compute))
+            ops.append(
+                Op(
+                    f"kv {when} ({a.name})",
+                    "attention",
+                    a.layers * step.kernels,
+                    cost,
+                    part.precision.attention_compute,
+                    rows=batch * a.layout.num_kv_heads,
+                    searches=a.layers * np.greater(step.searched, 0.0),
+                    searched=a.layers * step.searched,
+                )
+            )
     return ops
 
 
@@ -371,6 +382,7 @@ def _attention(
         work_items=batch * kv_heads,
         rows=part.rows(batch) * kv_heads,
         longer_bytes=longer_bytes,
+        group=a.layout.group,
         cache="latent" if part.model.mla else "heads",
         form=part.precision.kv.name,
         head=part.model.head,

@@ -19,7 +19,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Head, Op, summed
-from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host, serving_engines
+from perfmodel.specs import Calibration, GPUSpec, attention_of, interpolated, over_host, serving_engines
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.backends import backend_name
@@ -86,12 +86,14 @@ class Machine:
         count = self.gpu.multiprocessors
         return count.value if count else 0.0
 
-    def reread(self, query: Floats, head: Head = "usual", narrow: bool = False) -> Floats:
+    def reread(
+        self, query: Floats, head: Head = "usual", narrow: bool = False, group: Floats = 1.0
+    ) -> Floats:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
         `query`.
 
         head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may have
-        kernels of their own.
+        kernels of their own. group: rows of a kernel's tile that one query token fills (`Op.group`).
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
@@ -99,9 +101,13 @@ class Machine:
         backend = self._backend(head, narrow)
         latent = head == "latent" and (backend is None or backend.latent_rereads)
         slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
-        if slope == 0:
+        further: Floats = 0.0
+        if backend is not None and backend.tile_rows:
+            tiles = np.ceil(query * group / backend.tile_rows)
+            further = c.kv_reread_per_tile.value * (np.maximum(tiles, 1.0) - 1.0)
+        if slope == 0 and not np.any(further):
             return 1.0
-        return np.minimum(1.0 + slope * (query - 1.0), query)
+        return np.minimum(1.0 + slope * (query - 1.0) + further, query)
 
     def backend(self, head: Head, narrow: bool) -> str | None:
         """Name of the attention backend for such heads; None if none is known. narrow: whether the cache has
@@ -119,7 +125,8 @@ class Machine:
 
     def _backend(self, head: Head, narrow: bool) -> Backend | None:
         name = self.backend(head, narrow)
-        return engine_attention()[self.calibration.stack].backends[name] if name else None
+        attention = attention_of(self.calibration.stack)
+        return attention.backends[name] if attention and name else None
 
     def host_s(self, op: Op) -> Floats:
         """Time of the host for a pass with these launches, during which the device works too: 0 where whole
@@ -129,7 +136,7 @@ class Machine:
         verifications for which no graph was captured.
         """
         c = self.calibration
-        engine = engine_attention().get(c.stack)
+        engine = attention_of(c.stack)
         if engine is None:
             return 0.0
         each = c.host_layer_s.value
@@ -204,7 +211,10 @@ class Machine:
             ("fixed", columns),
             ("activations", cost.activation_bytes * byte_s),
         )
-        start = op.kernels * c.gemm_fixed_s.value + op.quantisations * c.quantise_s.value
+        fixed_s = c.gemm_fixed_s.value
+        if op.compute == "fp8":
+            fixed_s = c.gemm_fixed_fp8_s.value or fixed_s
+        start = op.kernels * fixed_s + op.quantisations * c.quantise_s.value
         power = c.gemm_blend_power.value if c.gemm_efficiency is None else np.inf
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
@@ -256,7 +266,7 @@ class Machine:
         state = op.cache in ("state", "mamba2")
         narrow = narrow_cache(op)
         head = op.head if op.cache == "heads" or op.cache == "latent" else "usual"
-        read = 1.0 if state else self.reread(op.query, head, narrow)
+        read = 1.0 if state else self.reread(op.query, head, narrow, op.group)
         if op.cache == "mamba2":
             read = c.scan_copies.value
         cache = cost.kv_bytes * (read * rate)
@@ -273,7 +283,19 @@ class Machine:
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
+        if isinstance(op.searches, np.ndarray) or op.searches:
+            start = start + self._search_s(op)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
+
+    def _search_s(self, op: Op) -> Floats:
+        """Further time of the searches for the best of a draft's tokens. One multiprocessor searches those of
+        a sequence and KV head, so more of these than multiprocessors take further rounds.
+        """
+        c = self.calibration
+        rounds: Floats = 1.0
+        if self._multiprocessors:
+            rounds = np.ceil(op.rows / self._multiprocessors)
+        return rounds * (op.searches * c.search_s.value + op.searched * c.searched_unit_s.value)
 
     def _longest_s(self, op: Op) -> Floats:
         """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as the
@@ -308,7 +330,12 @@ class Machine:
         byte_s: Floats
         flop_s: Floats
         if c.gemm_efficiency is None:
-            byte_s, flop_s = self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
+            loaded_share = c.gemm_bandwidth_fraction.value
+            computed_share = c.gemm_flops_fraction.value
+            if op.compute == "fp8":
+                loaded_share = c.gemm_bandwidth_fraction_fp8.value or loaded_share
+                computed_share = c.gemm_flops_fraction_fp8.value or computed_share
+            byte_s, flop_s = self._rates(op, loaded_share, computed_share)
         else:
             shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
             peak = self.gpu.peak_flops(op.compute) * c.gemm_flops_factor.value

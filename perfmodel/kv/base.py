@@ -21,6 +21,9 @@ from perfmodel.operations import Floats
 SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""
 
+TILE_VALUES = 128
+"""Values of a head up to which a tile of an attention kernel has all of its rows. Larger heads have fewer."""
+
 MAX_BUDGET = 2**40
 """Budgets above this many tokens are refused as typing errors."""
 
@@ -51,6 +54,11 @@ class KVLayout:
         return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
 
     @property
+    def group(self) -> float:
+        """Rows of an attention kernel's tile that one query token fills: the heads that share a KV head."""
+        return self.query_heads / self.num_kv_heads * max(self.head_dim / TILE_VALUES, 1.0)
+
+    @property
     def score_flops(self) -> float:
         """FLOPs of scoring one vector of head_dim per KV head with one query token (all its heads)."""
         return 2.0 * self.query_heads * self.head_dim
@@ -58,15 +66,19 @@ class KVLayout:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches."""
+    """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches.
+
+    searched: tokens or pages of a sequence among which a kernel looks for the best; 0 without a search.
+    """
 
     flops: Floats
     bytes: Floats
     kernels: Floats
+    searched: Floats = 0.0
 
     def times(self, factor: Floats) -> "Step":
-        """All three numbers times a mask, or times a share of iterations."""
-        return Step(self.flops * factor, self.bytes * factor, self.kernels * factor)
+        """All numbers times a mask, or times a share of iterations."""
+        return Step(self.flops * factor, self.bytes * factor, self.kernels * factor, self.searched * factor)
 
 
 NOTHING = Step(0.0, 0.0, 0.0)

@@ -32,7 +32,7 @@ class PQCache(KVMethod):
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Score the centroids, add up `subvectors` table entries per head and key, find the best."""
         flops = layout.score_flops * 2.0**self.bits + context * layout.query_heads * self.subvectors
-        return Step(flops, self._codes(context, layout), 3.0).times(self.beyond_budget(context))
+        return Step(flops, self._codes(context, layout), 3.0, context).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """K-means, then the codes. Each iteration reads the keys and computes their distances to all

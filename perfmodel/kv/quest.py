@@ -25,8 +25,9 @@ class Quest(KVMethod):
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Read all bounds, score both of each page, find the best pages."""
-        flops = 2.0 * layout.score_flops * context / self.page
-        return Step(flops, self._bounds(context, layout), 2.0).times(self.beyond_budget(context))
+        pages = context / self.page
+        flops = 2.0 * layout.score_flops * pages
+        return Step(flops, self._bounds(context, layout), 2.0, pages).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """Reads the keys once, compares each twice and writes the bounds; later tokens update their page."""

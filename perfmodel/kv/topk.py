@@ -20,4 +20,5 @@ class TopK(KVMethod):
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Scores the keys that are not chosen in the end, and finds the best."""
         rest = context - self.attended_tokens(context)
-        return Step(rest * layout.score_flops, rest * layout.key_bytes, 2.0 * self.beyond_budget(context))
+        beyond = self.beyond_budget(context)
+        return Step(rest * layout.score_flops, rest * layout.key_bytes, 2.0 * beyond, context * beyond)

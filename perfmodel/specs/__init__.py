@@ -37,7 +37,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     square,
 )
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu, modelled_power_limit
-from perfmodel.specs.engines.backends import engine_attention
+from perfmodel.specs.engines.backends import attention_of, engine_attention
 from perfmodel.specs.engines.engines import (
     DRIFT,
     ONLY,
@@ -116,6 +116,7 @@ __all__ = [
     "borrowed_scopes",
     "calibration_of",
     "devices_of",
+    "attention_of",
     "engine_attention",
     "engine_of",
     "files",

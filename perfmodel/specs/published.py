@@ -45,7 +45,7 @@ class MeasuredPoint(Run):
     per sequence, and `asked_context` the context of a measurement plan if it differs: sequences grow while
     they decode, and more with a longer draft. `tree` is (nodes, levels) if the draft is a tree, both
     including the root, and `widths` the nodes of each level if known. `gamma` is then None and `draft_s` the
-    mean of its passes.
+    mean of its passes. `attention_backend` is None for the stack's own choice.
     """
 
     set_name: str
@@ -62,6 +62,7 @@ class MeasuredPoint(Run):
     sd_tpot_s: float | None = None
     asked_context: int | None = None
     kv_dtype: str = "bf16"
+    attention_backend: str | None = None
 
     @property
     def drafts(self) -> float | None:

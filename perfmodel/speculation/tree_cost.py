@@ -58,8 +58,13 @@ def _iteration_s(
 ) -> Floats:
     """As `iteration_s`. widths: of the levels that run, one after another, or at once as a block."""
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
-    drafts = sum((scenario.draft_pass_s(batch, context, run) for run in runs), start=0.0)
+    drafts = sum((_level_s(scenario, batch, context, run) for run in runs), start=0.0)
     return drafts + scenario.target_pass_s(batch, context, float(size)) + scenario.overhead_s(batch, context)
+
+
+def _level_s(scenario: Scenario, batch: Floats, context: Floats, width: Floats) -> Floats:
+    """Time of a draft pass with `width` tokens per sequence, and of choosing the nodes that it proposes."""
+    return scenario.draft_pass_s(batch, context, width) + scenario.machine.calibration.tree_level_s.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +142,9 @@ def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
     if scenario.draft.in_one_pass:
         blocks = [scenario.draft.query(float(row)) for row in range(len(widths))]
-        drafts = np.stack([scenario.draft_pass_s(b, c, block) for block in blocks], axis=-2)
+        drafts = np.stack([_level_s(scenario, b, c, block) for block in blocks], axis=-2)
     else:
-        each = np.asarray(scenario.draft_pass_s(b, c, 1.0 + np.arange(int(widths.max()), dtype=float)))
+        each = np.asarray(_level_s(scenario, b, c, 1.0 + np.arange(int(widths.max()), dtype=float)))
         drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
     total = drafts + verify[..., None, :] + overhead[..., None]
     target = verify[..., 0]

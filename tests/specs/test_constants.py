@@ -34,6 +34,8 @@ EVERYTHING = with_values(
         "token_s": 1e-5,
         "full_cache_pass_s": 1e-4,
         "sparse_cache_sequence_s": 1e-6,
+        "search_s": 1e-4,
+        "searched_unit_s": 1e-6,
         "gemm_blend_power": 1.0,
     },
 )
@@ -69,8 +71,32 @@ HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks
 """Constants that show in another way than at half their value."""
 
 
+DECODER = ("gemm_bandwidth_fraction_fp8", "gemm_flops_fraction_fp8", "gemm_fixed_fp8_s", "kv_reread_per_tile")
+"""Constants of this project's own kernels: fp8 products, and tiles of many rows."""
+OF_TREES = ("tree_level_s",)
+"""Constants that no chain has."""
+
+
+@pytest.mark.parametrize("name", DECODER)
+def test_a_kernels_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
+    micro = load_bundled("h200-sxm-141gb.micro")
+    moved = set()
+    for batch, weights in (1, "fp8"), (4096, "fp8"), (1, "bf16"):
+        query = Query("gemma-4-12b", "h200-sxm-141gb", batch, 8000, 3, alpha=0.8, weights=weights)
+        scenario = with_calibration(resolve(query), micro)
+        moved |= moved_by(scenario, with_values(micro, {name: getattr(micro, name).value / 2}))
+    declared = CONSTANTS[name]
+    assert (declared.work, declared.term) in moved
+    assert {work for work, _ in moved} == {declared.work}
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, c in CONSTANTS.items() if c.term and name not in annotations(EngineConstants)]
+    "name",
+    [
+        name
+        for name, c in CONSTANTS.items()
+        if c.term and name not in {*annotations(EngineConstants), *DECODER, *OF_TREES}
+    ],
 )
 def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     query = Query(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.speculation import speedups
+from perfmodel.speculation import speedups, with_calibration, with_values
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import (
     ServerShape,
@@ -145,6 +145,18 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
         4096.0,
         ServerShape(2, 2, 8),
     )
+
+
+def test_every_level_but_the_last_chooses_its_children() -> None:
+    """Three levels are proposed in two passes; the constant's seconds come on top of each."""
+    asked = scenario()
+    tree = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3).best(8, 3)
+    priced = with_calibration(asked, with_values(asked.machine.calibration, {"tree_level_s": 1e-3}))
+    longer_s = iteration_s(priced, 4.0, 8000.0, tree) - iteration_s(asked, 4.0, 8000.0, tree)
+    assert longer_s == pytest.approx(2e-3)
+    table = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
+    _, total, _ = surface(priced, 4.0, 8000.0, table)
+    assert total[2, tree.size - 1] == pytest.approx(iteration_s(priced, 4.0, 8000.0, tree))
 
 
 def test_a_tree_over_a_block_takes_one_draft_pass() -> None:

@@ -43,6 +43,16 @@ class CalibrateQuestion(Question):
             "Fit to the kernels of this record, or of the newest record of a folder or machine.", "RECORD"
         ),
     ] = None
+    further: Annotated[
+        tuple[str, ...] | None,
+        Argument(
+            "Records of kernels that the first lacks: attention of many rows, unsplit attention (also a "
+            "table of benchmarks/attention.py) and products in fp8; repeatable.",
+            "RECORD",
+            needs=("from_microbench",),
+            why="since other fits read published rows",
+        ),
+    ] = None
     hardware: Annotated[
         str | None,
         Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
@@ -70,7 +80,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     name = question.name
     if question.from_microbench is not None:
         if write or json:
-            raise InputError("--from-microbench: takes only NAME, --hardware, --stack, --out")
+            raise InputError("--from-microbench: takes only NAME, --further, --hardware, --stack, --out")
         return _from_microbench(question, question.from_microbench, out)
     if name in STUDIES:
         if json:
@@ -110,6 +120,7 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     """
     from perfmodel.validate.fit.stack import with_stack
     from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
+    from perfmodel.validate.harness.micro.further import with_further
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
 
     if out is not None:
@@ -123,8 +134,13 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     click.echo(quiet_line(record), err=True)
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
-    fitted = calibration_from(record, load_gpu(hardware or record.hardware), q.name)
+    gpu = load_gpu(hardware or record.hardware)
+    fitted = calibration_from(record, gpu, q.name)
     click.echo(fitted.notes, err=True)
+    if q.further:
+        fitted = with_further(fitted, gpu, record.data.plan.precisions(), map(Path, q.further))
+        made = " ".join([made, *(f"--further {path}" for path in q.further)])
+        comment = f"From kernels alone: {made}"
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))

@@ -50,10 +50,14 @@ class Selection:
         filled = -(-lengths // page)
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
-        best = score.topk(chosen.bound // page, dim=-1).indices.sort(-1).values
+        best = self.search(score, chosen.bound // page)
         # a page may end behind the cache, where `chosen` sees nothing
         tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2) % k.shape[2]
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
+
+    def search(self, score: Tensor, count: int) -> Tensor:
+        """Places [batch, kv_heads, count] of the largest of score [batch, kv_heads, units], in order."""
+        return score.topk(count, dim=-1).indices.sort(-1).values
 
     def over_tokens(
         self,

@@ -232,7 +232,7 @@ class FusedSelection(Selection):
             PAGE=page,
             num_warps=SCORE_WARPS,
         )
-        index = self._best(score, chosen.bound // page, lengths, (heads, count))
+        index = self.search(score.view(batch, heads, pages), chosen.bound // page).flatten(0, 1)
         return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
 
     def over_tokens(
@@ -274,6 +274,12 @@ class FusedSelection(Selection):
         votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
         index = self._best(votes, chosen.bound, lengths, (heads, count), (score, lse))
         return self.fused.by_index(q, k, v, index, 1, chosen, new_k, new_v, sees)
+
+    def search(self, score: Tensor, count: int) -> Tensor:
+        batch, heads, _ = score.shape
+        lengths = torch.empty(0, dtype=torch.int64, device=score.device)  # not looked at without votes
+        best = self._best(score.flatten(0, 1), count, lengths, (heads, 1))
+        return best.view(batch, heads, count)
 
     def _best(
         self,

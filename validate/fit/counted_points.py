@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.question import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Array, Op
-from perfmodel.specs import Calibration
+from perfmodel.specs import Calibration, attention_of
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import Scenario, with_calibration
 
@@ -26,18 +26,22 @@ class PassPart:
     """One kind of pass in a measured quantity: over `tokens` tokens of all sequences, run `times` times.
 
     The draft passes of a tree have several parts, one per width of a level; `times` is then a share of their
-    mean.
+    mean, and `levels` says that each also chooses the nodes of a level.
     """
 
     machine: Machine
     ops: list[Op]
     tokens: Array
     times: float = 1.0
+    levels: bool = False
 
     def predict(self, calibration: Calibration) -> Array:
         """Calibrated seconds of all `times` passes."""
         machine = replace(self.machine, calibration=calibration)
-        return self.times * np.asarray(machine.predicted_s(self.ops, self.tokens))
+        each = np.asarray(machine.predicted_s(self.ops, self.tokens))
+        if self.levels:
+            each = each + calibration.tree_level_s.value
+        return self.times * each
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class PointSet:
         by_kind: dict[tuple[object, ...], list[int]] = {}
         for i, p in enumerate(points):
             drafted = (p.draft, p.draft_kv, p.gamma is None, p.widths)
-            key = (p.hardware, p.tp, p.target, p.weights, p.kv_dtype, *drafted)
+            served = (p.target, p.weights, p.kv_dtype, p.attention_backend)
+            key = (p.hardware, p.tp, *served, *drafted)
             by_kind.setdefault(key, []).append(i)
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
 
@@ -133,7 +138,10 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         kv_dtype=p.kv_dtype,
         calibration="ideal",  # the device's own may be what is being made
     )
-    return with_calibration(resolve(query), calibration)
+    scenario = with_calibration(resolve(query), calibration)
+    if attention_of(calibration.stack) is None:
+        return scenario
+    return replace(scenario, machine=replace(scenario.machine, attention_backend=p.attention_backend))
 
 
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
@@ -148,7 +156,9 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
         passes["draft_s"] = []
         for tokens, times in _draft_passes(first):
             draft_ops = scenario.draft_ops(batch, context, tokens)
-            draft_pass = PassPart(scenario.draft_machine, draft_ops, batch * tokens, times)
+            draft_pass = PassPart(
+                scenario.draft_machine, draft_ops, batch * tokens, times, first.widths is not None
+            )
             passes["draft_s"].append(draft_pass)
     if first.gamma is not None or first.widths:
         verify_ops = scenario.target_ops(batch, context, query)

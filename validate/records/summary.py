@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perfmodel.specs import engine_attention
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.validate.records.plan import model_reference
@@ -64,6 +65,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         target=model_reference(row.target),
         weights=plan.precisions().weights.name,
         kv_dtype=plan.precision.kv,
+        attention_backend=_backend(attention),
         batch=row.batch,
         context=round(row.context + row.mean_growth_tokens),
         asked_context=row.context,
@@ -76,6 +78,11 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         **end_to_end,
         **phases,
     )
+
+
+def _backend(attention: str) -> str | None:
+    """The attention kernel of a row, if the decoder's backends have it; torch's own have no name there."""
+    return attention if attention in engine_attention()["perfmodel"].backends else None
 
 
 def _drafted(row: PointRow) -> dict[str, Any]:

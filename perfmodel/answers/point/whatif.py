@@ -419,7 +419,8 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     engine = query.engine
     if DRIFT not in (engine or ""):
         engine = engine_of(machine.calibration)
-    reread = float(machine.reread(gamma + 1.0, head, precision.narrow_kv))
+    group = max((a.layout.group for a in scenario.target_shard.attentions), default=1.0)
+    reread = float(machine.reread(gamma + 1.0, head, precision.narrow_kv, group))
     return replace(
         query,
         model=scenario.target.name,

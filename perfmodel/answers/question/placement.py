@@ -15,7 +15,7 @@ from perfmodel.specs import (
     GPUSpec,
     ModelSpec,
     Precision,
-    engine_attention,
+    attention_of,
     engine_of,
     release,
     serving_engines,
@@ -84,7 +84,7 @@ def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
 
 def check_backend(name: str | None, calibration: Calibration, model: ModelSpec) -> None:
     """Refuse (InputError) an attention backend that reads only a latent cache, for a model without one."""
-    engine = engine_attention().get(calibration.stack)
+    engine = attention_of(calibration.stack)
     backend = engine.backends.get(name or "") if engine else None
     if backend and backend.latent_only and not model.mla:
         raise refuse("--attention-backend", None, f"one for {model.name}, which has no latent cache", name)

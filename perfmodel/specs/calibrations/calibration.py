@@ -78,6 +78,16 @@ class Calibration(EngineConstants):
         ),
     ]
     gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "fixed time of each GEMM kernel")]
+    gemm_bandwidth_fraction_fp8: Annotated[
+        Constant,
+        Declared("linear", "param_load", "share", "`gemm_bandwidth_fraction` of fp8 weights; 0: the same"),
+    ] = ABSENT
+    gemm_flops_fraction_fp8: Annotated[
+        Constant, Declared("linear", "flops", "share", "`gemm_flops_fraction` at the fp8 peak; 0: the same")
+    ] = ABSENT
+    gemm_fixed_fp8_s: Annotated[
+        Constant, Declared("linear", "fixed", "s", "`gemm_fixed_s` of GEMMs at the fp8 peak; 0: the same")
+    ] = ABSENT
     gemm_blend_power: Annotated[
         Constant,
         Declared(
@@ -130,6 +140,15 @@ class Calibration(EngineConstants):
             Scope(0.01, 0, 0.5, 0.01),
         ),
     ]
+    kv_reread_per_tile: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "share",
+            "share of the cache that each further tile of query rows reads again",
+        ),
+    ] = ABSENT
     small_kernel_s: Annotated[
         Constant,
         Declared(
@@ -163,6 +182,14 @@ class Calibration(EngineConstants):
     token_s: Annotated[
         Constant, Declared("pass", "fixed", "s", "time per token of a pass, over all sequences")
     ]
+    search_s: Annotated[
+        Constant,
+        Declared("attention", "fixed", "s", "further time of each search for the best of a draft's tokens"),
+    ] = ABSENT
+    searched_unit_s: Annotated[
+        Constant,
+        Declared("attention", "fixed", "s", "time of such a search per token or page of a sequence"),
+    ] = ABSENT
     full_cache_pass_s: Annotated[
         Constant,
         Declared(
@@ -178,6 +205,9 @@ class Calibration(EngineConstants):
             "time of a draft step with a KV budget, per sequence and layer",
             Scope(5e-7, 0, 1e-5, 1e-7),
         ),
+    ] = ABSENT
+    tree_level_s: Annotated[
+        Constant, Declared("pass", "fixed", "s", "time to choose the nodes of a level of a drafted tree")
     ] = ABSENT
     iteration_fixed_s: Annotated[
         Constant,

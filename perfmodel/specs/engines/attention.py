@@ -24,8 +24,10 @@ class Backend(Frozen):
     token and for several; None if there are as many as fill the device. latent_rereads: whether each query
     token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether it
     runs on every NVIDIA GPU. graphs_one: whether
-    full CUDA graphs hold passes of one query token only. word: its name in the engine's own
-    --attention-backend; None if it has no name there.
+    full CUDA graphs hold passes of one query token only. tile_rows: query heads of a KV head, times query
+    tokens, that one program multiplies for heads of up to 128 values; each further tile of such rows reads
+    the cache again; None if no tile does. word: its name in the engine's own --attention-backend; None if it
+    has no name there.
     """
 
     one: Pieces | None = None
@@ -34,6 +36,7 @@ class Backend(Frozen):
     latent_only: bool = False
     portable: bool = False
     graphs_one: bool = False
+    tile_rows: Annotated[int, Meta(ge=1)] | None = None
     word: str | None = None
     source: Text
 

@@ -5,22 +5,29 @@ from functools import cache
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Head
 from perfmodel.specs.engines.attention import EngineAttention
-from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.engines.serving import ResearchStack, ServingEngine, serving_engines, stack_files
 
 
 @cache
 def engine_attention() -> dict[str, EngineAttention]:
-    """Word of ``--engine`` -> its backends; without research stacks and engines whose backends are unknown.
+    """Word of ``--engine`` -> its backends; without stacks whose backends are unknown.
 
     An engine that states none has those of the engine whose constants it borrows.
     """
-    engines = serving_engines()
-    stated = {word: engine.attention or _lent(engine.constants_of) for word, engine in engines.items()}
+    stated = {word: stack.attention or _lent(stack) for word, stack in stack_files().items()}
     return {word: attention for word, attention in stated.items() if attention is not None}
 
 
-def _lent(lender: str | None) -> EngineAttention | None:
+def _lent(stack: ServingEngine | ResearchStack) -> EngineAttention | None:
+    lender = stack.constants_of if isinstance(stack, ServingEngine) else None
     return None if lender is None else serving_engines()[lender].attention
+
+
+@cache
+def attention_of(stack: str) -> EngineAttention | None:
+    """The backends of a calibration's stack: a word of ``--engine``, or a text that begins with one."""
+    known = engine_attention()
+    return known.get(stack) or known.get(stack.partition(" ")[0])
 
 
 @cache
@@ -35,11 +42,12 @@ def backend_name(
 ) -> str | None:
     """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
 
-    narrow: whether the cache has values below 16 bits. version: of the engine; by default the newest.
+    engine: a word of ``--engine``, or the stack of a calibration. narrow: whether the cache has values
+    below 16 bits. version: of the engine; by default the newest.
 
     Raises InputError for a backend that the engine does not have.
     """
-    known = engine_attention().get(engine)
+    known = attention_of(engine)
     if requested is not None and (known is None or requested not in known.backends):
         raise unknown_name(
             "--attention-backend", f"backend of {engine}", requested, known.backends if known else ()

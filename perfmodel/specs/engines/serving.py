@@ -154,11 +154,12 @@ class Stack(Frozen):
 
 class ResearchStack(Stack):
     """A stack without users: it serves no requests. calibrations: the word in the names of its calibrations,
-    if it differs from the stack's.
+    if it differs from the stack's. attention: its kernels; None if they are unknown.
     """
 
     research: Literal[True]
     calibrations: str = ""
+    attention: EngineAttention | None = None
 
 
 class ServingEngine(Stack):

@@ -152,16 +152,13 @@ def selection() -> None:
         arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
         near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
     scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 1200)[:, :9001]
-    chooser: Any = backends.selection(backends.choose("triton", CPU, torch.float32))
-    best = chooser._best
+    chooser = backends.selection(backends.choose("triton", CPU, torch.float32))
     for count in (1, 400, 9001):
-        found = best(scores.clone(), count, torch.tensor([9001]), (2, 1))
+        found = chooser.search(scores.clone()[None], count)[0]
         first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
         assert torch.equal(found.long(), first), count
     least = torch.tensor([[-1, 0, 1]], dtype=torch.int32).view(torch.float32)  # the first is no number
-    assert best(least, 3, torch.tensor([3]), (1, 1)).tolist() == [[0, 1, 2]], (
-        "nothing beyond the end is chosen"
-    )
+    assert chooser.search(least[None], 3).tolist() == [[[0, 1, 2]]], "nothing beyond the end is chosen"
 
 
 def copying() -> None:

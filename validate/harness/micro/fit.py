@@ -17,7 +17,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs import CONSTANTS, Calibration, GPUSpec, files, load_gpu
 from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.records import THREAD_TIME, KernelRow, Record
+from perfmodel.validate.records import THREAD_TIME, KernelRow, Plan, Record
 from perfmodel.validate.solving import Parameter, Values, estimate, grouped, nonnegative, significant
 
 LARGE_WEIGHT = 0.25
@@ -76,6 +76,11 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
     return KernelFit(record, gpu, kinds).calibration(name or f"{gpu.name}.micro")
 
 
+def most_rows(plan: Plan) -> int:
+    """Most rows of a product in any pass of a plan."""
+    return max(point.batch * point.queries[-1] for point in plan.points())
+
+
 def pooled(rows: Iterable[KernelRow]) -> list[KernelRow]:
     """Each timed kernel once, with the samples of all sweeps."""
     timed = (row for row in rows if row.status == "ok")
@@ -116,6 +121,7 @@ class KernelFit:
         found |= self.small()
         found |= self.host()
         found |= self.loop()
+        found |= self.search(found["attention_fixed_s"][0])
         timer = self.record.data.protocol.timer
         statistic = "lower quartiles" if timer == THREAD_TIME else "median samples"
         errors = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
@@ -157,8 +163,7 @@ class KernelFit:
         act = self.precision.activation_bytes
         load = (n * k * size + m * (n + k) * act) / self.bandwidth
         compute = 2 * m * n * k / self.peak
-        largest = max(point.batch * point.queries[-1] for point in self.plan.points())
-        weight = np.where(m <= largest, 1.0, LARGE_WEIGHT) * self._shares(rows, m)
+        weight = np.where(m <= most_rows(self.plan), 1.0, LARGE_WEIGHT) * self._shares(rows, m)
 
         def model(at: Values) -> Array:
             memory = load / at["gemm_bandwidth_fraction"] + n * at["gemm_column_s"]
@@ -253,6 +258,21 @@ class KernelFit:
         return _nonnegative(
             {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds
         )
+
+    def search(self, launch_s: float) -> Found:
+        """Times of a search and of each unit among which it looks, beyond the launch that a pass counts.
+
+        Searches of more sequences and KV heads than multiprocessors take several rounds.
+        """
+        rows = self.kinds.get("search", [])
+        if len(rows) < LEAST_KNOTS:
+            return {}
+        processors = self.gpu.multiprocessors.value if self.gpu.multiprocessors else math.inf
+        rounds = np.array([np.ceil(row.at["batch"] * row.at["kv_heads"] / processors) for row in rows])
+        units = np.array([row.at["units"] for row in rows], float)
+        seconds = np.array([row.call_s for row in rows])
+        columns = {"search_s": rounds, "searched_unit_s": rounds * units}
+        return _nonnegative(columns, np.maximum(seconds - launch_s, 0.0), seconds)
 
     def allreduce(self) -> dict[str, Any] | None:
         """The measured curve, for the measured number of ranks."""

@@ -7,6 +7,8 @@ from itertools import product
 from typing import Any
 
 from perfmodel import costs
+from perfmodel.kv import parse_kv
+from perfmodel.kv.quest import Quest
 from perfmodel.specs import ModelSpec
 from perfmodel.validate.records import Plan, spec_of
 
@@ -51,7 +53,7 @@ def _jobs(plan: Plan) -> list[Job]:
     for spec in specs:
         for n, k in linear_shapes(spec, plan.tensor_parallel):
             out += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
-        out += _attention(plan, spec)
+        out += _search(plan, spec) + _attention(plan, spec)
     if plan.tensor_parallel > 1:
         out += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
     return out
@@ -89,6 +91,19 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
         for query in timed:
             jobs.append(Job("attention", {**heads, "batch": batch, "context": context, "query": query}))
     return jobs
+
+
+def _search(plan: Plan, spec: ModelSpec) -> list[Job]:
+    """The searches for the best pages of a cache, for drafts of the target itself that choose pages."""
+    out = []
+    kv_heads = heads_of(spec, plan.tensor_parallel)["kv_heads"]
+    for point in plan.points():
+        kv = parse_kv(point.draft_kv)
+        if isinstance(kv, Quest) and spec.name == point.target and kv.budget < point.context:
+            units = -(-point.context // kv.page)
+            at = {"kv_heads": kv_heads, "batch": point.batch, "units": units, "count": kv.budget // kv.page}
+            out.append(Job("search", at))
+    return out
 
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:

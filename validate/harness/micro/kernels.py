@@ -234,6 +234,14 @@ class KernelMaker:
         logits = self._random(batch, vocab)
         return Kernel(lambda i: logits.argmax(1), 1, logits.nbytes)
 
+    def _search(self, kv_heads: int, batch: int, units: int, count: int) -> Kernel:
+        """The search for the best pages, over random scores."""
+        selection = backends.selection(
+            backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
+        )
+        score = self._random(batch, kv_heads, units, dtype=torch.float32)
+        return Kernel(lambda i: selection.search(score, count), 1, score.nbytes)
+
     def _bare(self, what: str, batch: int, query: int) -> Kernel:
         """The linear ops, or the attention, of one layer of a shell."""
         spec = shell_spec(1)

@@ -26,7 +26,7 @@ MIN_SHARE = 0.01
 """Least share that remains after subtracting a spacer that another process slowed down."""
 LONG_S = 0.25
 """Duration from which a call is not warmed up a second time."""
-CAPTURED = ("gemm", "attention", *SMALL, "sampling", "bare")
+CAPTURED = ("gemm", "attention", *SMALL, "sampling", "search", "bare")
 """Kinds that are timed inside a CUDA graph, without the host's launches. A shell is timed as the plan's
 passes are.
 """

@@ -1,0 +1,172 @@
+"""Constants of kernels that the main record of a fit does not have: attention of many query rows, attention
+that does not split its cache, and products in fp8.
+
+The constants of the main fit stay. A further record adds those of its own kernels, by the formula of every
+prediction (`Machine.op_predicted_s`).
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.costs.passes import gemm
+from perfmodel.costs.roofline import Machine
+from perfmodel.errors import InputError
+from perfmodel.operations import Array, Cost, Op
+from perfmodel.reading import read_text
+from perfmodel.specs import Calibration, Constant, GPUSpec, Precision, attention_of, weight_format
+from perfmodel.validate.harness.micro.fit import LARGE_WEIGHT, SOFT, most_rows, pooled
+from perfmodel.validate.records import read_record
+from perfmodel.validate.solving import Parameter, Values, estimate, significant
+
+UNSPLIT = "triton-unsplit"
+TILES = (Parameter("kv_reread_per_tile", 0.5, 0.0, 1.0),)
+ONE_PIECE = (Parameter("block_bandwidth", 0.9, 0.01, 1.1, log=True),)
+FP8 = (
+    Parameter("gemm_bandwidth_fraction_fp8", 0.8, 0.01, 1.0, log=True),
+    Parameter("gemm_flops_fraction_fp8", 0.6, 0.01, 1.0, log=True),
+    Parameter("gemm_fixed_fp8_s", 5e-6, 1e-9, 1e-2, log=True),
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Kernels of one kind: the op of all of them, with an array ``[kernel]`` in place of each count, and the
+    seconds of each.
+
+    weight: of each kernel's error. backend: the attention kernel; None for the decoder's own choice.
+    """
+
+    op: Op
+    seconds: Array
+    parameters: tuple[Parameter, ...]
+    weight: Array | float = 1.0
+    backend: str | None = None
+
+
+def with_further(
+    calibration: Calibration, gpu: GPUSpec, precision: Precision, paths: Iterable[Path]
+) -> Calibration:
+    """The calibration with the constants that each further file determines.
+
+    precision: of the attention's caches. paths: records of kernels, or tables of
+    ``benchmarks/attention.py``. Raises InputError for a file without such kernels.
+    """
+    for path in paths:
+        table = '"implementation"' in read_text(path).partition("\n")[0]
+        kernels = _of_table(path, precision) if table else _of_record(path, precision)
+        if not kernels:
+            raise InputError(f"--further: {path} must have unsplit or wide attention, or products in fp8")
+        for timed in kernels:
+            calibration = _fitted(calibration, gpu, timed, f"results/{path.parent.name}/{path.name}")
+    return calibration
+
+
+def _of_record(path: Path, precision: Precision) -> list[Timed]:
+    record = read_record(path)
+    rows = pooled(record.kernels)
+    timed = []
+    if record.data.plan.precision.weights == "fp8":
+        products = [row for row in rows if row.kind == "gemm"]
+        if products:
+            op = _products([row.at for row in products])
+            seconds = np.array([row.call_s for row in products])
+            weight = np.where(op.rows <= most_rows(record.data.plan), 1.0, math.sqrt(LARGE_WEIGHT))
+            timed.append(Timed(op, seconds, FP8, weight))
+    attention = [{**row.at, "call_s": row.call_s} for row in rows if row.kind == "attention"]
+    timed += _attention(attention, precision, record.data.plan.attention == UNSPLIT)
+    return timed
+
+
+def _of_table(path: Path, precision: Precision) -> list[Timed]:
+    """The unsplit calls of a table of ``benchmarks/attention.py``, one JSON object a line."""
+    try:
+        rows = [json.loads(line) for line in read_text(path).splitlines()]
+        calls = [{**row, "query": row["queries"]} for row in rows if row["implementation"] == UNSPLIT]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"--further: {path}: must be a table of benchmarks/attention.py ({error})") from None
+    return _attention(calls, precision, unsplit=True)
+
+
+def _attention(calls: Iterable[dict[str, Any]], precision: Precision, unsplit: bool) -> list[Timed]:
+    """Calls that a constant of its own describes: unsplit ones of several query tokens, or those of more rows
+    than a tile.
+    """
+    backends = attention_of("perfmodel")
+    assert backends is not None
+    name = UNSPLIT if unsplit else "triton"
+    tile_rows = backends.backends[name].tile_rows or math.inf
+    kept = []
+    for call in calls:
+        wide = call["query"] * call["heads"] / call["kv_heads"] > tile_rows
+        if call["query"] > 1 and wide != unsplit:
+            kept.append(call)
+    if not kept:
+        return []
+    seconds = np.array([call["call_s"] for call in kept])
+    parameters = ONE_PIECE if unsplit else TILES
+    return [Timed(attention_op(kept, precision), seconds, parameters, backend=name)]
+
+
+def attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
+    """The op of attention calls, as a pass counts one layer. Every count is an array ``[call]``."""
+    heads, kv_heads, dim, batch, context, query = (
+        np.array([call[key] for call in calls], float)
+        for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
+    )
+    token_bytes = 2 * kv_heads * dim * precision.kv.bytes_per_value
+    pairs = query * context + query * (query + 1) / 2
+    cost = Cost(
+        flops=4 * heads * dim * batch * pairs,
+        kv_bytes=batch * context * token_bytes,
+        activation_bytes=batch * query * (2 * heads * dim * precision.activation_bytes + token_bytes),
+    )
+    group = heads / kv_heads * np.maximum(dim / 128, 1.0)
+    return Op(
+        "attention",
+        "attention",
+        1,
+        cost,
+        precision.attention_compute,
+        query,
+        work_items=batch * kv_heads,
+        rows=batch * kv_heads,
+        form=precision.kv.name,
+        group=group,
+    )
+
+
+def _products(shapes: Sequence[dict[str, Any]]) -> Op:
+    """The op of products in fp8, one each."""
+    n, k, m = (np.array([at[key] for at in shapes], float) for key in "nkm")
+    form = weight_format("fp8").base
+    activations = m * (n + k) * 2.0
+    cost = Cost(2 * m * n * k, n * k * form.bytes_per_value, 0.0, activations)
+    return gemm("product", 1, cost, form, n, rows=m)
+
+
+def _fitted(calibration: Calibration, gpu: GPUSpec, timed: Timed, source: str) -> Calibration:
+    """The calibration with the constants of some kernels, by least squares on the logarithm of the time."""
+
+    def stated(values: Values, digits: int | None = None, stderr: Values | None = None) -> Calibration:
+        constants = {}
+        for name, value in values.items():
+            error = None if stderr is None else significant(stderr[name], 4)
+            rounded = value if digits is None else significant(value, digits)
+            constants[name] = Constant(value=rounded, stderr=error, source=source)
+        return calibration.replace(**constants)
+
+    def residuals(values: Values) -> Array:
+        machine = Machine(gpu, stated(values), attention_backend=timed.backend)
+        return np.asarray(timed.weight * np.log(machine.op_predicted_s(timed.op) / timed.seconds))
+
+    end = estimate(timed.parameters, residuals, soft=SOFT)
+    left = residuals(end.values)
+    freedom = max(1, len(left) - len(timed.parameters))
+    deviation = math.sqrt(float(np.sum(left**2)) / freedom)
+    return stated(end.values, 4, end.scaled(deviation).stderr)
