@@ -283,7 +283,7 @@ class Machine:
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
-        if isinstance(op.searches, np.ndarray) or op.searches:
+        if c.search_s.value or c.searched_unit_s.value:
             start = start + self._search_s(op)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
