@@ -1,8 +1,29 @@
 """The operations of a pass: every second of it stands in a row."""
 
+import random
+from typing import Any
+
 import pytest
 
 import perfmodel as pm
+from perfmodel.errors import InputError
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "model": ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b", "gemma-2-9b"),
+    "hardware": ("h100", "b200", "mi300x", "rtx-4090"),
+    "engine": ("vllm", "vllm@0.10.1", "vllm@0.11.0", "sglang", "sglang@0.5.5", "trtllm", "llamacpp", None),
+    "tp": (1, 2, 8),
+    "ep": (1, 1, 2),
+    "dp": (1, 1, 2),
+    "batch": (1, 3, 100),
+    "context": (128, 1000, 100_000),
+    "draft": ("self", "eagle3", "eagle", "mtp", "medusa", "dflash", "peagle", "ngram", "llama-3.2-1b"),
+    "draft_kv": ("full", "streamingllm:512", "quest:1k"),
+    "gamma": (1, 3),
+    "stage": ("target", "draft", "verify"),
+    "weights": (None, "fp8"),
+    "cpu_moe": (0, 0, 0, 4),
+}
 
 
 @pytest.mark.parametrize(
@@ -31,6 +52,24 @@ def test_every_second_of_a_pass_stands_in_a_row(stage: str, engine: str, name: s
     assert row.kind == "pass"
     assert row.predicted_s > 0
     assert sum(each.predicted_s for each in a.ops) == pytest.approx(a.total.predicted_s)
+
+
+def test_rows_add_up_to_the_pass_in_random_scenarios() -> None:
+    """200 questions that are not refused, over engines, drafts and stages."""
+    draw = random.Random(55)
+    added = set[tuple[Any, ...]]()
+    asked = 0
+    while asked < 200:
+        question = {name: draw.choice(values) for name, values in CHOICES.items()}
+        try:
+            answer = pm.ops(**question, alpha=0.7)
+        except InputError:
+            continue
+        asked += 1
+        rows_s = sum(row.predicted_s for row in answer.ops)
+        assert rows_s == pytest.approx(answer.total.predicted_s, rel=0.01), question
+        added.add((question["engine"], question["stage"]))
+    assert len(added) == len(CHOICES["engine"]) * len(CHOICES["stage"])
 
 
 def test_a_step_that_waits_for_the_host_takes_as_long_on_every_device() -> None:
