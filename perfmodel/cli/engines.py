@@ -6,7 +6,7 @@ from typing import Any
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.by_engine import ENGINES, devices_of, parse_engine
-from perfmodel.specs.engines.engines import Engine, engines
+from perfmodel.specs.engines.engines import FittedEngine, engines
 from perfmodel.specs.engines.serving import lender_of
 
 
@@ -15,7 +15,7 @@ class EngineFacts:
     """One word of ``--engine``. fitted: the measurements of a serving engine; None for other words."""
 
     name: str
-    fitted: Engine | None
+    fitted: FittedEngine | None
 
     def measured(self, kind: str) -> list[str]:
         """Devices with fitted steps (``measured``) or iterations (``speculating``), sorted."""

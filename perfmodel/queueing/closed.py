@@ -35,7 +35,7 @@ from perfmodel.queueing.steps import StepTimes
 BLOCK = 512
 """Number of loads that are computed at once, which keeps memory constant."""
 HALVINGS = 16
-FEW, FURTHER = 8, 28
+EXACT_BATCHES, FURTHER = 8, 28
 """Every batch up to the first number is a node; the second is the number of nodes beyond it."""
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
@@ -165,8 +165,8 @@ def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) 
 @cache
 def _nodes(states: int) -> Array:
     """Some batches of 0 ... states - 1, with both ends."""
-    further = np.geomspace(FEW, states - 1, FURTHER)
-    n = np.unique(np.round(np.concatenate([np.arange(FEW), further])))
+    further = np.geomspace(EXACT_BATCHES, states - 1, FURTHER)
+    n = np.unique(np.round(np.concatenate([np.arange(EXACT_BATCHES), further])))
     return np.asarray(n[n < states])
 
 

@@ -49,7 +49,7 @@ class HitLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class PrefixSettings:
     """The settings of a question that replace those of the engine's prefix cache.
 
     block: tokens per block; None is the engine's own. keeps: whether the engine keeps the last block of a hit
@@ -153,7 +153,7 @@ class Reuse:
     turns: int = 1
     turn_tokens: float = 0.0
     think_s: float = 0.0
-    engine: Engine = Engine()
+    engine: PrefixSettings = PrefixSettings()
 
     @cached_property
     def kinds(self) -> Kinds:

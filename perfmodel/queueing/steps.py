@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from perfmodel.drafts.model import ModelDraft
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits, whole_passes
-from perfmodel.queueing.prefix import CachedPrompts, Engine, HitLaw, Reuse
+from perfmodel.queueing.prefix import CachedPrompts, HitLaw, PrefixSettings, Reuse
 from perfmodel.queueing.prompts import (
     engine_requests,
     layers_s,
@@ -33,7 +33,7 @@ from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
 """Number of pass sizes that are priced. Time is linear between them."""
-ROUNDS = 3
+RATE_ROUNDS = 3
 """Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
 
@@ -181,7 +181,7 @@ def step_times(
     gammas: Sequence[int],
     own: EngineRequests | None = None,
     reuse: Reuse | None = None,
-    engines: Sequence[Engine] | None = None,
+    engines: Sequence[PrefixSettings] | None = None,
 ) -> list[StepTimes]:
     """The passes of each draft length.
 
@@ -234,7 +234,7 @@ def step_times(
         prompt_s = prompt_s_of(reading, left, decoding, ending, alone, lengths.input_mean)
         if reuse is not None:
             decoding_s = decode[: batch.size, at] / ending
-            for _ in range(ROUNDS if reuse.think_s else 1):
+            for _ in range(RATE_ROUNDS if reuse.think_s else 1):
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
                 alone = cached.passes(left)
                 prompt_s = prompt_s_of(reading, left, decoding, ending, alone, cached.read, cached.pairs)

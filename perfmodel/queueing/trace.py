@@ -39,7 +39,7 @@ MAX_TOKENS, MAX_AT = 2.0**40, 1e15
 """
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
-FEW, AT_ONCE, BLOCK_BYTES = 500, 50_000, 2**22
+LINES_OF_COLUMNS, AT_ONCE, BLOCK_BYTES = 500, 50_000, 2**22
 """Number of lines of CSV that become columns together (more occupy Python's garbage collector), lines of CSV
 that are read together, and bytes of JSON lines.
 """
@@ -107,8 +107,8 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             own = next(([name] for name in SESSION if name in head), [])
             wanted = itemgetter(*(head.index(name) for name in (*(names[key] for key in NAMES), *own)))
             cells = map(wanted, filter(None, rows))
-            few = iter(lambda: tuple(zip(*islice(cells, FEW), strict=True)), ())
-            while block := list(islice(few, AT_ONCE // FEW)):
+            few = iter(lambda: tuple(zip(*islice(cells, LINES_OF_COLUMNS), strict=True)), ())
+            while block := list(islice(few, AT_ONCE // LINES_OF_COLUMNS)):
                 columns = [list(chain.from_iterable(column)) for column in zip(*block, strict=True)]
                 yield *columns[: len(NAMES)], [mark or None for mark in columns[-1]] if own else []
         except IndexError:

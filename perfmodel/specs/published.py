@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunFields:
     """The fields of a published row that a point has too. None: the source does not give it."""
 
     source: str
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPoint(Run):
+class MeasuredPoint(RunFields):
     """One published measurement, in seconds. A field is None if the source does not give it.
 
     `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
@@ -101,7 +101,7 @@ class MeasuredPoint(Run):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedRow(Run):
+class PublishedRow(RunFields):
     """A row of the table as published: milliseconds, and None for a blank cell.
 
     target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token with
@@ -153,7 +153,7 @@ class PublishedRow(Run):
         )
 
 
-_ALIKE = [f.name for f in fields(Run)]
+_ALIKE = [f.name for f in fields(RunFields)]
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -22,7 +22,7 @@ from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 SEARCH_TO = 2.0**24
 POINTS = 64
-ROUNDS = 5
+REFINEMENTS = 5
 STEPS = np.linspace(0.0, 1.0, POINTS)
 EVERYWHERE = SEARCH_TO**STEPS
 """Contexts of the first round of a search."""
@@ -57,7 +57,7 @@ def context_lengths(
     sequences = np.array([batch, *batches])[:, None]
     smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 0)
     passes = Passes(scenario, sequences, 1.0, np.array([gamma]))
-    for _ in range(ROUNDS):
+    for _ in range(REFINEMENTS):
         contexts = np.stack((breaking.grid, *[turning.grid] * batches.size))
         gains = passes.at(contexts).speedups(smooth)[0]
         breaking.narrow(gains[0] >= 1.0)
@@ -169,7 +169,7 @@ def no_more(holds: Mask) -> Mask:
 def last_where(property_of: Callable[[Array], Mask]) -> float | None:
     """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
     search = ContextSearch()
-    for _ in range(ROUNDS):
+    for _ in range(REFINEMENTS):
         search.narrow(no_more(property_of(search.grid)))
         if search.settled:
             break

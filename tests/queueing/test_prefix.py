@@ -17,7 +17,7 @@ from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.closed import serve
-from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
+from perfmodel.queueing.prefix import HitLaw, PrefixSettings, Reuse
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
@@ -71,8 +71,8 @@ def test_published_hits_lie_on_the_law() -> None:
     ],
 )
 def test_a_block_of_a_hybrid_is_raised_until_a_page_holds_a_state(model, kv_dtype, gamma, block) -> None:
-    assert Engine().law(scenario(model, kv_dtype, draft="ngram"), gamma) == HitLaw(block, 0)
-    assert Engine(block=64).law(scenario(model, kv_dtype, draft="ngram"), gamma).block == 64
+    assert PrefixSettings().law(scenario(model, kv_dtype, draft="ngram"), gamma) == HitLaw(block, 0)
+    assert PrefixSettings(block=64).law(scenario(model, kv_dtype, draft="ngram"), gamma).block == 64
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_block_of_a_hybrid_is_raised_until_a_page_holds_a_state(model, kv_dtyp
     ],
 )
 def test_which_drafts_lose_a_block_on_which_engine(engine, draft, gamma, keeps, law) -> None:
-    assert Engine(keeps=keeps).law(scenario("llama-3.1-8b", engine=engine, draft=draft), gamma) == law
+    assert PrefixSettings(keeps=keeps).law(scenario("llama-3.1-8b", engine=engine, draft=draft), gamma) == law
 
 
 def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_last_first() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfmodel.specs import kv_format, load_gpu, load_model, weight_format
-from perfmodel.specs.published import MeasuredPoint, PublishedRow, Run, published_points, read_published
+from perfmodel.specs.published import MeasuredPoint, PublishedRow, RunFields, published_points, read_published
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.published_engines import (
     engine_decode,
@@ -137,7 +137,7 @@ def test_the_readme_row_in_seconds() -> None:
 def test_what_an_iteration_runs_by_its_shape(
     shape: dict[str, Any], drafts: float, query: float, drafted: str
 ) -> None:
-    unknown = dict.fromkeys(field.name for field in fields(Run))
+    unknown = dict.fromkeys(field.name for field in fields(RunFields))
     given: dict[str, Any] = unknown | {"batch": 1, "tp": 1, "context": 1, "set_name": "x", "row_id": "x"}
     point = MeasuredPoint(**given | shape)
     assert point.drafts == drafts

@@ -16,7 +16,7 @@ from perfmodel.speculation.two_levels import inner_rounds, predict_two_levels
 from perfmodel.validate.decoder import LevelCounts, Pair, Request, TreeCounts
 from perfmodel.validate.decoder.text import Tokenizer
 from perfmodel.validate.harness.estimate import predicted_times
-from perfmodel.validate.harness.side_by_side import Run
+from perfmodel.validate.harness.side_by_side import TimedRun
 
 COLUMNS = (
     "draft cache",
@@ -34,7 +34,7 @@ SHOWN_TOKENS = 60
 """Tokens of a prompt's end that are printed."""
 
 
-def predicted(pair: Pair, run: Run, hardware: str | None) -> tuple[float, float] | None:
+def predicted(pair: Pair, run: TimedRun, hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
 
     The acceptance is the observed one: by its tokens per iteration, of two levels by their rates.
@@ -80,7 +80,7 @@ def _two_levels(query: Query, request: Request, counts: LevelCounts) -> tuple[fl
     return request.batch / levels.target_s, levels.speedup
 
 
-def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: Run) -> None:
+def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: TimedRun) -> None:
     """The end of every prompt and its whole continuation."""
     if reader is None:
         return
@@ -91,7 +91,10 @@ def texts(reader: Tokenizer | None, prompts: list[list[int]], baseline: Run) -> 
 
 
 def table(
-    baseline: Run, runs: list[Run], hardware: str | None, predicted: list[tuple[float, float] | None]
+    baseline: TimedRun,
+    runs: list[TimedRun],
+    hardware: str | None,
+    predicted: list[tuple[float, float] | None],
 ) -> None:
     """One line for each run, and remarks about all of them."""
     request = runs[0].request
@@ -113,7 +116,7 @@ def table(
     click.echo(parts if prediction else parts + "; predicted: name a device with --hardware")
 
 
-def _row(run: Run, baseline: Run, predicted: tuple[float, float] | None) -> list[str]:
+def _row(run: TimedRun, baseline: TimedRun, predicted: tuple[float, float] | None) -> list[str]:
     throughput = speedup = from_parts = rest_ms = tokens_per_iteration = "-"
     if run.timed_iterations and baseline.timed_iterations:
         throughput = f"{run.tokens_per_s:.1f}"
@@ -137,7 +140,7 @@ def _row(run: Run, baseline: Run, predicted: tuple[float, float] | None) -> list
     ]
 
 
-def _remarks(baseline: Run, runs: list[Run]) -> list[str]:
+def _remarks(baseline: TimedRun, runs: list[TimedRun]) -> list[str]:
     """Whether greedy outputs equal the baseline's, and whether anything was decoded at all."""
     request = runs[0].request
     if not baseline.timed_iterations:
@@ -153,7 +156,7 @@ def _remarks(baseline: Run, runs: list[Run]) -> list[str]:
     return different or ["all outputs equal the baseline, token for token"]
 
 
-def details(runs: list[Run]) -> None:
+def details(runs: list[TimedRun]) -> None:
     """The measured gain of each tree or of two levels, and the one that the measured rates make expect."""
     for run in runs:
         if isinstance(run.counts, LevelCounts):

@@ -18,7 +18,7 @@ from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
 
-ROUNDS = 4
+TIMED_ROUNDS = 4
 """Rounds of a point, after one for warm-up."""
 CALM = 1.1
 """Times the shortest mean gap of the rounds from which a round does not count, because other processes
@@ -63,7 +63,13 @@ class Stretch:
 
 
 def measure(
-    server: Server, model: str, vocabulary: int, load: ServerLoad, gamma: int, seed: int, rounds: int = ROUNDS
+    server: Server,
+    model: str,
+    vocabulary: int,
+    load: ServerLoad,
+    gamma: int,
+    seed: int,
+    rounds: int = TIMED_ROUNDS,
 ) -> Timing:
     """Time one point. gamma: the served draft length. Raises InputError if it cannot be timed."""
     draw = random.Random(f"{seed} {load.key}")

@@ -66,7 +66,7 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class PointEstimate:
     """One point before its run: bytes on the device, whether they fit, and seconds for all of its rows."""
 
     point: PlanPoint
@@ -78,14 +78,14 @@ class Estimate:
     seconds: float
 
 
-def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
+def estimate(plan: Plan, calibration: str | None = None) -> list[PointEstimate]:
     """Estimates of all points of a plan. It assumes that caches are filled with random values at the device's
     bandwidth.
     """
     return [_of_point(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
 
 
-def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
+def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate:
     batch = float(point.batch)
     context = float(point.context)
     drafted = point.queries[-1] - 1
@@ -107,7 +107,7 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     loops = samples * protocol.iterations * len(protocol.modes)
     filling_s = needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
     seconds = loops * (target_s + iteration_s) + filling_s
-    return Estimate(point, needed_bytes, bool(room.fits), target_s, iteration_s, speedup, seconds)
+    return PointEstimate(point, needed_bytes, bool(room.fits), target_s, iteration_s, speedup, seconds)
 
 
 def predicted_times(

@@ -41,7 +41,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Run:
+class TimedRun:
     """One timed way to decode.
 
     seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch. It excludes prefill,
@@ -70,7 +70,7 @@ class Run:
         """Seconds of an iteration outside its passes: the cost of the loop."""
         return self.seconds / self.timed_iterations - self._passes_s()
 
-    def speedup_from_parts(self, plain: "Run") -> float:
+    def speedup_from_parts(self, plain: "TimedRun") -> float:
         """Omega T_T / (gamma T_D + T_V): the speedup from acceptance and phases, measured separately."""
         return self.generation.tokens_per_iteration * plain.verify_s / self._passes_s()
 
@@ -86,7 +86,7 @@ def run(
     seed: int = 0,
     graphs: bool = False,
     clock: Clock | None = None,
-) -> Run:
+) -> TimedRun:
     """Decodes the prompts once: prefill, the phases alone, then the loop end to end.
 
     Scripted acceptance needs no prefill; the caches then have random values. graphs: whether iterations are
@@ -115,7 +115,7 @@ def run(
     generation = collect(state, prompts)
     iterations = generation.iterations - before
     gained = int(state.length.sum()) - had
-    return Run(
+    return TimedRun(
         request,
         generation,
         seconds=sum(laps[:iterations]),
@@ -154,7 +154,7 @@ def compare(
     draft: Model | None = None,
     seed: int = 0,
     graphs: bool = False,
-) -> tuple[Run, list[Run]]:
+) -> tuple[TimedRun, list[TimedRun]]:
     """Plain decoding, and each request. Greedy runs are compared with the plain one."""
     plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []

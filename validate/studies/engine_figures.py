@@ -17,7 +17,14 @@ from perfmodel.validate.studies.engines import (
     replayed_as_recorded,
     step_errors,
 )
-from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
+from perfmodel.validate.studies.held_out import (
+    TOO_FEW_GROUPS,
+    HeldOutErrors,
+    covered,
+    name_of,
+    of_groups,
+    rows_of,
+)
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.robust import Array
 
@@ -54,7 +61,7 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
     least: smallest half-width of each engine's intervals.
     """
-    if len(set(errors.groups)) <= FEW:
+    if len(set(errors.groups)) <= TOO_FEW_GROUPS:
         return {errors.engines[0]: _errors(errors)}
     inside, width = covered(errors, least)
     found = {}

@@ -23,7 +23,7 @@ from perfmodel.validate.solving import Estimate, Values, grouped, shortened, sig
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
-    FEW,
+    TOO_FEW_GROUPS,
     HeldOutErrors,
     quantile,
     refits,
@@ -197,7 +197,7 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
     quantile.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
-    if len(set(errors.groups)) <= FEW:
+    if len(set(errors.groups)) <= TOO_FEW_GROUPS:
         return scatter.replace(log_within=None)
     return scatter
 

@@ -21,9 +21,9 @@ from perfmodel.validate.studies.steps import DecodeRows
 
 BORROWED = 0.1
 """Weight of a group of another engine relative to one of the engine itself."""
-ROUNDS = 2
+FOLD_ROUNDS = 2
 """Rounds of a fit that begins at the constants of all rows."""
-FEW = 2
+TOO_FEW_GROUPS = 2
 """Number of groups that is too small to determine the width of an interval."""
 STAND_INS = {
     "h100-sxm-80gb": "h200-sxm-141gb",
@@ -70,7 +70,7 @@ def refits(
     keys = [name_of(key(row)) for row in rows.rows]
     fits = {}
     for name in dict.fromkeys(keys):
-        fits[name] = rows.fit(whole, ROUNDS, np.array([k != name for k in keys]), slopes)[0].values
+        fits[name] = rows.fit(whole, FOLD_ROUNDS, np.array([k != name for k in keys]), slopes)[0].values
     return fits
 
 

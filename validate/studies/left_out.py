@@ -41,7 +41,7 @@ class Variances:
         """Total variance of a row."""
         return self.source + self.server + self.row
 
-    def covariance(self, steps: Sequence["Step"]) -> Array:
+    def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
         """``[steps, steps]``, the covariance of their errors."""
 
         def same(names: list[str]) -> Array:
@@ -64,7 +64,7 @@ FREEDOM = 4.0
 """Degrees of freedom of the t distribution of errors, which gives distant rows less weight."""
 LATER = 0.4
 """A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
-ROUNDS, EVEN, LONGEST = 7, 2, 1.5
+GAUSS_NEWTON_STEPS, EVEN, LONGEST = 7, 2, 1.5
 """Gauss-Newton steps, those of them with equal weights of all rows, and the longest step of a logarithm."""
 RENEWED = 3
 """Gauss-Newton steps with the same slopes, which take most of the time."""
@@ -94,7 +94,7 @@ def _spread(parameter: Parameter) -> float:
 
 
 @dataclass
-class Step:
+class MeasuredStep:
     """The time of a step, or with a draft length the ratio of an iteration to a step, as a function of the
     free constants in it.
 
@@ -116,7 +116,7 @@ class Step:
         self._log = self._predict({})
 
     @classmethod
-    def of_run(cls, a: Answered, values: Mapping[str, float]) -> "Step":
+    def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
         """The step of a public run, or the ratio behind its speedup, whose error is the opposite."""
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
@@ -132,7 +132,7 @@ class Step:
         )
 
     @classmethod
-    def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
+    def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "MeasuredStep":
         """The step of a row in the table to which engines are fitted, without the costs of default flags."""
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
         at = batch_of(row), float(row.context_tokens)
@@ -156,10 +156,10 @@ class Step:
         return math.log(float(np.ravel(seconds)[0]))
 
 
-def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
+def on_borrowed_kernels(values: Mapping[str, float]) -> list[MeasuredStep]:
     """Rows of the table to which engines are fitted, for devices that borrow kernels."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
-    return [Step.of_table(row, values) for row in rows]
+    return [MeasuredStep.of_table(row, values) for row in rows]
 
 
 def left_out(rows: Sequence[Answered]) -> Array:
@@ -169,7 +169,7 @@ def left_out(rows: Sequence[Answered]) -> Array:
     """
     record = recorded()
     values = {**record["steps"], **record["iteration"]}
-    steps = [Step.of_run(a, values) for a in rows]
+    steps = [MeasuredStep.of_run(a, values) for a in rows]
     teaching = [step for a, step in zip(rows, steps, strict=True) if a.run.counts]
     teaching += on_borrowed_kernels(values)
     found = np.array([a.off for a in rows])
@@ -191,14 +191,14 @@ def alike(one: str, other: str) -> bool:
     return one == other or ("InferenceX" in one and "InferenceX" in other)
 
 
-def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
+def _refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, float]:
     """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
     expected = np.array([neutral(FREE[place]) for place in places])
     at = np.zeros(len(places))
     spread = np.array([_spread(FREE[place]) for place in places])
     off = np.array([s.off for s in steps])
     covariance = VARIANCES.covariance(steps)
-    for done in range(ROUNDS if places else 0):
+    for done in range(GAUSS_NEWTON_STEPS if places else 0):
         by = dict(zip(places, at.tolist(), strict=True))
         moved = np.array([s.moved(by) for s in steps])
         if done % RENEWED == 0:
@@ -214,7 +214,7 @@ def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
     return dict(zip(places, at.tolist(), strict=True))
 
 
-def _slopes(steps: Sequence[Step], by: Mapping[str, float], moved: Array) -> Array:
+def _slopes(steps: Sequence[MeasuredStep], by: Mapping[str, float], moved: Array) -> Array:
     """``[steps, places]``, derivatives of the steps' logarithms around the changes `by`, by differences to
     `moved`.
     """

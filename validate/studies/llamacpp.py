@@ -47,7 +47,7 @@ LEFT_OUT = BUNDLED / "llamacpp.json"
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 LENGTHS = (1.0, 0.5, 0.25, 0.0)
 """Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
-ROUNDS = 4
+GAUSS_NEWTON_STEPS = 4
 FUSED = "2025-09"
 """Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
 FITTED = "fitted to public_runs.csv"
@@ -184,7 +184,7 @@ class DeviceConstants:
 
 
 @dataclass(frozen=True)
-class Pass:
+class MeasuredPass:
     """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone) or ``iteration``."""
 
     run: PublicRun
@@ -196,7 +196,7 @@ class Pass:
 class PassGroup(StepGroup):
     """Rows with a common part, represented by the first."""
 
-    first: Pass
+    first: MeasuredPass
 
     def moved(self, name: str, at: Values, factor: float) -> Array:
         """Logarithm of the seconds of each row with one constant times a factor."""
@@ -217,7 +217,7 @@ class PassGroup(StepGroup):
         return np.asarray(drafted + verified + s.overhead_s(*place))
 
 
-class Passes(FittedRows[Pass]):
+class LlamaCppPasses(FittedRows[MeasuredPass]):
     """All rows, with their seconds as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, tuple[float, float, float, float]]] = TERMS
@@ -281,7 +281,7 @@ class Passes(FittedRows[Pass]):
         return found
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """The values from the rows of `train` alone: `ROUNDS` steps from the expectations."""
+        """The values from the rows of `train` alone: `GAUSS_NEWTON_STEPS` steps from the expectations."""
         parts = self.parts(train)
         values = {p.place: p.expected for p in self.parameters}
 
@@ -290,7 +290,7 @@ class Passes(FittedRows[Pass]):
             parted = parts.residuals(parts.matrix @ self.off(values))
             return float(np.dot(parted, parted) + np.dot(strayed, strayed))
 
-        for _ in range(ROUNDS):
+        for _ in range(GAUSS_NEWTON_STEPS):
             off = self.off(values)
             end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
             tried = ({n: v ** (1 - t) * end[n] ** t for n, v in values.items()} for t in LENGTHS)
@@ -305,17 +305,17 @@ class Passes(FittedRows[Pass]):
         return parts_of(groups, sources, train, [ALONE if passes else SPREAD for passes in alone])
 
 
-def _passes(run: PublicRun) -> list[Pass]:
+def _passes(run: PublicRun) -> list[MeasuredPass]:
     """The known times of a run."""
     if run.left_out not in USED or not run.time_ms:
         return []
     if run.kind != "speculation":
-        return [Pass(run, run.kind, run.time_ms * MS)]
+        return [MeasuredPass(run, run.kind, run.time_ms * MS)]
     if not run.tokens_per_iteration:
         return []
-    passes = [Pass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
+    passes = [MeasuredPass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
     if run.baseline_ms:
-        passes.append(Pass(run, "step", run.baseline_ms * MS))
+        passes.append(MeasuredPass(run, "step", run.baseline_ms * MS))
     return passes
 
 
@@ -330,7 +330,7 @@ class LeftOut:
     runs: dict[str, PublicRun]
 
     @classmethod
-    def of(cls, rows: Sequence[Pass], off: Array) -> "LeftOut":
+    def of(cls, rows: Sequence[MeasuredPass], off: Array) -> "LeftOut":
         """Built from the error of each row."""
         runs = grouped((i for i, row in enumerate(rows) if row.run.counts), lambda i: rows[i].run.id)
         by = {id: {rows[i].figure: float(off[i]) for i in index} for id, index in runs.items()}
@@ -378,11 +378,11 @@ def kind_of(run: PublicRun) -> StepKind:
     return step_kind(bool(load_model(run.model).moe), run.batch, run.context_tokens)
 
 
-def texts(date: datetime.date, passes: Passes | None = None) -> dict[Path, str]:
+def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Path, str]:
     """The files of all devices with rows, and the errors of rows with constants fitted without their source;
     by path. passes: those of all public runs by default.
     """
-    rows = passes or Passes()
+    rows = passes or LlamaCppPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
 
     gpus = [load_gpu(row.run.hardware) for row in rows.rows]

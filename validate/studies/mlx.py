@@ -25,7 +25,7 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import widths
-from perfmodel.validate.studies.llamacpp import LeftOut, Passes
+from perfmodel.validate.studies.llamacpp import LeftOut, LlamaCppPasses
 from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun
@@ -182,7 +182,7 @@ def mlx_runs() -> tuple[PublicRun, ...]:
     return read_published("mlx_runs", PublicRun)
 
 
-class ChipPasses(Passes):
+class ChipPasses(LlamaCppPasses):
     """All rows, with their seconds as functions of the parameters."""
 
     terms: ClassVar[Mapping[str, tuple[float, float, float, float]]] = TERMS

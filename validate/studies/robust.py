@@ -23,7 +23,7 @@ from perfmodel.validate.studies.parameters import Parameter
 Array = NDArray[np.float64]
 STEP = 1e-3
 """Step of a finite difference, in the logarithm of a parameter."""
-ROUNDS = 5
+FIT_ROUNDS = 5
 MOST_ROWS = 10
 """Most rows that a group counts as."""
 
@@ -134,7 +134,7 @@ class FittedRows(ABC, Generic[Row]):
     def fit(
         self,
         start: Values | None = None,
-        rounds: int = ROUNDS,
+        rounds: int = FIT_ROUNDS,
         train: NDArray[np.bool_] | None = None,
         slopes: Array | None = None,
     ) -> tuple[Estimate, Array]:

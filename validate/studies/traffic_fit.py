@@ -90,7 +90,7 @@ SCALES = {
 }
 COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
 KEPT = " The other engines' constants and the common ones are those of an earlier fit."
-ROUNDS = 10
+FIT_ROUNDS = 10
 """Rounds of a fit."""
 FAR = 3.0
 """The residual above which a run counts less."""
@@ -156,7 +156,7 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
     counted = np.repeat(shares, [line.off.size for line in lines])
     weights = np.ones(off.size)
     move = start
-    for _ in range(ROUNDS):
+    for _ in range(FIT_ROUNDS):
         left = (counted * weights)[:, None] * slopes
         normal = left.T @ slopes + np.diag(spreads**-2.0)
         move = within(normal, start / spreads**2 - left.T @ off, *ends)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Found, find_candidates
+from perfmodel.answers.advice.candidates import Candidates, find_candidates
 from perfmodel.answers.advice.first_token import within_ttft
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
@@ -121,7 +121,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
 
 
 def _infeasible(
-    question: AdviseQuery, candidates: Found, baseline: list[Priced], drafted: list[Priced]
+    question: AdviseQuery, candidates: Candidates, baseline: list[Priced], drafted: list[Priced]
 ) -> Advice:
     """The answer where nothing fits, or nothing keeps the bounds."""
     calibration = None

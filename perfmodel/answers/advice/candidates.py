@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidates:
     """The baselines (one per layout), the drafts with a known acceptance, and the skipped candidates."""
 
     baselines: list[Candidate]
@@ -72,7 +72,7 @@ class Found:
     skips: list[Skip]
 
 
-def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Found:
+def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Candidates:
     """Finds the candidates of the question, or only those of some layouts.
 
     A layout that the model, the engine or the calibration does not allow is skipped. So are the drafts of a
@@ -81,19 +81,19 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
-    found = Found([], [], [])
+    candidates = Candidates([], [], [])
     for layout in query.layouts(named.target, named.gpu) if layouts is None else layouts:
         try:
             alone = _baseline(query, named, layout)
         except InputError as error:
-            found.skips.append(Skip("any", "any", as_names(error.as_flags)))
+            candidates.skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
-        found.baselines.append(alone)
+        candidates.baselines.append(alone)
         if query.gpus is None or _has_room(query, alone):
-            _add_drafts(query, named, layout, known, found)
-    skips = [*found.skips]
+            _add_drafts(query, named, layout, known, candidates)
+    skips = [*candidates.skips]
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
-    return Found(found.baselines, found.drafted, list(dict.fromkeys(skips)))
+    return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))
 
 
 def _baseline(query: AdviseQuery, named: Named, layout: Layout) -> Candidate:
@@ -110,14 +110,16 @@ def _has_room(query: AdviseQuery, alone: Candidate) -> bool:
     return bool(memory.fits)
 
 
-def _add_drafts(query: AdviseQuery, named: Named, layout: Layout, known: list[Known], found: Found) -> None:
+def _add_drafts(
+    query: AdviseQuery, named: Named, layout: Layout, known: list[Known], candidates: Candidates
+) -> None:
     """Adds every known draft on one layout, or the reason why it cannot run there."""
     for name, kv, acceptance in known:
         for draft_tp in dict.fromkeys(query.draft_tp or (layout.server_gpus,)):
             try:
-                found.drafted.append(_candidate(query, named, layout, name, kv, draft_tp, acceptance))
+                candidates.drafted.append(_candidate(query, named, layout, name, kv, draft_tp, acceptance))
             except InputError as error:
-                found.skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
+                candidates.skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:

@@ -1,7 +1,7 @@
 """The bound on TTFT where a question to `advise` states no load: one prompt alone on an idle server."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidate, Found, Skip
+from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.text import seconds
 
@@ -9,13 +9,13 @@ LEAST_OUTPUT = 2
 """Output tokens of the request, the fewest that `traffic` takes."""
 
 
-def within_ttft(question: AdviseQuery, found: Found) -> Found:
+def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
     """The candidates on layouts that keep the bound on TTFT without a load; the others are skipped."""
     if question.max_ttft_ms is None:
-        return found
+        return candidates
     kept = []
     skips = []
-    for c in found.baselines:
+    for c in candidates.baselines:
         ttft_s = _ttft_alone_s(question, c)
         if ttft_s is None:
             skips.append(Skip("any", "any", f"{c.layout.label()}: a prompt and its answer do not fit"))
@@ -25,8 +25,8 @@ def within_ttft(question: AdviseQuery, found: Found) -> Found:
         else:
             kept.append(c)
     layouts = {c.layout for c in kept}
-    drafted = [c for c in found.drafted if c.layout in layouts]
-    return Found(kept, drafted, skips + found.skips)
+    drafted = [c for c in candidates.drafted if c.layout in layouts]
+    return Candidates(kept, drafted, skips + candidates.skips)
 
 
 def _ttft_alone_s(question: AdviseQuery, candidate: Candidate) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Found
+from perfmodel.answers.advice.candidates import Candidates
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.served import Served
@@ -45,10 +45,10 @@ def _in_words(question: AdviseQuery) -> str:
     return f"{load} of {question.input_len} + {question.output_len} tokens{within}"
 
 
-def why_insufficient(question: AdviseQuery, served: Sequence[Served], found: Found) -> str:
+def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates: Candidates) -> str:
     """Why no layout serves the load, and how many GPUs would."""
     if not served:
-        return _why_none(question, found)
+        return _why_none(question, candidates)
     best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
     needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
     enough = f"; {min(needed)} would" if needed else ""
@@ -58,12 +58,12 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], found: Fou
     return f"{question.gpus} GPUs do not serve {_in_words(question)}{share}{enough}"
 
 
-def _why_none(question: AdviseQuery, found: Found) -> str:
+def _why_none(question: AdviseQuery, candidates: Candidates) -> str:
     """Why no number of servers serves the load: memory, or the limits."""
     one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
-    alone, _ = price(found.baselines, [], replace(one, batch=(1,), max_tpot_ms=None))
+    alone, _ = price(candidates.baselines, [], replace(one, batch=(1,), max_tpot_ms=None))
     if not any(priced.fits.any() for priced in alone):
-        return why_infeasible(question, alone, [], found.skips)
+        return why_infeasible(question, alone, [], candidates.skips)
     fastest = min(float(priced.tpot_s.min()) for priced in alone)
     return (
         f"no number of servers serves {_in_words(question)}; the TPOT of one request alone without a draft "

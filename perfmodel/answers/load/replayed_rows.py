@@ -65,7 +65,7 @@ def replayed_rows(
     """
     if question.trace is not None:
         replica, choices = _for_trace(question, replica, choices, load)
-    run = Run(
+    run = ReplayedLoad(
         question,
         replica.scenario,
         replica.lengths,
@@ -106,7 +106,7 @@ def _for_trace(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReplayedLoad:
     """Requests that are served at one load. where: the load, as a row names it."""
 
     question: TrafficQuery

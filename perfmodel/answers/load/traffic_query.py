@@ -29,7 +29,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
-from perfmodel.queueing.prefix import Engine, Reuse
+from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
 from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
@@ -437,7 +437,7 @@ class TrafficQuery(CommonOptions):
     @property
     def reusing(self) -> Reuse:
         """The parts that requests share with each other."""
-        engine = Engine(self.prefix_block, self.disable_eagle_block_drop)
+        engine = PrefixSettings(self.prefix_block, self.disable_eagle_block_drop)
         prefix = float(self.prefix_len or 0) if self.prefix_hits else 0.0
         return Reuse(
             self.first,

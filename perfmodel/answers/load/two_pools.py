@@ -73,7 +73,7 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PoolTimes:
     """Times of a request over requests, in seconds."""
 
     ttft: Moments
@@ -87,7 +87,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PoolState:
     """Both pools at a rate of all requests. batch: decoding requests of one instance. step_s: its iteration.
     used: load of the prefill pool over its capacity. waiting_s: of clients in front of full pools.
     """
@@ -101,7 +101,7 @@ class State:
     used: float
     waiting_s: float = 0.0
 
-    def waited(self, seconds: float) -> "State":
+    def waited(self, seconds: float) -> "PoolState":
         """The state with a wait in front of the pools."""
         return replace(self, ttft_s=self.ttft_s + seconds, waiting_s=seconds)
 
@@ -188,7 +188,7 @@ class TwoPools:
             self, prefill=replace(self.prefill, count=prefill), decode=replace(self.decode, count=decode)
         )
 
-    def state(self, rate: float) -> State:
+    def state(self, rate: float) -> PoolState:
         """The pools at a rate that both serve."""
         rising = self.rising
         batch = rate / float(rising[0])
@@ -202,9 +202,9 @@ class TwoPools:
         queue = used / (1.0 - used) * varied * self.prompts.each_s
         tpot = self.iterations * step / self.lengths.decoded
         ttft = queue + self.prompts.alone_s + self.transfer_s + step
-        return State(rate, batch, step, tpot, ttft, queue, used)
+        return PoolState(rate, batch, step, tpot, ttft, queue, used)
 
-    def times(self, state: State) -> Times:
+    def times(self, state: PoolState) -> PoolTimes:
         """Times over requests: queues are exponential where there is one, prompts vary as their lengths, and
         an answer waits for a running step.
         """
@@ -214,7 +214,7 @@ class TwoPools:
         first = uniform(state.step_s) + Moments(state.step_s / 2.0)
         ttft = Moments(state.waiting_s) + waits + prompt + sent + first
         tpot = self.tpot_at(np.asarray(state.batch))
-        return Times(ttft, tpot, self.lengths)
+        return PoolTimes(ttft, tpot, self.lengths)
 
     def tpot_at(self, batch: Array) -> Moments:
         """Time per output token over requests, with `batch` decoding requests on an instance.
@@ -239,7 +239,7 @@ class TwoPools:
             return 0.0
         return float(slo_share(limits_s, self.times(self.state(rate))))
 
-    def row(self, state: State, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
+    def row(self, state: PoolState, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
         """The figures of a state."""
         times = self.times(state)
         ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
@@ -284,7 +284,7 @@ class TwoPools:
         time between two requests of one.
         """
 
-        def inside(state: State) -> float:
+        def inside(state: PoolState) -> float:
             """Clients at a rate."""
             return state.rate * (state.ttft_s + self.lengths.decoded * state.tpot_s + think_s)
 

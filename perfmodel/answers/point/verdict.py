@@ -82,7 +82,7 @@ WARN_PADDING = 1.25
 """Ratio of padded tokens to a batch's own tokens above which a warning is given."""
 WARN_SLOWER = 0.01
 """Fraction by which a step with quantised weights must be longer for a warning."""
-FEW = 16
+QUANTISING_SEQUENCES = 16
 """Number of sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
@@ -291,7 +291,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
     weights = scenario.precision.weights
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
-    if weights.base.input_bytes is None or batch > FEW:
+    if weights.base.input_bytes is None or batch > QUANTISING_SEQUENCES:
         return  # nothing is quantised on the way, or loading decides
     wide = _with_wide_weights(scenario)
     slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0

@@ -22,7 +22,8 @@ PASSES_OF_A_CHANGE = 1.0
 """Assumed: a change loses one pass, because another graph runs and the draft has to catch up with its
 cache.
 """
-ROUNDS = 8
+TABLE_ROUNDS = 8
+"""Most rounds in which the lengths of a table improve."""
 
 
 class Table(LengthPolicy):
@@ -82,7 +83,7 @@ def by_batch(
     decode = decode_times(times, seats)
     leave = leaving(times, lengths, rate, seats)
     chosen = np.argmax(leave, 1)
-    for _ in range(ROUNDS):
+    for _ in range(TABLE_ROUNDS):
         share, worth = values(leave[at, chosen], rate)
         crossed = np.roll(share, 1) * rate  # from the second batch on
         toll = 2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]  # down as often as up

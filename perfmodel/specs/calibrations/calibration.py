@@ -50,9 +50,9 @@ class Calibration(EngineConstants):
     of one kind, if the kinds differ. version: of a serving engine. constants_of: the engine whose
     constants another one borrows; empty for an engine with its own. errors: those of an engine's predictions,
     by the held-out part. measured: the range that an engine served while its own rows were timed. versions,
-    drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine`
-    and `engines.Engines`. measured_models, speculating_models: models with steps, or iterations, of this
-    engine on this device.
+    drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
+    `engines.FittedEngine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
+    iterations, of this engine on this device.
     """
 
     name: str

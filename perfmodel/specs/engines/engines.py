@@ -55,7 +55,7 @@ class Stated(Frozen):
 Constants = dict[str, Stated]
 
 
-class Engine(Frozen):
+class FittedEngine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
     versions: of the rows, the newest last. drifts: version -> factors on constants from that version on,
@@ -95,7 +95,7 @@ class Engines(Frozen):
     graph_tokens: tuple[Positive, Positive] | None = None
     constants: Constants
     architectures: dict[str, Constants]
-    engines: dict[str, Engine]
+    engines: dict[str, FittedEngine]
     fit: StatedFit
 
     def places(self) -> dict[str, Stated]:

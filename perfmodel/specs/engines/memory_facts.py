@@ -127,7 +127,7 @@ class VLLMMemory(Frozen):
     padded_experts: PaddedExperts
 
 
-class Tier(Frozen):
+class SizeDefaults(Frozen):
     """Defaults of SGLang on devices below a size. graph_batch_many: on many devices."""
 
     below_gib: Size
@@ -144,7 +144,7 @@ class SGLangMemory(Frozen):
     """
 
     source: Text
-    tiers: tuple[Tier, ...]
+    tiers: tuple[SizeDefaults, ...]
     many_devices: Positive
     constant_mib: Size
     mib_per_prefill_token: Size

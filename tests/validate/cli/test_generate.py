@@ -17,7 +17,7 @@ from perfmodel.validate.cli import app as verbs, generated
 from perfmodel.validate.cli.generate import GenerateQuestion, default_prompts
 from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.estimate import predicted_times
-from perfmodel.validate.harness.side_by_side import Run
+from perfmodel.validate.harness.side_by_side import TimedRun
 from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
 
 app = verbs.commands["generate"]
@@ -172,7 +172,7 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2
     s.
     """
-    one = Run(
+    one = TimedRun(
         Request(2, 70, 20, 4),
         Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]),
         2.0,
@@ -182,7 +182,7 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
         0.01,
         0.05,
     )
-    plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
+    plain = TimedRun(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
     generated.table(plain, [one], None, [None])
     text = capsys.readouterr().out
     assert row(text, "full") == [

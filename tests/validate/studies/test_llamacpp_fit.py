@@ -18,7 +18,7 @@ from perfmodel.validate.studies.llamacpp import (
     TERMS,
     DeviceConstants,
     LeftOut,
-    Passes,
+    LlamaCppPasses,
     scatter,
     texts,
 )
@@ -44,7 +44,7 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
 @pytest.mark.long
 def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     """And their errors those of sources left out whole."""
-    rows = Passes()
+    rows = LlamaCppPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
     left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={row.run.id: row.run for row in rows.rows})
     for name in ("rtx-5090-32gb", "rtx-3060-12gb"):
@@ -61,7 +61,7 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     assert again["rows"] == ratio.rows
 
 
-class Unfitted(Passes):
+class Unfitted(LlamaCppPasses):
     """All passes, with the expected constants in place of those of a fit, and the rows of each fit."""
 
     def __init__(self) -> None:

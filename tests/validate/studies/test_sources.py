@@ -14,7 +14,7 @@ from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.left_out import (
     FREE,
     LATER,
-    Step,
+    MeasuredStep,
     _refit,
     alike,
     left_out,
@@ -39,7 +39,7 @@ def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_ve
 
 
 def test_a_step_moves_with_its_own_constants_alone() -> None:
-    step = Step.of_run(ROWS[0], {})
+    step = MeasuredStep.of_run(ROWS[0], {})
     (board,) = [place for place in step.places if place == "h20-sxm-96gb.gemm_factor"]
     assert step.moved({}) == 0.0
     assert step.moved({board: 0.1}) < 0 < step.moved({board: -0.1})

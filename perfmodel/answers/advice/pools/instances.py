@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidate, Found
+from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.served import question_of
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.pools import lengths_of, prompts_of, scenario_of, steps_of
@@ -36,7 +36,7 @@ class Drafting:
     instances: list[Instance]
 
 
-def drafting_of(question: AdviseQuery, found: Found) -> list[Drafting]:
+def drafting_of(question: AdviseQuery, found: Candidates) -> list[Drafting]:
     """The baseline, and every draft that may be chosen, each with the instances that run it."""
     made = [_drafting(question, found.baselines, drafts=False)] if found.baselines else []
     by_draft: dict[tuple[str | None, str | None], list[Candidate]] = {}

@@ -54,7 +54,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SizedPools:
     """Pools of a pair and their highest rate within the limits."""
 
     pair: Pair
@@ -141,7 +141,7 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
     return min(most, used * each.prefill_rate)
 
 
-def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> Found | None:
+def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> SizedPools | None:
     """The pools on as many devices with the highest rate; at equal rates on the fewest devices."""
     tried = [
         (pair.bound(prefill, decode), pair, prefill, decode)
@@ -149,14 +149,14 @@ def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> Fou
         for prefill, decode in _splits(pair, gpus)
     ]
     tried.sort(key=lambda each: -each[0])
-    best: Found | None = None
+    best: SizedPools | None = None
     for bound, pair, prefill, decode in tried:
         if best is not None and bound <= best.rate:
             break
         pools = pair.each.with_counts(prefill, decode)
         rate = highest(pools, limits_s, bound)
         if rate and (best is None or rate > best.rate):
-            best = Found(pair, pools, rate)
+            best = SizedPools(pair, pools, rate)
     return best
 
 

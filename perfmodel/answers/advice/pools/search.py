@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Found as Candidates
+from perfmodel.answers.advice.candidates import Candidates
 from perfmodel.answers.advice.pools.command import command_of
 from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
-from perfmodel.answers.advice.pools.pairs import Found, Pair, best_on, pairs_of, pools_for
+from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, best_on, pairs_of, pools_for
 from perfmodel.answers.advice.pools.servers import Server, most_on, servers_for, servers_of
 from perfmodel.answers.load.pool_question import transfer_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -83,7 +83,7 @@ class Search:
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
         """The two pools with the highest rate within the limits. Raises InputError without a link."""
-        best: tuple[Drafting, list[Pair], Found] | None = None
+        best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:
             for instance in drafting.instances[:1]:
                 transfer_of(drafting.question, instance.scenario.machine.gpu)
@@ -94,7 +94,7 @@ class Search:
                 best = drafting, pairs, found
         return None if best is None else self._of_pools(*best)
 
-    def _of_pools(self, drafting: Drafting, pairs: list[Pair], found: Found) -> PoolOption:
+    def _of_pools(self, drafting: Drafting, pairs: list[Pair], found: SizedPools) -> PoolOption:
         asked = drafting.question
         pools = found.pools
         prefill = str(pools.prefill)
