@@ -81,8 +81,9 @@ def memory_of(
     pool = room - weights - inside * draft_weights
     each = target_kv + inside * draft_kv
     states = kept * target.state_bytes
-    holds = account.sequences(pool, each - states * copies, states, copies)
-    alone_kv = kept * target.stored_kv_bytes(context + 1, 0.0)
+    seat = account.seat_bytes(scenario.machine.gpu, target)
+    holds = account.sequences(pool, each + seat - states * copies, states, copies)
+    alone_kv = kept * target.stored_kv_bytes(context + 1, 0.0) + seat
     return Memory(
         weight_bytes=weights,
         kv_bytes=batch * target_kv,
@@ -176,12 +177,20 @@ class KVCache:
 
 
 @once
-def kv_cache_of(scenario: Scenario, gamma: int, fraction: float | None = None) -> KVCache:
-    """The caches of a server that drafts `gamma` tokens."""
+def kv_cache_of(
+    scenario: Scenario, gamma: int, fraction: float | None = None, running: float | None = None
+) -> KVCache:
+    """The caches of a server that drafts `gamma` tokens. running: requests for which it has seats; None is
+    the engine's default.
+    """
     part = scenario.target_shard
+    account = scenario.account
+    gpu = scenario.machine.gpu
+    seats = account.seats(gpu) if running is None else part.sequences(running)
+    taken = float(seats) * account.seat_bytes(gpu, part)
     drafts = draft_size(scenario.draft) if gamma else "none"
-    room = available_bytes(scenario, fraction, drafts)
-    alone = available_bytes(scenario, fraction, "none")
+    room = available_bytes(scenario, fraction, drafts) - taken
+    alone = available_bytes(scenario, fraction, "none") - taken
     weights = weight_bytes(scenario)
     own = 0.0
     if gamma and scenario.account.draft_inside:

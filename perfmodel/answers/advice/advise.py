@@ -94,18 +94,19 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     fronts = Fronts(front(baseline), front(searched))
     switch = None if rival is None else on_off(rival, question)
     trees, trees_skipped = tree_drafts(question, drafted, chosen.value)
+    seats = seats_of(question, chosen)
     return Advice(
         query=question,
         verdict=verdict,
         reason=reason,
         objective=objective,
-        chosen=pick_of(chosen, question),
+        chosen=pick_of(chosen, question, seats),
         runner_up=_pick(_first(others), question),
         baseline=_pick(best_baseline, question),
         not_run=_pick(_first(better), question),
         layouts=tuple(layouts),
         on_off=switch,
-        serve=serve(question, chosen, seats_of(question, chosen)),
+        serve=serve(question, chosen, seats),
         robustness=robustness,
         pareto=fronts,
         candidates=_points(baseline, drafted),

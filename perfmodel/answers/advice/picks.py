@@ -57,8 +57,10 @@ class Pick:
     load_share: float | None = None
 
 
-def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
-    """The configuration of a priced point."""
+def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) -> Pick:
+    """The configuration of a priced point. seats: requests that the server may run at once; by default its
+    batch.
+    """
     s = point.candidate.scenario
     layout = point.layout
     runs = point.candidate.runs
@@ -96,7 +98,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery) -> Pick:
         objective=objective,
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
-        kv_cache=kv_cache_of(s, point.gamma, query.memory_fraction),
+        kv_cache=kv_cache_of(s, point.gamma, query.memory_fraction, float(seats or point.batch)),
     )
     if not point.gamma:
         return pick

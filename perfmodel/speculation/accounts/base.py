@@ -62,6 +62,16 @@ class Account:
         share = self.fraction(gpu, part, drafts) if fraction is None else fraction
         return share * gpu.memory_bytes
 
+    def seats(self, gpu: GPUSpec) -> int:
+        """Requests that the server may run at once: stated, or the engine's default; 0 if it is unknown."""
+        return self.server.max_num_seqs or 0
+
+    def seat_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+        """Memory beside the caches that a server takes for each seat, where their number is not stated: it is
+        then started with as many as it runs requests.
+        """
+        return 0.0
+
     def padding_bytes(self, part: Shard) -> float:
         """Weights in addition to those of the language model: padding, a vision tower."""
         return 0.0

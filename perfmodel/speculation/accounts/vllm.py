@@ -38,16 +38,23 @@ class VLLMAccount(Account):
         return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, part, drafts)
 
     def activation_bytes(self, gpu: GPUSpec, part: Shard) -> float:
-        """The peak of the profile run: pass, logits and sampler of all seats, vision tower."""
-        facts = self._activation
-        flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
-        logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
-        logits = self.seats(gpu) * part.model.vocab_size * (logit_bytes or 0.0)
+        """The peak of the profile run: pass, logits and sampler of the stated seats, vision tower."""
+        logits = (self.server.max_num_seqs or 0) * self._sampled_bytes(gpu, part)
         tokens = self.pass_tokens(gpu, part)
         vision = self.facts.vision
         sees = part.model.model_type in vision.model_types and tokens >= vision.from_tokens
         tower = vision.pass_gib * GIB if sees else 0.0
         return tokens * self._token_bytes(part) + logits + tower
+
+    def seat_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+        """Logits and sampler of one seat."""
+        return self._sampled_bytes(gpu, part) if self.server.max_num_seqs is None else 0.0
+
+    def _sampled_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+        facts = self._activation
+        flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
+        logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
+        return part.model.vocab_size * (logit_bytes or 0.0)
 
     def outside_bytes(self, gpu: GPUSpec, part: Shard) -> float:
         """Memory outside PyTorch: the context of the device, messages, the workspace of MLA."""
