@@ -19,8 +19,8 @@ class Memory(Generic[Number]):
     """Bytes on the fullest device of the group. Batch sizes are whole sequences; 0 means that not one fits.
 
     available_bytes: for weights and caches; the rest is the engine's, for activations, CUDA graphs and
-    others. pool_bytes: what the weights leave for caches. sequence_bytes: of these for one sequence. The
-    fields are arrays, or plain numbers for a single point.
+    others. pool_bytes: what the weights leave for caches and seats. sequence_bytes: of these for one
+    sequence. The fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number
@@ -89,9 +89,9 @@ def memory_of(
         kv_bytes=batch * target_kv,
         draft_weight_bytes=draft_weights,
         draft_kv_bytes=batch * draft_kv,
-        available_bytes=room,
+        available_bytes=room - batch * seat,
         pool_bytes=pool,
-        sequence_bytes=each,
+        sequence_bytes=each + seat,
         fits=np.less_equal(batch, holds),
         max_batch=parts * _whole(holds),
         ar_max_batch=parts * _whole(account.sequences(alone - weights, alone_kv, states, 1.0)),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates
 from perfmodel.answers.advice.infeasible import why_infeasible
-from perfmodel.answers.advice.prices import price
+from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, seconds
 
@@ -46,26 +46,28 @@ def _in_words(question: AdviseQuery) -> str:
 
 
 def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates: Candidates) -> str:
-    """Why no layout serves the load, and how many GPUs would."""
+    """Why no layout serves the load: memory, or the limits, and how many GPUs would."""
+    alone = _one_request(question, candidates)
+    if not any(priced.fits.any() for priced in alone):
+        return why_infeasible(question, alone, [], candidates.skips)
     if not served:
-        return _why_none(question, candidates)
+        fastest = min(float(priced.tpot_s.min()) for priced in alone)
+        return (
+            f"no number of servers serves {_in_words(question)}; the TPOT of one request alone without a "
+            f"draft is {seconds(fastest)}"
+        )
     best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
     needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
     enough = f"; {min(needed)} would" if needed else ""
     share = ""
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
-    return f"{question.gpus} GPUs do not serve {_in_words(question)}{share}{enough}"
+    these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
+    return f"{these} serve {_in_words(question)}{share}{enough}"
 
 
-def _why_none(question: AdviseQuery, candidates: Candidates) -> str:
-    """Why no number of servers serves the load: memory, or the limits."""
+def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:
+    """One request alone on every layout, without a draft."""
     one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
     alone, _ = price(candidates.baselines, [], replace(one, batch=(1,), max_tpot_ms=None))
-    if not any(priced.fits.any() for priced in alone):
-        return why_infeasible(question, alone, [], candidates.skips)
-    fastest = min(float(priced.tpot_s.min()) for priced in alone)
-    return (
-        f"no number of servers serves {_in_words(question)}; the TPOT of one request alone without a draft "
-        f"is {seconds(fastest)}"
-    )
+    return alone

@@ -85,12 +85,13 @@ def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
         return None
     row = next(row for row in answer.rows if row.gamma == verdict.gamma)
     fitting = int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
+    at_once = max(asked.max_concurrency or (asked.limits.max_num_seqs,))
     each = row.replicas
     return Served(
         candidate=candidate,
         row=row,
         speedup=verdict.speedup,
-        seats=max(1, min(fitting, asked.limits.max_num_seqs)),
+        seats=max(1, min(fitting, at_once)),
         needed_gpus=None if each is None else each * replicas * candidate.layout.server_gpus,
         warnings=tuple(dict.fromkeys((*answer.warnings, *row.warnings))),
     )
