@@ -54,7 +54,7 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
-    load = "under a load" if q.has_load else f"context {q.context:g}"
+    load = "under a load" if q.has_load else f"context {q.context:.0f}"
     say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
     if a.pools is not None:
         print_pools(a.pools)

@@ -24,7 +24,7 @@ def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
-        say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens per pass", "bold")
+        say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:.0f}, {m} tokens per pass", "bold")
         speculating = _cells(f"1 x {m} tokens", a.speculating, a.speculating.draft_s)
         batching = _cells(f"{m} x 1 token", a.batching, 0.0)
         table(COLUMNS, [speculating, batching])
@@ -40,7 +40,7 @@ def _print(answers: Sequence[Comparison]) -> None:
             say(f"Speculation moves fewer bytes per token {fewer}.")
         if a.apart is not None:
             _separate_drafter(a.apart)
-    warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
+    warn_where([(f"context {a.query.context:.0f}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 
 def _cells(label: str, p: Pass, draft_s: float) -> tuple[str, ...]:

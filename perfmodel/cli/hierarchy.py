@@ -28,7 +28,7 @@ def _print(answers: Sequence[Hierarchy]) -> None:
     rows = [
         (
             f"{a.batch:g}",
-            f"{a.context:g}",
+            f"{a.context:.0f}",
             str(a.gamma_1),
             str(a.gamma_2),
             f"{a.inner_rounds:.2f}",
@@ -43,7 +43,7 @@ def _print(answers: Sequence[Hierarchy]) -> None:
     ]
     table(COLUMNS, rows)
     say(f"calibration {answers[0].calibration}", "dim")
-    warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
+    warn_where([(f"batch {a.batch:g}, context {a.context:.0f}", a.warnings) for a in answers])
 
 
 app = verb(

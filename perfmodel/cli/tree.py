@@ -24,12 +24,12 @@ COLUMNS = (
 
 def _print(answers: Sequence[TreeAnswer]) -> None:
     table(COLUMNS, [_cells(a) for a in answers])
-    warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
+    warn_where([(f"batch {a.batch:g}, context {a.context:.0f}", a.warnings) for a in answers])
 
 
 def _cells(a: TreeAnswer) -> tuple[str, ...]:
     """One cell for each of `COLUMNS`."""
-    load = (f"{a.batch:g}", f"{a.context:g}")
+    load = (f"{a.batch:g}", f"{a.context:.0f}")
     shape = (str(a.size), str(a.levels), "-".join(map(str, a.widths)))
     gain = (f"{a.tokens_per_iteration:.2f}", ratio_text(a.speedup), seconds(a.tpot_s))
     rule = (str(a.first_order_rule.size), ratio_text(a.first_order_rule.speedup))

@@ -156,7 +156,7 @@ def _of_subject(
         span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
         raise UnknownAcceptance(
             beyond,
-            f"acceptance of {what} was measured at {span} tokens, given {context:g}",
+            f"acceptance of {what} was measured at {span} tokens, given {context:.0f}",
             remedy,
         )
     return _beyond(end, end.counted_at, context)
@@ -168,7 +168,7 @@ def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> 
     doublings = max(math.log2(context / high), math.log2(low / context), 0.0)
     if not doublings:
         return row
-    source = f"{row.source} (counted at {low:g} to {high:g} tokens: wider at {context:g})"
+    source = f"{row.source} (counted at {low:.0f} to {high:.0f} tokens: wider at {context:.0f})"
     return replace(row, source=source, spread=CONTEXT_DRIFT * math.sqrt(doublings))
 
 
@@ -182,7 +182,7 @@ def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str
     two = high.positions if high.alpha is None else (high.alpha,)
     if one is None or two is None or len(one) != len(two) or (low.alpha is None) != (high.alpha is None):
         contexts = f"{low.context_tokens:g} and {high.context_tokens:g}"
-        why = f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value"
+        why = f"{where}: rows at {contexts} tokens differ in kind or length, so {context:.0f} has no value"
         raise InputError(
             f"{why}; they are from {low.source}" + (f" and {high.source}" * (low.source != high.source))
         )
