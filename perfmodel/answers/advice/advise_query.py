@@ -119,7 +119,7 @@ class AdviseQuery(CommonOptions):
     tp: MaybeWholes = argument(
         "Devices of one server to search.",
         arg.COUNTS,
-        "--tensor-parallel --tensor-parallel-size --tp-size",
+        "--tensor-parallel-size --tp-size",
         shown="1; all with --gpus",
         default=None,
     )
@@ -198,14 +198,14 @@ class AdviseQuery(CommonOptions):
     ep: MaybeWholes = argument(
         "Expert-parallel groups to search.",
         arg.COUNTS,
-        "--expert-parallel --expert-parallel-size --ep-size",
+        "--expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
         "Data-parallel attention groups to search.",
         arg.COUNTS,
-        "--data-parallel --data-parallel-size --dp-size --attn-dp-size",
+        "--data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",
         default=None,
     )

@@ -100,14 +100,14 @@ TP = Annotated[
     Argument(
         "Devices of the tensor-parallel group.",
         "N",
-        "--tensor-parallel --tensor-parallel-size --tp-size",
+        "--tensor-parallel-size --tp-size",
         many=counts,
     ),
 ]
 EP = Annotated[
     Whole,
     Argument(
-        "Expert-parallel groups.", "N", "--expert-parallel --expert-parallel-size --ep-size", many=counts
+        "Expert-parallel groups.", "N", "--expert-parallel-size --ep-size", many=counts
     ),
 ]
 DP = Annotated[
@@ -115,7 +115,7 @@ DP = Annotated[
     Argument(
         "Data-parallel attention groups.",
         "N",
-        "--data-parallel --data-parallel-size --dp-size --attn-dp-size",
+        "--data-parallel-size --dp-size --attn-dp-size",
         many=counts,
     ),
 ]

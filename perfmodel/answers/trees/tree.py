@@ -49,8 +49,7 @@ class TreeQuery(CommonOptions):
     rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(
         "Probabilities that the 1st, 2nd, ... child of a node is accepted, with commas.",
         "RATES",
-        "--rate",
-        numbers,
+        read=numbers,
         group="Acceptance",
     )
     size: Whole = argument(
