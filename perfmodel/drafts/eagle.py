@@ -50,8 +50,8 @@ class Eagle(Draft):
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
         """The head as a model of one layer. Raises InputError for a vocabulary beyond the target's."""
-        own = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
-        return few_layers(target, cls.kind, 1, options.get("vocab", own))
+        usual_vocab = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
+        return few_layers(target, cls.kind, 1, options.get("vocab", usual_vocab))
 
     def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
@@ -66,15 +66,19 @@ class Eagle(Draft):
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Layer, norms, projections, and its own LM head if it has one."""
-        into = float(self._projection(part, 1.0).cost.weight_bytes)
-        wider = 0.0 if self.features == 1 else float(_embedding_half(part, 1.0).cost.weight_bytes)
-        own = self.vocab or self.features > 1
-        return layer_bytes(part) + wider + into + (part.lm_head.weight_bytes if own else 0.0)
+        projection_bytes = float(self._projection(part, 1.0).cost.weight_bytes)
+        embedding_bytes = 0.0
+        if self.features > 1:
+            embedding_bytes = float(_embedding_half(part, 1.0).cost.weight_bytes)
+        head_bytes = part.lm_head.weight_bytes if self.vocab or self.features > 1 else 0.0
+        return layer_bytes(part) + embedding_bytes + projection_bytes + head_bytes
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size
-        taken = self.features * (self.target_width or hidden) + (hidden if self.features == 1 else 0)
-        return dense("eagle projection", part, taken, hidden, tokens)
+        inputs = self.features * (self.target_width or hidden)
+        if self.features == 1:
+            inputs += hidden  # of the token's embedding
+        return dense("eagle projection", part, inputs, hidden, tokens)
 
 
 def _embedding_half(part: costs.Shard, tokens: Floats) -> Op:
@@ -146,10 +150,9 @@ def _plain_attention(target: ModelSpec) -> dict[str, Any]:
         kv = 8
         kv = kv if heads % kv == 0 else heads
     elif target.sliding_heads:
-        own = target.sliding_heads
-        heads = own.num_attention_heads
-        dim = own.head_dim
-        kv = own.num_key_value_heads
+        heads = target.sliding_heads.num_attention_heads
+        dim = target.sliding_heads.head_dim
+        kv = target.sliding_heads.num_key_value_heads
     absent = dict.fromkeys(("mla", "low_rank", "sliding_heads", "value_head_dim"))
     off = dict.fromkeys(("attention_gate", "attention_sinks", "one_kv_projection", "cached_once"), False)
     return {**absent, **off, "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim}

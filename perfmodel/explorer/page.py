@@ -82,7 +82,9 @@ class Exploration(Grid):
     gamma: Lengths = argument(
         "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    tp: Wholes = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel-size --tp-size", default=8)
+    tp: Wholes = argument(
+        "Devices of a tensor-parallel group.", "N,...", "--tensor-parallel-size --tp-size", default=8
+    )
     draft_kv: Words = argument(
         "KV method and budget of the draft.",
         "METHOD[:BUDGET],...",

@@ -26,13 +26,14 @@ from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
 """Step of a finite difference, in standard errors: small against the curvature, large against rounding."""
-WIDER, NEAR = 0.5, 0.35
-"""For an engine's own rows: growth of the error for each doubling beyond them, and doublings that still count
-as within.
+ERROR_PER_DOUBLING = 0.5
+"""For an engine's own rows: growth of the error for each doubling beyond them.
 
 vLLM on a CPU (results/cpu-engine): steps at batch 8 predicted from those at 1 and 4 are off by 3.5 %, steps
 at 4 from those at 1 and 8 by 6.9 %. On the earlier record, from which 0.5 comes, it is 5.4 and 3.6 %.
 """
+WITHIN_DOUBLINGS = 0.35
+"""For an engine's own rows: doublings beyond them that still count as within."""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """Constants of a calibration that change one device's share of a model."""
 EXPERT_CONSTANTS = ("expert_popularity", "routing_independence")
@@ -100,9 +101,9 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
     batch = passes.batch
     context = passes.context
     gammas = passes.gammas
-    if (found := speedup_class(scenario)) is not None:
+    if (class_name := speedup_class(scenario)) is not None:
         share = np.moveaxis(np.asarray(extra_share(ratios())), 0, -1)
-        deviation: Floats = source_errors().speedups[found].deviation * share
+        deviation: Floats = source_errors().speedups[class_name].deviation * share
     elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:
@@ -118,27 +119,31 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
     """Factor by which an engine's own observed error widens for a question outside its rows.
 
     Over ``[batch, context]``, and gammas if given. It is 1 within the ranges of the calibration, and without
-    ranges. It grows by `WIDER` for each doubling of batch, context and tokens beyond them, for another model
-    and for another draft.
+    ranges. It grows by `ERROR_PER_DOUBLING` for each doubling of batch, context and tokens beyond them, for
+    another model and for another draft.
     """
-    if (held := scenario.machine.calibration.measured) is None:
+    measured = scenario.machine.calibration.measured
+    if measured is None:
         return 1.0
+    other_model = float(scenario.target.name != measured.model)
     beyond: Floats = np.asarray(
-        float(scenario.target.name != held.model)
-        + doublings(batch, held.batch)
-        + doublings(context, held.context)
+        other_model + doublings(batch, measured.batch) + doublings(context, measured.context)
     )
     if gammas is not None:
-        other = float((scenario.draft.name, scenario.draft.kv.label()) != (held.draft, held.draft_kv))
-        tokens = np.add(gammas, 1), (held.gamma[0] + 1, held.gamma[1] + 1)
-        beyond = np.expand_dims(beyond, -1) + np.where(gammas == 0, 0.0, other + doublings(*tokens))
-    return 1.0 + WIDER * beyond
+        draft = (scenario.draft.name, scenario.draft.kv.label())
+        other_draft = float(draft != (measured.draft, measured.draft_kv))
+        shortest, longest = measured.gamma
+        tokens = doublings(np.add(gammas, 1), (shortest + 1, longest + 1))
+        beyond = np.expand_dims(beyond, -1) + np.where(gammas == 0, 0.0, other_draft + tokens)
+    return 1.0 + ERROR_PER_DOUBLING * beyond
 
 
-def doublings(value: Floats, held: tuple[float, float]) -> Floats:
-    """Doublings by which a value is above or below a range, less `NEAR`; 0 within it."""
-    low, high = held
-    return np.maximum(0.0, np.maximum(np.log2(np.divide(value, high)), np.log2(np.divide(low, value))) - NEAR)
+def doublings(value: Floats, limits: tuple[float, float]) -> Floats:
+    """Doublings by which a value is above or below a range, less `WITHIN_DOUBLINGS`; 0 within it."""
+    low, high = limits
+    above = np.log2(np.divide(value, high))
+    below = np.log2(np.divide(low, value))
+    return np.maximum(0.0, np.maximum(above, below) - WITHIN_DOUBLINGS)
 
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
@@ -176,8 +181,8 @@ def step_log_error(
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    if (found := step_class(scenario)) is not None:
-        deviation: Floats = source_errors().steps[found].deviation
+    if (class_name := step_class(scenario)) is not None:
+        deviation: Floats = source_errors().steps[class_name].deviation
         if is_of_unseen_device(scenario):
             deviation = np.hypot(deviation, scatter.deviation)
     else:

@@ -141,31 +141,36 @@ class Expectation:
         low, high = self.usual
         return self.gained < (low if low < high else low * (1.0 - SAME_TEXTS))
 
+    @property
+    def times_fewer(self) -> float:
+        """The least expected tokens per iteration over those counted; 1 where none are missing."""
+        if self.usual is None or not self.rejected:
+            return 1.0
+        return self.usual[0] / self.gained
 
-def health(pace: Pace, should: Expectation, text: str) -> Health:
+
+def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
-    predicted = should.predicted
-    iteration_s = pace.tpot_s * should.gained
-    low, high = should.interval
-    share = min(pace.prompt_tokens_per_s * should.prompt_token_s, 1.0)
+    predicted = expectation.predicted
+    iteration_s = pace.tpot_s * expectation.gained
+    low, high = expectation.interval
+    share = min(pace.prompt_tokens_per_s * expectation.prompt_token_s, 1.0)
     signs = [*_signs(text), *_outside_captured(text, predicted)]
-    half = _half(iteration_s, high, share, should.rejected, pace, signs)
-    slower = iteration_s / predicted.iteration_s
-    if half is Half.STEP and should.usual is not None and should.rejected:
-        fewer = should.usual[0] / should.gained
-        half = Half.ACCEPTANCE if fewer > slower else half
+    half = _half(iteration_s, high, share, expectation.rejected, pace, signs)
+    times_slower = iteration_s / predicted.iteration_s
+    if half is Half.STEP and expectation.times_fewer > times_slower:
+        half = Half.ACCEPTANCE
     measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
     expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
     lines = [f"health: {half.value}: {measured}; {expected}"]
-    if should.rejected and should.usual is not None:
+    if expectation.rejected and expectation.usual is not None:
+        fewest, most = expectation.usual
         lines.append(
-            f"{should.gained:.2f} tokens per iteration, below the expected {should.usual[0]:.2f} to "
-            f"{should.usual[1]:.2f}: check the draft's checkpoint, the chat template, sampling and context"
+            f"{expectation.gained:.2f} tokens per iteration, below the expected {fewest:.2f} to {most:.2f}: "
+            "check the draft's checkpoint, the chat template, sampling and context"
         )
     if iteration_s > high:
-        lines.append(
-            f"an iteration takes {iteration_s / predicted.iteration_s:.1f} times as long as predicted"
-        )
+        lines.append(f"an iteration takes {times_slower:.1f} times as long as predicted")
     named = [sign.meaning for sign in signs]
     if half in (Half.STEP, Half.LOAD):
         load = _load_in_words(pace, share) if half is Half.LOAD else []

@@ -1,6 +1,6 @@
 """Published steps of engines with counted operations, so that many values of the constants can be tried."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -97,26 +97,18 @@ class FittedConstants:
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         kernels = load_kernels(calibration_of(load_gpu(kernels_of or hardware), engine).name)
         kernels = kernels.replace(version=version)
-        of = architecture_of(kernels.gpu or hardware)
-        board = load_gpu(hardware)
-        own = architecture_of(board)
-        borrowed = (*borrowed_scopes(board, kernels.gpu or hardware), hardware)
-        scopes: tuple[str, ...] = ("all", of, engine, f"{engine}.{of}")
-        scopes += tuple(scope for name in borrowed for scope in (name, f"{engine}.{name}"))
-        onto = {p.place: p for scope in scopes[4:] for p in parameters if p.scope == scope and p.times}
-        chosen = {p.name: p for s in scopes for p in parameters if p.scope == s and p.place not in onto}
-        since = [
-            (release(version_text), only, p)
-            for p in parameters
-            if p.scope.startswith(engine + DRIFT)
-            for version_text, _, only in [p.scope.partition(DRIFT)[2].partition(ONLY)]
-        ]
-        drifts = {
-            (p.name, only): p
-            for at, only, p in sorted(since, key=lambda drift: drift[0])
-            if at <= release(version) and only in ("", of, own)
-        }
-        return cls(kernels, chosen, (*onto.values(), *drifts.values()))
+        gpu = load_gpu(hardware)
+        of_kernels = architecture_of(kernels.gpu or hardware)
+        general_scopes = ("all", of_kernels, engine, f"{engine}.{of_kernels}")
+        devices = (*borrowed_scopes(gpu, kernels.gpu or hardware), hardware)
+        device_scopes = [scope for name in devices for scope in (name, f"{engine}.{name}")]
+        factors = {p.place: p for s in device_scopes for p in parameters if p.scope == s and p.times}
+        chosen: dict[str, Parameter] = {}
+        for scope in (*general_scopes, *device_scopes):  # a later one overrides an earlier one
+            chosen |= {p.name: p for p in parameters if p.scope == scope and p.place not in factors}
+        architectures = (of_kernels, architecture_of(gpu))
+        drifts = _drifts(engine, version, architectures, parameters)
+        return cls(kernels, chosen, (*factors.values(), *drifts))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -138,6 +130,24 @@ class FittedConstants:
             base = update.get(p.name, getattr(self.kernels, p.name)).value
             update[p.name] = Constant(value=base * values[p.place], source="being fitted")
         return self.kernels.replace(**update)
+
+
+def _drifts(
+    engine: str, version: str, architectures: Collection[str], parameters: Sequence[Parameter]
+) -> list[Parameter]:
+    """The factors of a version, ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``: of each constant the
+    newest one that is no newer than the version.
+    """
+    dated_drifts = []
+    for parameter in parameters:
+        if parameter.scope.startswith(engine + DRIFT):
+            since, _, architecture = parameter.scope.partition(DRIFT)[2].partition(ONLY)
+            dated_drifts.append((release(since), architecture, parameter))
+    newest = {}
+    for first_release, architecture, parameter in sorted(dated_drifts, key=lambda drift: drift[0]):
+        if first_release <= release(version) and architecture in ("", *architectures):
+            newest[parameter.name, architecture] = parameter
+    return list(newest.values())
 
 
 def load_kernels(name: str) -> Calibration:

@@ -57,9 +57,9 @@ ByClass = Mapping[str, Sequence[LeftOutError]]
 
 def class_of_step(run: PublicRun) -> StepClass:
     """The class of a run's step."""
-    found = step_class(resolve(step_query(run)))
-    assert found
-    return found
+    name = step_class(resolve(step_query(run)))
+    assert name
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,14 @@ class Cell:
 
 def cells(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[Cell]:
     """The cells of public runs that count and of the tables' rows."""
-    found = [Cell(r.engine, spelled_kind(r), device_class(load_gpu(r.hardware)), r.source_id) for r in runs]
+    measured = []
+    for run in runs:
+        device = device_class(load_gpu(run.hardware))
+        measured.append(Cell(run.engine, spelled_kind(run), device, run.source_id))
     for row in ratios.rows:
         device = device_class(load_gpu(row.query.hardware))
-        found.append(Cell(row.engine, row.kind, device, row.study))
-    return list(dict.fromkeys(found))
+        measured.append(Cell(row.engine, row.kind, device, row.study))
+    return list(dict.fromkeys(measured))
 
 
 def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[Cell]) -> SpeedupClass:
@@ -91,15 +94,15 @@ def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[Ce
 
 def of_tables(ratios: HeldOutReplay, measured: Sequence[Cell]) -> dict[SpeedupClass, list[LeftOutError]]:
     """Errors of the tables' rows by class: without their study, and without their kind of draft."""
-    found: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in get_args(SpeedupClass)}
+    by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in get_args(SpeedupClass)}
     without_study = ratios.ratios["model"].off.tolist()
     without_kind = ratios.ratios["draft"].off.tolist()
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
         name = class_of_speedup(row.engine, row.kind, row.study, measured)
-        found[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio))
+        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio))
         if name != "new":
-            found["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio))
-    return found
+            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio))
+    return by_class
 
 
 def within(by_class: ByClass, name: str, without: str = "") -> float:

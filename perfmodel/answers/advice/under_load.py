@@ -27,9 +27,9 @@ def under_load(question: AdviseQuery) -> Advice:
     assert question.output_len is not None
     context = question.input_len + question.output_len // 2
     question = replace(question, context=context)
-    found = find_candidates(question)
-    drafted = [c for c in found.drafted if question.may_choose(c.runs)]
-    tried = [served_by(question, c, drafts=False) for c in found.baselines]
+    candidates = find_candidates(question)
+    drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
+    tried = [served_by(question, c, drafts=False) for c in candidates.baselines]
     tried += [served_by(question, c, drafts=True) for c in drafted]
     served = [s for s in tried if s is not None]
     sufficient = [s for s in served if s.suffices]
@@ -41,7 +41,7 @@ def under_load(question: AdviseQuery) -> Advice:
     for s in ([chosen] if chosen else []) + others:
         layouts.setdefault(s.candidate.layout.label(), s)
     if chosen is None:
-        reason = why_insufficient(question, served, found)
+        reason = why_insufficient(question, served, candidates)
         line = None
         warnings: tuple[str, ...] = ()
     else:
@@ -49,8 +49,8 @@ def under_load(question: AdviseQuery) -> Advice:
         line = serve(question, chosen.point, chosen.seats)
         warnings = chosen.warnings
     calibration = None
-    if found.baselines:
-        calibration = Calibrated.of(found.baselines[0].scenario)
+    if candidates.baselines:
+        calibration = Calibrated.of(candidates.baselines[0].scenario)
     switch = None if rival is None else on_off(rival.point, question)
     return Advice(
         query=question,
@@ -64,10 +64,10 @@ def under_load(question: AdviseQuery) -> Advice:
         on_off=switch,
         serve=line,
         candidates=len(served),
-        skipped=tuple(found.skips),
+        skipped=tuple(candidates.skips),
         calibration=calibration,
         warnings=warnings,
-        pools=advise_pools(question, found) if question.searches_pools else None,
+        pools=advise_pools(question, candidates) if question.searches_pools else None,
     )
 
 

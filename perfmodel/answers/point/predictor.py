@@ -62,8 +62,9 @@ class PredictorQuery(Options):
 
 @asks(PredictorQuery)
 def predictor(query: PredictorQuery) -> "Predictor":
-    """The question resolved once: an object whose methods give the times of `whatif` and `traffic` for any
-    batch, context and draft length, in microseconds. Raises InputError for an impossible question.
+    """The question resolved once: an object whose methods give the times of `whatif` and `traffic`, in
+    seconds, for any batch, context and draft length. A call takes microseconds. Raises InputError for an
+    impossible question.
     """
     point = query.query(batch=1, gamma=query.gamma or None)
     try:
@@ -166,7 +167,7 @@ class Predictor:
         return seconds
 
     def interval_s(self, batch: float, context: float, gamma: int | None = None) -> Interval | None:
-        """The 90 % interval of `iteration_s` at one point, in milliseconds rather than microseconds.
+        """The 90 % interval of `iteration_s` at one point, in seconds. A call takes milliseconds.
 
         None for a calibration without an observed error.
         """

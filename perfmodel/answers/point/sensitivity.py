@@ -2,8 +2,9 @@
 are ranked.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.declaration import asks
@@ -32,40 +33,72 @@ def sensitivity(query: Query) -> Rows[Move]:
         return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)
 
     moves = []
-    for name, low, high, below, above in _moves(scenario, gamma):
-        one = speedup(below)
-        two = speedup(above)
-        moves.append(Move(name, low, high, one, two, swing=abs(two - one), flips=(one > 1.0) != (two > 1.0)))
+    for moved in _moved_inputs(scenario, gamma):
+        at_low = speedup(moved.with_low)
+        at_high = speedup(moved.with_high)
+        move = Move(
+            moved.name,
+            moved.low,
+            moved.high,
+            at_low,
+            at_high,
+            swing=abs(at_high - at_low),
+            flips=(at_low > 1.0) != (at_high > 1.0),
+        )
+        moves.append(move)
     return Rows(tuple(sorted(moves, key=lambda move: -move.swing)))
 
 
-def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scenario, Scenario]]:
-    """For each input: its name, its low and high value in words, and the two changed scenarios."""
+@dataclass(frozen=True, slots=True)
+class MovedInput:
+    """An input, its low and high value in words, and the question with each."""
+
+    name: str
+    low: str
+    high: str
+    with_low: Scenario
+    with_high: Scenario
+
+
+def _moved_inputs(scenario: Scenario, gamma: int) -> Iterator[MovedInput]:
+    """The uncertain inputs of a question."""
     if gamma:
-        yield _alpha(scenario, gamma)
-    shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
+        yield _acceptance(scenario, gamma)
+    yield _by_share("memory bandwidth", BANDWIDTH_STEP, partial(_with_bandwidth, scenario))
     c = scenario.machine.calibration
     if c.allreduce is not None or any(CONSTANTS[name].unit == "s" for name in _fixed_costs(c)):
-        shares.append(("fixed costs", FIXED_STEP, _with_fixed))
-    for name, step, moved in shares:
-        yield name, f"-{step:.0%}", f"+{step:.0%}", moved(scenario, 1.0 - step), moved(scenario, 1.0 + step)
+        yield _by_share("fixed costs", FIXED_STEP, partial(_with_fixed, scenario))
     if gamma:
-        machines = (replace(scenario.machine, kv_reread=factor) for factor in (1.0, gamma + 1.0))
-        once, each = (replace(scenario, machine=machine) for machine in machines)
-        yield "KV re-read factor of verification", "1", f"{gamma + 1}", once, each
+        yield _rereads(scenario, gamma)
 
 
-def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:
-    """The acceptance moved up and down. It starts from the alpha with the query's own tokens per iteration at
-    this gamma.
+def _by_share(name: str, share: float, scaled: Callable[[float], Scenario]) -> MovedInput:
+    """An input moved down and up by a share of itself. scaled: the question with a factor on it."""
+    return MovedInput(name, f"-{share:.0%}", f"+{share:.0%}", scaled(1.0 - share), scaled(1.0 + share))
+
+
+def _acceptance(scenario: Scenario, gamma: int) -> MovedInput:
+    """The acceptance moved down and up, from the alpha with the query's own tokens per iteration at this
+    gamma.
     """
     alpha = float(scenario.known_acceptance.effective_alpha(gamma))
     low = max(alpha - ALPHA_STEP, 0.0)
     high = min(alpha + ALPHA_STEP, 1.0)
-    below, above = (
-        scenario.with_acceptance(Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high)
-    )
-    return "acceptance alpha", f"{low:.3g}", f"{high:.3g}", below, above
+
+    def accepting(rate: float) -> Scenario:
+        return scenario.with_acceptance(Acceptance.from_alpha(rate, source="sensitivity"))
+
+    return MovedInput("acceptance alpha", f"{low:.3g}", f"{high:.3g}", accepting(low), accepting(high))
+
+
+def _rereads(scenario: Scenario, gamma: int) -> MovedInput:
+    """Reads of the cache by a verification: one, and one for each of its tokens."""
+
+    def reading(times: float) -> Scenario:
+        return replace(scenario, machine=replace(scenario.machine, kv_reread=times))
+
+    name = "KV re-read factor of verification"
+    return MovedInput(name, "1", f"{gamma + 1}", reading(1.0), reading(gamma + 1.0))
 
 
 def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:

@@ -106,9 +106,7 @@ TP = Annotated[
 ]
 EP = Annotated[
     Whole,
-    Argument(
-        "Expert-parallel groups.", "N", "--expert-parallel-size --ep-size", many=counts
-    ),
+    Argument("Expert-parallel groups.", "N", "--expert-parallel-size --ep-size", many=counts),
 ]
 DP = Annotated[
     Whole,

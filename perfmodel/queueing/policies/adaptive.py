@@ -3,17 +3,30 @@ tokens.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
-CANDIDATES = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}
-"""Least number of running requests -> the candidate steps."""
-DOWN = {1: -0.25, 8: 0.0, 32: 0.0, 64: 0.0}
-"""Least number of running requests -> distance of accepted tokens from the threshold at which the server
-takes the next smaller candidate.
-"""
-FIRST, HALF = 3, 0.5
-"""Steps of a server at its start, and the distance between a candidate and a threshold."""
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The rule of a server from a number of running requests on.
+
+    candidates: rising numbers of steps. down: distance of accepted tokens from the threshold at which the
+    server takes the next smaller candidate.
+    """
+
+    running: int
+    candidates: tuple[int, ...]
+    down: float = 0.0
+
+
+TIERS = (Tier(1, (1, 3, 5, 7), down=-0.25), Tier(8, (0, 1, 3)), Tier(32, (0, 1)), Tier(64, (0,)))
+"""The rules by running requests, the fewest first."""
+STARTING_STEPS = 3
+"""Steps of a server at its start."""
+TO_THRESHOLD = 0.5
+"""Distance between a candidate and a threshold, in tokens."""
 
 
 class Adaptive(LengthPolicy):
@@ -28,32 +41,32 @@ class Adaptive(LengthPolicy):
 
     def lengths(self, longest: int) -> Sequence[int]:
         """All candidates that the draft can reach."""
-        return sorted({k for steps in CANDIDATES.values() for k in steps if k <= longest})
+        return sorted({steps for tier in TIERS for steps in tier.candidates if steps <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table for every load."""
-        accepted = {k: times.tokens_per_iteration - 1.0 for k, times in replica.passes.items()}
-        settled = {first: settles(steps, DOWN[first], accepted) for first, steps in CANDIDATES.items()}
-        seats = min(replica.passes[k].seats for k in settled.values())
+        accepted = {steps: times.tokens_per_iteration - 1.0 for steps, times in replica.passes.items()}
+        settled = {tier.running: settles(tier, accepted) for tier in TIERS}
+        seats = min(replica.passes[steps].seats for steps in settled.values())
         table = []
-        for n in range(1, seats + 1):
-            first = max(first for first in settled if first <= n)
-            table.append(settled[first])
+        for running in range(1, seats + 1):
+            least = max(least for least in settled if least <= running)
+            table.append(settled[least])
         sustained = replica.sustained(set(table)) if table else 0.0
         return [replica.switching(self, table, sustained)]
 
 
-def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float]) -> int:
-    """The number of steps at which a server settles.
+def settles(tier: Tier, accepted: Mapping[int, float]) -> int:
+    """The number of steps at which a server settles in a tier.
 
-    candidates: rising numbers of steps. down: see `DOWN`. accepted: candidate -> mean number of accepted
-    tokens; a candidate without one is not used.
+    accepted: candidate -> mean number of accepted tokens; a candidate without one is not used.
     """
-    steps = [k for k in candidates if k in accepted]
-    first = steps.index(FIRST) if FIRST in steps else len(steps) // 2
-    at = first
-    while at and accepted[steps[at]] <= abs(steps[at - 1] - HALF) + down:
-        at -= 1
-    while first <= at < len(steps) - 1 and accepted[steps[at]] > steps[at] - HALF:
-        at += 1
-    return steps[at]
+    candidates = [steps for steps in tier.candidates if steps in accepted]
+    start = candidates.index(STARTING_STEPS) if STARTING_STEPS in candidates else len(candidates) // 2
+    index = start
+    while index and accepted[candidates[index]] <= abs(candidates[index - 1] - TO_THRESHOLD) + tier.down:
+        index -= 1
+    longest = len(candidates) - 1
+    while start <= index < longest and accepted[candidates[index]] > candidates[index] - TO_THRESHOLD:
+        index += 1
+    return candidates[index]
