@@ -44,7 +44,7 @@ class Variances:
     def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
         """``[steps, steps]``, the covariance of their errors."""
 
-        def same(names: list[str]) -> Array:
+        def same(names: Sequence[object]) -> Array:
             return np.array([[one == other for other in names] for one in names])
 
         sources = same([s.source for s in steps])

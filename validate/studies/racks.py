@@ -251,7 +251,7 @@ def judged_speedup(row: RackRow, constants: Constants) -> Judged:
     if (kind := speedup_class(scenario)) is not None:
         gammas = np.array([row.gamma or 0])
         passes = Passes(scenario, float(row.batch or 1), float(row.context or 0), gammas)
-        own = source_errors().speedups[kind].log_within * float(extra_share(passes.ratios(scenario)[0]))
+        own = source_errors().speedups[kind].log_within * float(extra_share(passes.ratios()[0]))
     beyond = scenario.machine.fabric is not None
     return Judged(row.row_id, row.source_id, "speedup", measured, predicted, own=own, beyond=beyond)
 

@@ -87,12 +87,15 @@ def served_contexts(where: str, text: str) -> Contexts | None:
         if not all(lists) and is_count(completed) and completed:
             lists = [[total / completed] if is_count(total) else None for total in totals]
         return Contexts.of_requests(*lists)
-    prompts, outputs = (_histogram(where, text, f"vllm:request_{of}_tokens") for of in LENGTHS)
-    if prompts is None or outputs is None:
+    inputs_histogram, outputs_histogram = (
+        _histogram(where, text, f"vllm:request_{kind}_tokens") for kind in LENGTHS
+    )
+    if inputs_histogram is None or outputs_histogram is None:
         return None
-    high = quantile(prompts.bounds, ENDS[1]) + quantile(outputs.bounds, ENDS[1])
-    mean = prompts.mean + outputs.mean / 2
-    return Contexts(mean, min(max(quantile(prompts.bounds, ENDS[0]), 1.0), mean), max(high, mean))
+    high = quantile(inputs_histogram.bounds, ENDS[1]) + quantile(outputs_histogram.bounds, ENDS[1])
+    mean = inputs_histogram.mean + outputs_histogram.mean / 2
+    low = min(max(quantile(inputs_histogram.bounds, ENDS[0]), 1.0), mean)
+    return Contexts(mean, low, max(high, mean))
 
 
 @dataclass(frozen=True, slots=True)
