@@ -6,7 +6,6 @@ Piped output is wrapped at `PIPED` columns, or at COLUMNS of the environment; a 
 
 import json as json_module
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +59,21 @@ def print_json(data: Any) -> None:
 def width() -> int:
     """Columns of the output."""
     usual = TERMINAL if sys.stdout.isatty() else PIPED
-    return max(shutil.get_terminal_size((usual, 0)).columns, NARROWEST)
+    return max(_stated_width() or _terminal_width() or usual, NARROWEST)
+
+
+def _stated_width() -> int:
+    """The columns that the environment states; 0 if it states none."""
+    stated = os.environ.get("COLUMNS", "")
+    return int(stated) if stated.isdecimal() else 0
+
+
+def _terminal_width() -> int:
+    """The columns of the terminal; 0 without one. `shutil`, which knows them too, is slow to load."""
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _styled(text: str, style: str) -> str:

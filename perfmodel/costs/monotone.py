@@ -33,7 +33,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
     """
     at, log_share = np.log(np.asarray(shares)).T
     edge = math.log(ridge)
-    rows = np.union1d(at, edge)
+    rows = np.array(sorted({*at.tolist(), edge}))
     load = -np.interp(rows, at, log_share)
     both = load + np.maximum(rows, edge)  # time in units of one row's FLOPs
     above_load = rising_above(list(zip(rows, load, strict=True)))

@@ -21,7 +21,7 @@ from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.speculation.evidence import speedup_class, step_class
-from perfmodel.speculation.iteration import Passes
+from perfmodel.speculation.iteration import Passes, Prediction
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
@@ -49,6 +49,13 @@ def speedup_interval(
     passes = Passes(scenario, batch, context, np.array([gamma]))
     ratio = float(passes.ratios()[0])
     return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes, ratio))
+
+
+def interval_of_prediction(scenario: Scenario, p: Prediction, context: float) -> Interval | None:
+    """`speedup_interval` of a predicted point, whose passes are timed already."""
+    passes = Passes(scenario, float(p.batch), context, np.array([int(p.gamma)]))
+    error = ratio_log_error(scenario, passes, float(p.iteration_s / p.target_s))
+    return interval_of_speedup(scenario, passes, float(p.speedup), error)
 
 
 def interval_of_speedup(

@@ -9,20 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
-from perfmodel.speculation import (
-    Passes,
-    Scenario,
-    Workload,
-    interval_of_speedup,
-    memory_of,
-    predict,
-    ratio_log_error,
-)
+from perfmodel.speculation import Scenario, Workload, interval_of_prediction, memory_of, predict
 
 WORTH_A_SWITCH = 1.1
 """Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
@@ -105,7 +95,4 @@ def _with(switch: str, changed: Scenario, query: Query, workload: Workload) -> R
     context = float(query.context)
     if not memory_of(changed, batch, context, float(gamma), query.memory_fraction).fits:
         return None
-    speedup = float(best.speedup)
-    passes = Passes(changed, batch, context, np.array([gamma]))
-    error = ratio_log_error(changed, passes, float(best.iteration_s / best.target_s))
-    return Remedy(switch, gamma, speedup, interval_of_speedup(changed, passes, speedup, error))
+    return Remedy(switch, gamma, float(best.speedup), interval_of_prediction(changed, best, context))

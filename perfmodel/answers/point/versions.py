@@ -8,7 +8,7 @@ from perfmodel.answers.question import Query, resolve, runs_in
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT, engine_of
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation import Interval, Scenario, Workload, predict, speedup_interval
+from perfmodel.speculation import Interval, Scenario, Workload, interval_of_prediction, predict
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _older(query: Query) -> Iterator[VersionGain]:
         if runs is not None and not runs.runs:
             continue
         try:
-            scenario = resolve(replace(query, engine=named))
+            scenario = resolve(replace(query, engine=named), newest.acceptance)
         except InputError:
             continue
         yield _gain(query, scenario, version)
@@ -62,7 +62,8 @@ def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
     batch = float(query.batch)
     context = float(query.context)
     gamma = int(query.gamma or 0)
-    speedup = float(predict(scenario, Workload.of(batch, context, gamma), query.max_gamma).speedup)
-    interval = speedup_interval(scenario, batch, context, gamma, speedup)
+    p = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
+    speedup = float(p.speedup)
+    interval = interval_of_prediction(scenario, p, context)
     word = verdict(scenario, context, speedup, interval, gamma)
     return VersionGain(version, word, speedup, interval)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
 
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
@@ -17,6 +16,7 @@ from perfmodel.specs.acceptance.acceptance_library import (
     first_rates,
     head_kind,
     library,
+    median,
     published_drafts,
     short_name,
     typical_decay,

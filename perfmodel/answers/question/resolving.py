@@ -227,7 +227,8 @@ def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, st
 def _published(query: Query, target: ModelSpec, draft: Draft, context: float) -> Acceptance:
     """The measured acceptance, as far as the question's draft length."""
     found = measured_acceptance(query.model, target, draft, context, task=query.task, head=query.draft)
-    if query.gamma is None:
+    longest = found.max_gamma
+    if query.gamma is None or longest is None or query.gamma <= longest:
         return found
     return found.extended(query.gamma, typical_decay(library_word(draft)))
 

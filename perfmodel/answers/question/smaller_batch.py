@@ -18,8 +18,8 @@ LEAST_GAIN = 1e-3
 
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
     """A sentence if the baseline serves more tokens/s with fewer sequences."""
-    tried = np.unique([(batch - 1) // block * block for block in BLOCKS])
-    batches = np.append(tried[tried > 0], batch)
+    tried = {(batch - 1) // block * block for block in BLOCKS}
+    batches = np.array([*sorted(each for each in tried if each > 0), batch])
     if batches.size < 2:
         return
     tokens_per_s = batches / np.ravel(scenario.target_pass_s(batches, context, 1.0))

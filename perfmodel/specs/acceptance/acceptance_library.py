@@ -8,11 +8,12 @@ named, the first head of a target and a kind is used. All of it is plain data.
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from statistics import fmean, median, stdev
+
+import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
@@ -116,7 +117,7 @@ class LibraryEntry:
         each = [row.tokens for row in self.rows]
         longest = max(each, key=lambda row: len(row))
         common = set.intersection(*map(set, each)) or set(longest)
-        return {length: fmean(row[length] for row in each if length in row) for length in sorted(common)}
+        return {length: _mean([row[length] for row in each if length in row]) for length in sorted(common)}
 
     @property
     def tokens(self) -> dict[int, float]:
@@ -132,7 +133,7 @@ class LibraryEntry:
     @property
     def survival(self) -> tuple[float, ...]:
         """Survival by position if every row has it, else empty."""
-        return tuple(map(fmean, zip(*(row.survival for row in self.rows), strict=False)))
+        return tuple(map(_mean, zip(*(row.survival for row in self.rows), strict=False)))
 
     @property
     def source(self) -> str:
@@ -190,7 +191,7 @@ def find_published(
         spread = _between_tasks((row for row in known if row.head == rows[0].head), max(entry.printed))
         return _longer(replace(entry, spread=spread))
     spreads = [row.spread for row in rows if row.spread is not None]
-    return _longer(LibraryEntry(rows, fmean(spreads) if spreads else _typical()[0]))
+    return _longer(LibraryEntry(rows, _mean(spreads) if spreads else _typical()[0]))
 
 
 def _longer(entry: LibraryEntry) -> LibraryEntry:
@@ -233,7 +234,7 @@ def _between_tasks(rows: Iterable[LibraryRow], length: int) -> float:
     typical value has the weight of one task.
     """
     last = list({row.task: math.log(row.tokens[length]) for row in rows if length in row.tokens}.values())
-    own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
+    own = (len(last) - 1) * _deviation(last) ** 2 if len(last) > 1 else 0.0
     return math.sqrt((own + _typical()[1] ** 2) / len(last))
 
 
@@ -282,7 +283,24 @@ def _typical() -> tuple[float, float]:
         heads.setdefault((row.target, row.draft, row.head), {})[row.task] = math.log(
             max(row.tokens.items())[1]
         )
-    return median(within), median(stdev(by_task.values()) for by_task in heads.values() if len(by_task) > 2)
+    between = [_deviation([*by_task.values()]) for by_task in heads.values() if len(by_task) > 2]
+    return median(within), median(between)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of both. `statistics` and `np.median` load much else."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[~middle]) / 2
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Standard deviation of a sample."""
+    return float(np.std(values, ddof=1))
 
 
 def head_kind(repository: str) -> str | None:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -133,18 +133,25 @@ def spelling(name: str) -> str:
 
 
 def alias_table(
-    folder: str, keys: tuple[str, ...], names_of: Callable[[dict[str, Any]], Iterable[str]]
+    folder: str,
+    keys: tuple[str, ...],
+    names_of: Callable[[dict[str, Any]], Iterable[str]],
+    words: Sequence[str] = (),
 ) -> dict[str, str]:
     """Spelling of an alias -> the bundled name that lists it.
 
     keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
-    longer than an answer. The files come with the package, so their place is not checked.
+    longer than an answer. words: leaves out the files that do not contain all of these. The files come with
+    the package, so their place is not checked.
     """
     where = data_directory(folder)
     table = dict[str, str]()
     naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
-        lines = naming.findall((where / f"{name}.yaml").read_text(encoding="utf-8"))
+        text = (where / f"{name}.yaml").read_text(encoding="utf-8")
+        if words and not all(word in text.lower() for word in words):
+            continue
+        lines = naming.findall(text)
         for alias in names_of(read_yaml("\n".join(lines))):
             table[spelling(alias)] = name
     return table

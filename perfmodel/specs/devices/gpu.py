@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -277,10 +277,20 @@ def other_names(data: Mapping[str, Any]) -> list[str]:
     return [data["title"], *listed, *[f"{data['vendor']} {alias}" for alias in (data["name"], *listed)]]
 
 
+NAMING = ("name", "title", "vendor", "aliases")
+"""Keys of a device file whose values name it."""
+
+
 @cache
 def aliases() -> dict[str, str]:
     """Spelling of another name -> the bundled device that has it."""
-    return files.alias_table("gpus", ("name", "title", "vendor", "aliases"), other_names)
+    return files.alias_table("gpus", NAMING, other_names)
+
+
+@lru_cache(maxsize=256)
+def _alias(key: str) -> str | None:
+    """The bundled device with an alias, from the files that may have it; None if none has."""
+    return files.alias_table("gpus", NAMING, other_names, key.split("-")).get(key)
 
 
 @cache
@@ -350,6 +360,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
 
 def _bundled_name(name: str, flag: str) -> str:
+    key = files.spelling(name)
+    if key not in files.bundled_names("gpus") and (alias := _alias(key)) is not None:
+        return alias
     try:
         return files.bundled_name("gpus", "device", name, flag, aliases)
     except InputError:

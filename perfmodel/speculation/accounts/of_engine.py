@@ -1,21 +1,21 @@
 """The account of an engine."""
 
+from perfmodel.plugins import class_in
 from perfmodel.speculation.accounts.base import Account, Server
-from perfmodel.speculation.accounts.llamacpp import LlamaCppAccount
-from perfmodel.speculation.accounts.mlx import MLXAccount
-from perfmodel.speculation.accounts.sglang import SGLangAccount
-from perfmodel.speculation.accounts.vllm import VLLMAccount
 
-ACCOUNTS: dict[str, type[Account]] = {
-    "vllm": VLLMAccount,
-    "sglang": SGLangAccount,
-    "llamacpp": LlamaCppAccount,
-    "mlx": MLXAccount,
-    "mlx-dspark": MLXAccount,
+MODULES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llamacpp",
+    "mlx": "mlx",
+    "mlx-dspark": "mlx",
 }
-"""Word of ``--engine`` -> its account."""
+"""Word of ``--engine`` -> the module of its account, which loads on use."""
 
 
 def account_of(engine: str | None, server: Server) -> Account:
     """The account of an engine by its word; without a known one, a share of the device."""
-    return ACCOUNTS.get(engine or "", Account)(server)
+    module = MODULES.get(engine or "")
+    if module is None:
+        return Account(server)
+    return class_in(f"perfmodel.speculation.accounts.{module}", Account)(server)
