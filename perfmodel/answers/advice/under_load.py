@@ -1,11 +1,17 @@
 """`advise` under a load: how many GPUs, in which layout, with which draft, as `traffic` predicts it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advice import UNITS, Advice, AdviseVerdict, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidate, find_candidates, without_acceptance
+from perfmodel.answers.advice.candidates import (
+    Candidate,
+    Candidates,
+    Skip,
+    find_candidates,
+    without_acceptance,
+)
 from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import point_verdict, serve
@@ -14,6 +20,7 @@ from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, served_by
 from perfmodel.answers.point.verdict import Calibrated, Verdict
+from perfmodel.errors import InputError, as_names
 
 ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_speculate"}
 """Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
@@ -28,10 +35,11 @@ def under_load(question: AdviseQuery) -> Advice:
     context = question.input_len + question.output_len // 2
     question = replace(question, context=context)
     candidates = find_candidates(question)
+    pools = None
+    if question.searches_pools:
+        pools, candidates = advise_pools(question, candidates)
     drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
-    tried = [served_by(question, c, drafts=False) for c in candidates.baselines]
-    tried += [served_by(question, c, drafts=True) for c in drafted]
-    served = [s for s in tried if s is not None]
+    served = [*_served(question, candidates, drafts=False), *_served(question, candidates, drafts=True)]
     sufficient = [s for s in served if s.suffices]
     baseline = _choose([s for s in sufficient if not s.row.gamma], question)
     rival = _choose([s for s in sufficient if s.row.gamma], question)
@@ -67,8 +75,24 @@ def under_load(question: AdviseQuery) -> Advice:
         skipped=tuple(candidates.skips),
         calibration=calibration,
         warnings=warnings,
-        pools=advise_pools(question, candidates) if question.searches_pools else None,
+        pools=pools,
     )
+
+
+def _served(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
+    """The load on the servers of each candidate, without or with drafts. One that `traffic` refuses is
+    skipped.
+    """
+    drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
+    for candidate in drafted if drafts else candidates.baselines:
+        try:
+            served = served_by(question, candidate, drafts)
+        except InputError as error:
+            skip = Skip(candidate.layout.label(), "any", as_names(error.as_flags))
+            candidates.skips.append(skip)
+            continue
+        if served is not None:
+            yield served
 
 
 def _order(served: Served, question: AdviseQuery) -> tuple[float, float]:

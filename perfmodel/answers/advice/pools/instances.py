@@ -13,14 +13,18 @@ from perfmodel.answers.load.pools import lengths_of, prompts_of, scenario_of, st
 from perfmodel.answers.load.traffic import completed
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.two_pools import Prompts
+from perfmodel.errors import InputError
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Scenario
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One instance. steps: passes that decode, by draft length. prompts: prompts that it reads."""
+    """One instance of a candidate. steps: passes that decode, by draft length. prompts: prompts that it
+    reads.
+    """
 
+    candidate: Candidate
     layout: Instances
     scenario: Scenario
     steps: dict[int, StepTimes]
@@ -57,12 +61,20 @@ def _drafting(question: AdviseQuery, candidates: list[Candidate], drafts: bool) 
 
 
 def _priced(asked: TrafficQuery, candidates: list[Candidate], drafts: bool) -> Iterator[Instance]:
-    """The instances with room for a request."""
+    """The instances with room for a request. A layout without a table of its messages is left out."""
     for candidate in candidates:
-        layout = candidate.layout
-        instance = Instances(1, layout.server_gpus, layout.dp, layout.ep)
-        scenario = scenario_of(asked, instance)
-        gammas = [gamma for gamma in lengths_of(asked, scenario) if (gamma > 0) is drafts]
-        steps = {each.gamma: each for each in steps_of(asked, instance, scenario, gammas) if each.seats}
-        if steps:
-            yield Instance(instance, scenario, steps, prompts_of(asked, instance, scenario, drafts))
+        try:
+            instance = _instance(asked, candidate, drafts)
+        except InputError:
+            continue
+        if instance.steps:
+            yield instance
+
+
+def _instance(asked: TrafficQuery, candidate: Candidate, drafts: bool) -> Instance:
+    server = candidate.layout
+    layout = Instances(1, server.server_gpus, server.dp, server.ep)
+    scenario = scenario_of(asked, layout)
+    gammas = [gamma for gamma in lengths_of(asked, scenario) if (gamma > 0) is drafts]
+    steps = {each.gamma: each for each in steps_of(asked, layout, scenario, gammas) if each.seats}
+    return Instance(candidate, layout, scenario, steps, prompts_of(asked, layout, scenario, drafts))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidates
+from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.pools.command import command_of
 from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
@@ -20,11 +20,15 @@ from perfmodel.queueing.closed import serve
 
 MOST_NEEDED = 64
 """Times the given devices up to which the fewest servers for a rate are searched."""
+SHORTLIST = 6
+"""Layouts of one pool, with and without a draft each, that `traffic` answers for the asked rate."""
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
 
 
-def advise_pools(question: AdviseQuery, found: Candidates) -> PoolAdvice:
-    """The best of one pool and of two pools, each with and without a draft, for the asked rate."""
+def advise_pools(question: AdviseQuery, found: Candidates) -> tuple[PoolAdvice, Candidates]:
+    """The best of one pool and of two pools, each with and without a draft, for the asked rate; and the
+    candidates of one pool with the lowest TPOT there.
+    """
     assert question.gpus is not None
     assert question.request_rate is not None
     made = drafting_of(question, found)
@@ -39,7 +43,7 @@ def advise_pools(question: AdviseQuery, found: Candidates) -> PoolAdvice:
         notes.append(f"two pools were not searched: {error}")
     kept = [option for option in options if option is not None]
     kept.sort(key=lambda option: -option.most_requests_per_s)
-    return PoolAdvice(
+    advice = PoolAdvice(
         gpus=question.gpus,
         request_rate=question.request_rate,
         options=tuple(kept),
@@ -47,6 +51,8 @@ def advise_pools(question: AdviseQuery, found: Candidates) -> PoolAdvice:
         searched=sum(len(instance.steps) for each in made for instance in each.instances),
         notes=tuple(notes),
     )
+    shortlist = replace(found, baselines=search.fastest(plain), drafted=search.fastest(drafted))
+    return advice, shortlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,22 @@ class Search:
             **(_times_of_server(best, share) if self.rate <= most else dict.fromkeys(TIMES)),
             check=_check(best.question, best.steps.gamma, share, best.instance.layout.layout),
         )
+
+    def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
+        """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do
+        not serve it, the ones with the highest capacity.
+        """
+        order: dict[int, tuple[float, float]] = {}
+        candidates: dict[int, Candidate] = {}
+        for server in (server for each in made for server in servers_of(each)):
+            candidate = server.instance.candidate
+            count = self.gpus // server.gpus
+            place = (server.tpot_s(self.rate / count), -count * server.most)
+            known = order.setdefault(id(candidate), place)
+            order[id(candidate)] = min(known, place)
+            candidates[id(candidate)] = candidate
+        first = sorted(candidates, key=lambda each: order[each])[:SHORTLIST]
+        return [candidates[each] for each in first]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
         """The two pools with the highest rate within the limits. Raises InputError without a link."""

@@ -18,6 +18,8 @@ from perfmodel.queueing.load import Limits
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.steps import StepTimes
 
+FULL = 0.99
+"""Largest share of time for prompts."""
 TRIED = 12
 """Rates that are computed at once, twice: the second time between the best of the first and the next."""
 
@@ -41,6 +43,17 @@ class Server:
     def limits(self) -> Limits:
         """The limits of the server."""
         return replace(self.question, dp=self.instance.layout.dp).limits
+
+    def tpot_s(self, rate: float) -> float:
+        """Mean time per output token at a rate, by the mean batch; infinite beyond the capacity."""
+        if rate > self.most:
+            return math.inf
+        steps = self.steps
+        iterations = steps.iterations(self.question.lengths)
+        leaving = 1.0 / (iterations * steps.decode_s / steps.batches + steps.prompt_s)
+        batch = np.asarray(1.0 + np.interp(rate, np.maximum.accumulate(leaving), steps.batches, left=0.0))
+        pass_s = float(steps.decode_at(batch)) / (1.0 - min(rate * float(steps.prompt_at(batch)), FULL))
+        return iterations * pass_s / self.question.lengths.decoded
 
     def shares(self, rates: Array) -> Array:
         """Share of the requests within the limits at each rate."""
