@@ -364,3 +364,12 @@ def test_a_draft_of_an_own_file_needs_no_published_name(tmp_path: Path) -> None:
     path.write_text(bundled.read_text(encoding="utf-8").replace("name: llama-3.2-1b", "name: mine-1b", 1))
     answer = whatif(model="llama-3.1-8b", hardware="h100", batch=4, context=4096, draft=str(path), alpha=0.7)
     assert answer.as_dict()["speedup"] > 0
+
+
+def test_no_switch_is_a_backend_that_does_not_run_the_models_heads() -> None:
+    """FlashInfer has no attention sinks on Ada, and has them on Blackwell (vLLM 0.32, supports_sink)."""
+    at = {"model": "gpt-oss-20b", "hardware": "rtx-4090", "batch": 4, "context": 65536, "draft": "eagle3"}
+    assert not any("flashinfer" in remedy.switch for remedy in whatif(**at).remedies)
+    with pytest.raises(InputError, match="which has attention sinks, on rtx-4090"):
+        whatif(**at, attention_backend="flashinfer")
+    assert whatif(**at | {"hardware": "rtx-pro-6000"}, attention_backend="flashinfer").speedup

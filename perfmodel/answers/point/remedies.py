@@ -69,10 +69,9 @@ def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[str, Scenario]
 def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each switch in the words of the command line, and the changed arguments."""
     machine = scenario.machine
-    latent = scenario.target.mla is not None
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
-        for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, latent):
+        for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, scenario.target.head):
             if name != machine.backend(scenario.target.head, scenario.precision.narrow_kv):
                 yield f"--attention-backend {name}", {"attention_backend": name}
     if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):

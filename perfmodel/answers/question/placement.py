@@ -82,12 +82,16 @@ def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
         raise refuse(flag, None, f"one without experts= for {model.name}, which has no experts", weights)
 
 
-def check_backend(name: str | None, calibration: Calibration, model: ModelSpec) -> None:
-    """Refuse (InputError) an attention backend that reads only a latent cache, for a model without one."""
+def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, model: ModelSpec) -> None:
+    """Refuse (InputError) an attention backend that reads only a latent cache, for a model without one, or
+    that has no sinks on the device, for a model with them.
+    """
     engine = attention_of(calibration.stack)
     backend = engine.backends.get(name or "") if engine else None
-    if backend and backend.latent_only and not model.mla:
-        raise refuse("--attention-backend", None, f"one for {model.name}, which has no latent cache", name)
+    if backend is None or backend.runs(gpu.architecture, model.head):
+        return
+    why = "has no latent cache" if backend.latent_only else f"has attention sinks, on {gpu.name}"
+    raise refuse("--attention-backend", None, f"one for {model.name}, which {why}", name)
 
 
 def cuts_heads(engine: str | None) -> bool:

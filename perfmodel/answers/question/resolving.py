@@ -247,7 +247,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     check_groups(target, tp, ep, dp, query.redundant_experts)
     placed = place(query, gpu, found.calibration, target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp, query.calibration)
-    check_backend(query.attention_backend, found.calibration, target)
+    check_backend(query.attention_backend, found.calibration, gpu, target)
     if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:

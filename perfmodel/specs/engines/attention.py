@@ -23,11 +23,11 @@ class Backend(Frozen):
     one, several: number of pieces into which the cache of one sequence and KV head is cut, for one query
     token and for several; None if there are as many as fill the device. latent_rereads: whether each query
     token reads a latent cache again. latent_only: whether it reads only latent caches. portable: whether it
-    runs on every NVIDIA GPU. graphs_one: whether
-    full CUDA graphs hold passes of one query token only. tile_rows: query heads of a KV head, times query
-    tokens, that one program multiplies for heads of up to 128 values; each further tile of such rows reads
-    the cache again; None if no tile does. word: its name in the engine's own --attention-backend; None if it
-    has no name there.
+    runs on every NVIDIA GPU. no_sinks_on: architectures, by their first words, on which it has no heads with
+    sinks. graphs_one: whether full CUDA graphs hold passes of one query token only. tile_rows: query heads
+    of a KV head, times query tokens, that one program multiplies for heads of up to 128 values; each further
+    tile of such rows reads the cache again; None if no tile does. word: its name in the engine's own
+    --attention-backend; None if it has no name there.
     """
 
     one: Pieces | None = None
@@ -35,10 +35,17 @@ class Backend(Frozen):
     latent_rereads: bool = False
     latent_only: bool = False
     portable: bool = False
+    no_sinks_on: tuple[str, ...] = ()
     graphs_one: bool = False
     tile_rows: Annotated[int, Meta(ge=1)] | None = None
     word: str | None = None
     source: Text
+
+    def runs(self, architecture: str, head: Head) -> bool:
+        """Whether it runs such heads on an architecture."""
+        if head == "sinks" and architecture.startswith(self.no_sinks_on):
+            return False
+        return head == "latent" or not self.latent_only
 
 
 class Span(Frozen):
@@ -105,12 +112,12 @@ class EngineAttention(Frozen):
         fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 
-    def choices(self, architecture: str, vendor: str, latent: bool) -> list[str]:
-        """The backends that a user may choose on such a device."""
+    def choices(self, architecture: str, vendor: str, head: Head) -> list[str]:
+        """The backends that a user may choose on such a device for such heads."""
         usual = {d.backend for d in self.defaults if architecture.startswith(d.architecture)}
         portable = {name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"}
         return [
             name
             for name, backend in self.backends.items()
-            if name in usual | portable and backend.latent_only <= latent
+            if name in usual | portable and backend.runs(architecture, head)
         ]
