@@ -237,7 +237,7 @@ def _simpler(a: Advice) -> str | None:
         return None
     first = a.layouts[0]
     gain = (a.gain(first) or 1.0) / (a.gain(a.chosen) or 1.0) - 1.0
-    return f"{first.layout} would be {gain:.1%} better, too little for a layout that takes more to run."
+    return f"{first.layout} would be {gain:.1%} better, too little to decide for it."
 
 
 def _fewer_gpus(a: Advice) -> str | None:

@@ -334,5 +334,15 @@ def test_no_machine_that_nobody_has_is_named() -> None:
     """Eight superchips of one chip a node are no server; what is named stands in one box."""
     found = advise(model="deepseek-v3.2", hardware="h100", gpus=8)
     assert "gh200" not in found.reason
-    assert "on 8 x h20-sxm-141gb" in found.reason
+    assert "on 8 x h200-sxm-141gb" in found.reason
     assert not any("does not fit in" in text for text in found.warnings), "the reason tells it"
+
+
+def test_what_would_fit_is_in_the_engines_own_formats() -> None:
+    """GGUF mixes and layers over two cards for llama.cpp; 4-bit floats and a device of its kind for
+    Blackwell.
+    """
+    file = advise("qwen3-32b", "rtx-3090", engine="llamacpp", weights="q8_0").reason
+    assert "with --weights q4_k_m, with --layer-split 2 or on rtx-" in file
+    server = advise("qwen3-32b", "rtx-5090").reason
+    assert "with --weights nvfp4, with --tp 4 or on rtx-pro-6000-96gb" in server

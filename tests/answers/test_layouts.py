@@ -164,3 +164,15 @@ def test_a_layout_in_words() -> None:
     assert Layout(8, 1, 8, 8, 8).label() == "DP 8 EP 8"
     assert Layout(16, 2, 8, 2, 8).label() == "2 x TP 4 DP 2 EP 8"
     assert Layout(1, 1, 1).label() == "TP 1"
+
+
+def test_layers_on_several_devices_are_counted_with_all_of_them() -> None:
+    """llama.cpp with half of the layers on each of two cards: one server, not two."""
+    asked = {"model": "gemma-4-31b", "context": 8192, "engine": "llamacpp", "weights": "q4_k_m"}
+    two = advise(hardware="2xrtx-3090", layer_split=2, **asked).chosen
+    assert (two.layout, two.gpus, two.replicas) == ("layers on 2", 2, 1)
+    four = advise(hardware="4xrtx-3090", layer_split=2, **asked).chosen
+    assert (four.layout, four.gpus, four.replicas) == ("2 x layers on 2", 4, 2)
+    assert four.throughput_tokens_per_s_per_device == pytest.approx(two.throughput_tokens_per_s / 2)
+    with pytest.raises(InputError, match="must be a divisor of"):
+        advise(hardware="3xrtx-3090", layer_split=2, **asked)

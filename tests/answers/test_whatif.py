@@ -11,6 +11,7 @@ from perfmodel.answers.point.inflection import InflectionQuery, inflection
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.boundary import files
 

@@ -273,6 +273,8 @@ class AdviseQuery(CommonOptions):
             raise InputError("--request-rate, --clients: need --input-len and --output-len")
         if self.clients is not None and self.gpus is None and not self.latency_limits_ms:
             raise InputError("--clients: needs --gpus, or limits (--slo) from which the number follows")
+        if (self.gpus or 0) % self.layer_split:
+            raise refuse("--layer-split", None, f"a divisor of --gpus {self.gpus}", self.layer_split)
         if not all(1 <= batch <= 2**20 for batch in self.batch or ()):
             raise refuse("--batch", None, "whole numbers from 1 to 2^20", max(self.batch or ()))
         if self.draft_kv is not None and self.draft is None and (self.chain_rates or self.acceptance):
@@ -328,9 +330,13 @@ class AdviseQuery(CommonOptions):
         of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
         devices than a box has, only usual layouts are.
         """
+        return [layout.split(self.layer_split) for layout in self._unsplit(model, gpu)]
+
+    def _unsplit(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
+        """The layouts by the devices that run at once."""
         linked = gpu.link is not None or bool(self.dp or self.ep)
         if self.gpus is not None:
-            found = self._asked(of_gpus(self.gpus, model, linked))
+            found = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
             named = bool(self.dp or self.ep)
             if not self.searches_pools or named:
                 return found

@@ -10,13 +10,17 @@ from perfmodel.answers.advice.candidates import Candidate, Skip
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.question import resolve_costs
 from perfmodel.errors import InputError
-from perfmodel.specs import engine_of, load_gpu
+from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engines
 from perfmodel.specs.boundary import files
 from perfmodel.speculation import memory_of
 
-SMALLER_KV = ("fp8",)
-SMALLER_WEIGHTS = ("fp8", "int4-g128")
-"""Formats to try, the larger first."""
+SMALLER_KV: dict[str | None, tuple[str, ...]] = {None: ("fp8",), "gguf": ("q8_0", "q4_0")}
+SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
+    None: ("fp8", "nvfp4", "int4-g128"),
+    "gguf": ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "q2_k"),
+    "mlx": ("8bit", "6bit", "4bit"),
+}
+"""Formats to try, the larger first, by the kind of file to which the engine converts checkpoints."""
 MOST_DOUBLINGS = 4
 """Degrees to try: up to 2^4 devices."""
 
@@ -90,28 +94,48 @@ def _would_fit(query: AdviseQuery, largest: Candidate) -> str:
 
 def _formats(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     """The smallest change of number formats; one of both kinds only where neither suffices alone."""
-    kv = [f"--kv-dtype {name}" for name in SMALLER_KV if _fits_with(query, largest, kv_dtype=name)]
-    weights = [f"--weights {name}" for name in SMALLER_WEIGHTS if _fits_with(query, largest, weights=name)]
+    conversion = _conversion(largest)
+    caches = SMALLER_KV.get(conversion, ())
+    formats = [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(largest)]
+    kv = [f"--kv-dtype {name}" for name in caches if _fits_with(query, largest, kv_dtype=name)]
+    weights = [f"--weights {name}" for name in formats if _fits_with(query, largest, weights=name)]
     yield from (f"with {change}" for change in (*kv[:1], *weights[:1]))
     if kv or weights:
         return
-    for weight in SMALLER_WEIGHTS:
-        for cache in SMALLER_KV:
+    for weight in formats:
+        for cache in caches:
             if _fits_with(query, largest, weights=weight, kv_dtype=cache):
                 yield f"with --weights {weight} --kv-dtype {cache}"
                 return
 
 
+def _conversion(largest: Candidate) -> str | None:
+    """The kind of file to which the engine of a candidate converts checkpoints."""
+    engine = serving_engines().get(engine_of(largest.scenario.machine.calibration) or "")
+    return None if engine is None else engine.conversion
+
+
+def _computes_nvfp4(largest: Candidate) -> bool:
+    """Whether the device of a candidate multiplies 4-bit floats."""
+    return "fp4" in largest.scenario.machine.gpu.peak
+
+
 def _degrees(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
-    """The next tensor-parallel degree."""
-    degrees = (2**exponent for exponent in range(1, MOST_DOUBLINGS + 1))
+    """The next tensor-parallel degree; in llama.cpp the next number of devices that hold the layers."""
+    degrees = [2**exponent for exponent in range(1, MOST_DOUBLINGS + 1)]
+    if _conversion(largest) == "gguf" and largest.layout.server_gpus == 1:
+        split = [n for n in degrees if n > query.layer_split and _fits_with(query, largest, layer_split=n)]
+        yield from [f"with --layer-split {devices}" for devices in split[:1]]
+        return
     larger = [tp for tp in degrees if tp > largest.layout.server_gpus]
     flag = "--tp" if query.gpus is None else "--gpus"
     yield from [f"with {flag} {tp}" for tp in larger if _fits_with(query, largest, tp=tp)][:1]
 
 
 def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
-    """The smallest other device of the same maker for the same engine whose memory is no slower."""
+    """The smallest other device of the same maker for the same engine whose memory is no slower; those with
+    the same kind of memory first, and of these those of the same architecture.
+    """
     gpu = largest.scenario.machine.gpu
     engine = query.engine or engine_of(largest.scenario.machine.calibration)
     others = [load_gpu(name) for name in files.bundled_names("gpus")]
@@ -119,11 +143,18 @@ def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     as_fast = [g for g in alike if g.memory_bandwidth_bytes_per_s >= gpu.memory_bandwidth_bytes_per_s]
     devices = largest.layout.server_gpus
     in_a_box = [g for g in as_fast if g.box_devices >= devices]
-    larger = sorted((g.memory_bytes, g.name) for g in in_a_box if g.memory_bytes > gpu.memory_bytes)
-    for _, name in larger:
+    larger = [g for g in in_a_box if g.memory_bytes > gpu.memory_bytes]
+    by_size = sorted((_kinship(g, gpu), g.memory_bytes, g.name) for g in larger)
+    for _, _, name in by_size:
         if _fits_with(query, largest, hardware=name, engine=engine):
             yield f"on {name}" if devices == 1 else f"on {devices} x {name}"
             return
+
+
+def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
+    """Sorts devices by how much they differ from another."""
+    boards = [each.memory_type.startswith("GDDR") for each in (device, other)]
+    return boards[0] != boards[1], device.architecture != other.architecture
 
 
 def _fits_with(query: AdviseQuery, largest: Candidate, **changes: Any) -> bool:

@@ -12,7 +12,8 @@ class Layout:
 
     server_gpus: GPUs of one server. dp: data-parallel attention groups of a server; each has all of attention
     for its own sequences. ep: groups of a server's GPUs that have whole experts; 1 divides every expert over
-    all of them.
+    all of them. in_turn: as many GPUs hold the layers of a server and run in turn (llama.cpp); each is one of
+    its `server_gpus` at a time.
     """
 
     gpus: int
@@ -20,6 +21,7 @@ class Layout:
     server_gpus: int
     dp: int = 1
     ep: int = 1
+    in_turn: int = 1
 
     @property
     def tp(self) -> int:
@@ -29,7 +31,7 @@ class Layout:
     @property
     def idle(self) -> int:
         """GPUs that no server uses."""
-        return self.gpus - self.replicas * self.server_gpus
+        return self.gpus - self.replicas * self.server_gpus * self.in_turn
 
     @property
     def simplicity(self) -> tuple[int, bool, int, bool]:
@@ -53,13 +55,18 @@ class Layout:
     def label(self) -> str:
         """The layout in words: ``8 x TP 1``, ``TP 4 DP 2 EP 8``."""
         sizes = {"TP": self.tp, "DP": self.dp, "EP": self.ep}
-        server = " ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or "TP 1"
+        alone = "TP 1" if self.in_turn == 1 else f"layers on {self.in_turn}"
+        server = " ".join(f"{name} {size}" for name, size in sizes.items() if size > 1) or alone
         servers = f"{self.replicas} x {server}" if self.replicas > 1 else server
         return f"{servers}, {self.idle} idle" if self.idle else servers
 
     def times(self, replicas: int) -> "Layout":
         """As many of the same servers, without idle GPUs."""
-        return replace(self, replicas=replicas, gpus=replicas * self.server_gpus)
+        return replace(self, replicas=replicas, gpus=replicas * self.server_gpus * self.in_turn)
+
+    def split(self, devices: int) -> "Layout":
+        """The layout with the layers of every server on as many devices."""
+        return replace(self, gpus=self.gpus * devices, in_turn=devices)
 
     def arguments(self) -> dict[str, int]:
         """The arguments of a question about one of the servers."""

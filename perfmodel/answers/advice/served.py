@@ -92,7 +92,7 @@ def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
         row=row,
         speedup=verdict.speedup,
         seats=max(1, min(fitting, at_once)),
-        needed_gpus=None if each is None else each * replicas * candidate.layout.server_gpus,
+        needed_gpus=None if each is None else each * candidate.layout.times(replicas).gpus,
         warnings=tuple(dict.fromkeys((*answer.warnings, *row.warnings))),
     )
 
