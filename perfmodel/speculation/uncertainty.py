@@ -110,7 +110,7 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
     gammas = passes.gammas
     if (class_name := speedup_class(scenario)) is not None:
         share = np.moveaxis(np.asarray(extra_share(ratios())), 0, -1)
-        deviation: Floats = source_errors().speedups[class_name].deviation * share
+        deviation: Floats = source_errors().speedups[class_name].deviation_on(scenario.machine.gpu) * share
     elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:
@@ -189,7 +189,7 @@ def step_log_error(
     if scatter is None:
         return None
     if (class_name := step_class(scenario)) is not None:
-        deviation: Floats = source_errors().steps[class_name].deviation
+        deviation: Floats = source_errors().steps[class_name].deviation_on(machine.gpu)
         if is_of_unseen_device(scenario):
             deviation = np.hypot(deviation, scatter.deviation)
     else:

@@ -67,6 +67,12 @@ def test_a_box_of_another_generation() -> None:
     assert load_gpu("l40s:pcie5").name == "l40s-48gb"
 
 
+def test_a_box_of_which_pcie_is_named_has_no_bridge_but_its_switch() -> None:
+    """Two RTX 3090 are taken to have an NVLink bridge, which is sold apart; an SXM board has its NVLink."""
+    assert [load_gpu(f"rtx-3090{box}").over_host(2) for box in ("", ":pcie4")] == [False, True]
+    assert not load_gpu("h100:pcie5").over_host(8)
+
+
 def test_a_machine_with_less_memory() -> None:
     """Memory is all that differs: a Mac with 512 GiB gives its GPU 0.84 of it, one with 96 GiB 0.81."""
     whole = load_gpu("m3-ultra")

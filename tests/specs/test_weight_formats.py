@@ -229,6 +229,14 @@ def test_experts_in_int4_are_refused_before_they_had_fast_kernels() -> None:
     refused("--engine: sglang with int4 experts: must be 0.4.7", resolve, older)
 
 
+def test_awq_is_refused_before_it_had_fast_kernels_and_gptq_is_not() -> None:
+    query = Query("qwen2.5-72b", "a100", 1, 1000, tp=2, alpha=0.8, gamma=1, weights="awq")
+    assert resolve(replace(query, engine="vllm@0.5.5"))
+    older = replace(query, engine="vllm@0.4.2")
+    refused("--engine: vllm with AWQ: must be 0.5.5 or later: no fast kernels", resolve, older)
+    assert resolve(replace(older, weights="gptq"))
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_experts_in_int4_are_refused_on_devices_without_fast_kernels(engine: str) -> None:
     query = Query("qwen3-235b-a22b", "mi300x", 1, 1000, tp=4, alpha=0.8, gamma=1, engine=engine)

@@ -80,7 +80,8 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     carried = resolve(SERVED)
     c = carried.machine.calibration
     passes = Passes(carried, 16.0, 8192.0, np.array([3]))
-    stated = source_errors().speedups["known"].deviation * extra_share(passes.ratios().item())
+    stated = source_errors().speedups["known"].deviation_on(carried.machine.gpu)
+    stated *= extra_share(passes.ratios().item())
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
     known = math.hypot(stated, beyond)
     assert beyond > 0
@@ -182,7 +183,7 @@ def test_a_step_is_as_wide_as_errors_of_sources_left_out_in_its_class(gpu, engin
     assert step_class(scenario) == name
     step = scenario.target_step(8.0, 4000.0)
     found = float(step_log_error(scenario, step, 8.0, 4000.0))
-    assert found == pytest.approx(source_errors().steps[name].log_within / Z)
+    assert found == pytest.approx(source_errors().steps[name].deviation_on(scenario.machine.gpu))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,8 @@ def test_a_speedup_is_as_wide_as_those_of_its_draft_in_its_engine(engine, draft,
     passes = Passes(scenario, 1.0, 1000.0, np.array([0, 3]))
     _, drafting = stated_log_error(scenario, passes, passes.ratios)
     _, ratio = passes.ratios()
-    assert drafting == pytest.approx(source_errors().speedups[name].deviation * extra_share(ratio))
+    deviation = source_errors().speedups[name].deviation_on(scenario.machine.gpu)
+    assert drafting == pytest.approx(deviation * extra_share(ratio))
 
 
 def test_own_rows_and_research_stacks_state_their_own_errors() -> None:

@@ -15,7 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import held_out, left_out, llamacpp
+from perfmodel.validate.studies import held_out, left_out, llamacpp, widths
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.public_runs import public_runs
 
@@ -33,7 +33,12 @@ def _choices() -> dict[str, Any]:
     of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
     without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
     spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
-    of_widths = {"other_classes": held_out.BORROWED, "least_extra": LEAST_EXTRA, "coverage": COVERAGE}
+    of_widths = {
+        "other_classes": held_out.BORROWED,
+        "other_devices": widths.OTHER_DEVICES,
+        "least_extra": LEAST_EXTRA,
+        "coverage": COVERAGE,
+    }
     return {
         "constants_of_public_runs": sorted(left_out.FREE),
         "constants_of_tables": of_tables,

@@ -237,7 +237,7 @@ def judged_steps(row: RackRow, constants: Constants) -> Judged:
 def _of_steps(scenario: Scenario) -> float:
     """Half-width of steps in boxes; 0 for a calibration that states its own error."""
     kind = step_class(scenario)
-    return source_errors().steps[kind].log_within if kind else 0.0
+    return source_errors().steps[kind].log_within_on(scenario.machine.gpu) if kind else 0.0
 
 
 def judged_speedup(row: RackRow, constants: Constants) -> Judged:
@@ -251,7 +251,8 @@ def judged_speedup(row: RackRow, constants: Constants) -> Judged:
     if (kind := speedup_class(scenario)) is not None:
         gammas = np.array([row.gamma or 0])
         passes = Passes(scenario, float(row.batch or 1), float(row.context or 0), gammas)
-        own = source_errors().speedups[kind].log_within * float(extra_share(passes.ratios()[0]))
+        width = source_errors().speedups[kind].log_within_on(scenario.machine.gpu)
+        own = width * float(extra_share(passes.ratios().item()))
     beyond = scenario.machine.fabric is not None
     return Judged(row.row_id, row.source_id, "speedup", measured, predicted, own=own, beyond=beyond)
 

@@ -22,7 +22,7 @@ class Reason(StrEnum):
     NO_ACCEPTANCE = "no accepted length"
     NO_BASELINE = "no baseline"
     NO_GRAPHS = "no CUDA graphs"
-    NO_MARLIN = "int4 experts without Marlin"
+    NO_MARLIN = "int4 without Marlin"
     NO_DEGREE = "tensor parallel degree not stated"
     NO_WEIGHTS = "weights not stated"
     UNKNOWN_WEIGHTS = "weight format not known here"

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import yaml
 
 from perfmodel.errors import InputError
-from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, files
+from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, device_class, files, load_gpu
 from perfmodel.specs.engines.source_errors import SourceErrors, SpeedupClass, StepClass
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
@@ -102,7 +102,7 @@ def texts_of(errors: Errors, date: datetime.date) -> dict[Path, str]:
         speedups[name] += of_tables
     steps = _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run))
     classes = {"step": steps, "speedup": speedups}
-    devices = {a.run.hardware for a in of_figure("step") if a.run.engine in ENGINES}
+    devices = {load_gpu(a.run.hardware).name for a in of_figure("step") if a.run.engine in ENGINES}
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
@@ -134,12 +134,13 @@ def _by_class(
 
 
 def _left_out_error(run: PublicRun, figure: str, off: float) -> LeftOutError:
+    device = device_class(load_gpu(run.hardware))
     if figure == "step":
-        return LeftOutError(run.source_id, off, counts=run.counts)
+        return LeftOutError(run.source_id, off, counts=run.counts, device=device)
     assert run.tokens_per_iteration
     assert run.speedup
     ratio = run.tokens_per_iteration / run.speedup
-    return LeftOutError.of_ratio(run.source_id, -off, ratio, run.counts)
+    return LeftOutError.of_ratio(run.source_id, -off, ratio, run.counts, device)
 
 
 def _class_of_speedup(a: Answered, measured: Sequence[Cell]) -> SpeedupClass:

@@ -100,7 +100,7 @@ class FittedConstants:
         gpu = load_gpu(hardware)
         of_kernels = architecture_of(kernels.gpu or hardware)
         general_scopes = ("all", of_kernels, engine, f"{engine}.{of_kernels}")
-        devices = (*borrowed_scopes(gpu, kernels.gpu or hardware), hardware)
+        devices = (*borrowed_scopes(gpu, kernels.gpu or gpu.name), gpu.name)
         device_scopes = [scope for name in devices for scope in (name, f"{engine}.{name}")]
         factors = {p.place: p for s in device_scopes for p in parameters if p.scope == s and p.times}
         chosen: dict[str, Parameter] = {}

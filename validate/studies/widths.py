@@ -1,9 +1,10 @@
 """Widths of intervals: errors of sources that were left out, by class of question.
 
 A width is the size that 90 % of the errors of a class do not exceed. Errors of one source are alike, so a
-source counts as often as it has independent rows, and errors of the other classes count a tenth (`held_out`):
-a class with few sources borrows from them. Errors of speedups are relative to the share of an iteration that
-is extra time (`extra_share`).
+source counts as often as it has independent rows. A class of devices has a width of its own, in which errors
+on other devices count a fifth; errors of the other classes count a tenth of that (`held_out`). So a class
+with few sources borrows from them. Errors of speedups are relative to the share of an iteration that is extra
+time (`extra_share`).
 
 Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
 their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
@@ -23,9 +24,12 @@ from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, Ste
 from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import HeldOutReplay
-from perfmodel.validate.studies.held_out import HeldOutErrors, quantile
+from perfmodel.validate.studies.held_out import BORROWED, HeldOutErrors, quantile
 from perfmodel.validate.studies.left_out import alike
 from perfmodel.validate.studies.public_runs import PublicRun, spelled_kind, step_query
+
+OTHER_DEVICES = 0.2
+"""Weight of a source on another class of devices relative to one on the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,21 @@ class LeftOutError:
     """The logarithm of predicted over measured by constants that have not seen the row's source.
 
     per: the share to which it is relative. counts: whether widths are fitted to it; without, it is left out
-    by judgement and counts for the coverage only.
+    by judgement and counts for the coverage only. device: its class (`device_class`).
     """
 
     source: str
     off: float
     per: float = 1.0
     counts: bool = True
+    device: str = ""
 
     @classmethod
-    def of_ratio(cls, source: str, off: float, measured: float, counts: bool = True) -> "LeftOutError":
+    def of_ratio(
+        cls, source: str, off: float, measured: float, counts: bool = True, device: str = ""
+    ) -> "LeftOutError":
         """The error of a ratio of an iteration to a step, relative to the predicted extra time."""
-        return cls(source, off, float(extra_share(measured * np.exp(off))), counts)
+        return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device)
 
     @property
     def relative(self) -> float:
@@ -99,34 +106,41 @@ def of_tables(ratios: HeldOutReplay, measured: Sequence[Cell]) -> dict[SpeedupCl
     without_kind = ratios.ratios["draft"].off.tolist()
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
         name = class_of_speedup(row.engine, row.kind, row.study, measured)
-        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio))
+        device = device_class(load_gpu(row.query.hardware))
+        by_class[name].append(LeftOutError.of_ratio(row.study, of_study, row.ratio, device=device))
         if name != "new":
-            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio))
+            by_class["new"].append(LeftOutError.of_ratio(row.study, of_kind, row.ratio, device=device))
     return by_class
 
 
-def within(by_class: ByClass, name: str, without: str = "") -> float:
-    """Half-width of the intervals of a class, from all rows that count, or from those of other sources than
-    `without`.
+def within(by_class: ByClass, name: str, device: str = "", without: str = "") -> float:
+    """Half-width of the intervals of a class on a class of devices, or on all of them, from all rows that
+    count, or from those of other sources than `without`.
     """
-    classes = []
+    cells = []
     kept = []
     for other, of_class in by_class.items():
         seen = [e for e in of_class if e.counts and not alike(e.source, without)]
-        classes += [other] * len(seen)
+        cells += [(other, e.device) for e in seen]
         kept += seen
     errors = np.array([e.relative for e in kept])
-    sources = [(other, e.source) for other, e in zip(classes, kept, strict=True)]
-    return quantile(np.abs(errors), HeldOutErrors(errors, classes, sources).weights(name))
+    groups = [(cell, e.source) for cell, e in zip(cells, kept, strict=True)]
+    names = ["/".join(cell) for cell in cells]
+    independent = HeldOutErrors(errors, names, groups).weights("", borrowed=1.0)
+    same_class = np.array([1.0 if other == name else BORROWED for other, _ in cells])
+    near = np.array([not device or cell == (name, device) for cell in cells])
+    return quantile(np.abs(errors), independent * same_class * np.where(near, 1.0, OTHER_DEVICES))
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:
     """The error to state for a class."""
     counted = [e for e in by_class[name] if e.counts]
+    devices = sorted({e.device for e in counted} - {""})
     return SourceError(
         log_within=within(by_class, name),
         sources=len({e.source for e in counted}),
         rows=len(counted),
+        devices={device: within(by_class, name, device) for device in devices},
     )
 
 
@@ -137,15 +151,19 @@ def covered(by_class: ByClass, name: str) -> dict[str, Any]:
     ratio: of the mean half-width to the mean error.
     """
     errors = by_class[name]
-    without = {source: within(by_class, name, source) for source in dict.fromkeys(e.source for e in errors)}
+    places = dict.fromkeys((e.device, e.source) for e in errors)
+    without = {place: within(by_class, name, *place) for place in places}
+
+    def width_of(e: LeftOutError) -> float:
+        return e.per * without[e.device, e.source]
 
     def inside(some: Sequence[LeftOutError]) -> float:
-        return float(np.mean([abs(e.relative) <= without[e.source] for e in some]))
+        return float(np.mean([abs(e.off) <= width_of(e) for e in some]))
 
     counted = [e for e in errors if e.counts]
     of_sources = grouped(counted, lambda e: e.source)
     error = float(np.expm1(np.mean([abs(e.off) for e in counted])))
-    width = float(np.expm1(np.mean([e.per * without[e.source] for e in counted])))
+    width = float(np.expm1(np.mean([width_of(e) for e in counted])))
     return {
         "rows": len(counted),
         "sources": len(of_sources),

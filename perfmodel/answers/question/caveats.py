@@ -277,6 +277,11 @@ def of_device(scenario: Scenario) -> Iterator[str]:
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
             "servers differ"
         )
+    if tp > 1 and gpu.link and gpu.link.devices and not scenario.machine.over_host:
+        yield (
+            f"{gpu.link.name} is assumed between the {tp} devices; "
+            f"--hardware {gpu.name}:pcie4 (or pcie5) has none"
+        )
     if c.constants_of:
         yield (
             f"no constants were fitted for {ENGINES[c.stack]}: those of {ENGINES[c.constants_of]} are "

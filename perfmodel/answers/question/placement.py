@@ -126,23 +126,7 @@ def check_engine(
         )
     if not cuts_heads(stack):
         return
-    first = serving_engines()[stack].int4_experts
-    having = serving_engines()[stack].int4_experts_on
-    int4 = model.moe is not None and precision.weights.of("experts").name.startswith("int4")
-    if int4 and first and release(calibration.version) < release(first):
-        raise refuse(
-            "--engine",
-            f"{stack} with int4 experts",
-            f"{first} or later: no fast kernels before",
-            calibration.version,
-        )
-    if int4 and having and gpu.vendor not in having:
-        raise refuse(
-            "--hardware",
-            f"{stack} with int4 experts",
-            f"of {', '.join(having)}: elsewhere Triton runs them, which was never measured",
-            gpu.name,
-        )
+    _check_integers(calibration, gpu, model, precision)
     attends = tp // dp
     heads = model.num_key_value_heads
     if not model.mla and max(heads, attends) % min(heads, attends):
@@ -153,6 +137,31 @@ def check_engine(
             f"{', '.join(map(str, fits))}), given {attends}"
         )
     check_blocks(model, precision, tp, ep, dp)
+
+
+def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision) -> None:
+    """Refuse (InputError) weights in 4-bit integers for which the engine's version has no fast kernels."""
+    stack = engine_of(calibration)
+    engine = serving_engines()[stack]
+    weights = precision.weights
+    experts = model.moe is not None and weights.of("experts").name.startswith("int4")
+    awq = any(part.name.startswith("awq") for part in (weights.base, *dict(weights.own).values()))
+    for found, first, what in ((experts, engine.int4_experts, "int4 experts"), (awq, engine.awq, "AWQ")):
+        if found and first and release(calibration.version) < release(first):
+            raise refuse(
+                "--engine",
+                f"{stack} with {what}",
+                f"{first} or later: no fast kernels before",
+                calibration.version,
+            )
+    makers = engine.int4_experts_on
+    if experts and makers and gpu.vendor not in makers:
+        raise refuse(
+            "--hardware",
+            f"{stack} with int4 experts",
+            f"of {', '.join(makers)}: elsewhere Triton runs them, which was never measured",
+            gpu.name,
+        )
 
 
 def check_blocks(model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int) -> None:

@@ -320,7 +320,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """A device by bundled name, alias (the name that ``nvidia-smi`` prints is one) or path; for a folder its
     newest file.
 
-    ``l40s:pcie5`` is the device in a server of that PCIe generation, ``m3-ultra:96gb`` one with that much
+    ``l40s:pcie5`` is the device in a server of that PCIe generation, without a bridge between devices (as
+    ``rtx-3090`` has), ``m3-ultra:96gb`` one with that much
     memory, or the listed device of that size (``m4-max:36gb`` has fewer cores). ``rtx-3090+rtx-4090`` is both
     in turn (`in_turn`). A calibration that a file names by path is relative to that file. Raises InputError
     with the nearest names.
@@ -336,7 +337,10 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         if box not in PCIE:
             raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
         nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
-        return load_gpu(name, flag).replace(host_link=Link(name=f"PCIe {box}.0 x16", per_direction=nominal))
+        gpu = load_gpu(name, flag)
+        is_bridged = gpu.link is not None and gpu.link.devices is not None
+        link = None if is_bridged else gpu.link
+        return gpu.replace(link=link, host_link=Link(name=f"PCIe {box}.0 x16", per_direction=nominal))
     if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
         gpu = load_gpu(sized[1], flag)
         sibling = re.sub(r"-\d+gb$", f"-{sized[2]}gb", gpu.name)

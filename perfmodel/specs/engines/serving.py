@@ -204,6 +204,7 @@ class ServingEngine(Stack):
     wide_mxfp4: bool = False
     tuned_experts: tuple[str, ...] = ()
     int4_experts: str = ""
+    awq: str = ""
     int4_experts_on: tuple[str, ...] = ()
     attention_groups: str = ""
     conversion: Literal["gguf", "mlx"] | None = None

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
+from msgspec import field
 
 from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files
@@ -38,16 +39,21 @@ class SourceError(Frozen):
     """The error of one class.
 
     log_within: half-width that holds 90 % of the errors of sources left out; of speedups, over `extra_share`.
+    devices: the same for classes of devices (`device_class`) that have rows, whose own rows weigh most.
     """
 
     log_within: LogError
     sources: Positive
     rows: Positive
+    devices: dict[str, LogError] = field(default_factory=dict)
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the normal distribution with an equally wide 90 % interval."""
-        return self.log_within / Z
+    def log_within_on(self, gpu: GPUSpec) -> float:
+        """The half-width for a device: that of its class, or of all devices if its class has no rows."""
+        return self.devices.get(device_class(gpu), self.log_within)
+
+    def deviation_on(self, gpu: GPUSpec) -> float:
+        """Standard deviation of the normal distribution with an equally wide 90 % interval on a device."""
+        return self.log_within_on(gpu) / Z
 
 
 class SourceErrors(Frozen):

@@ -96,14 +96,19 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
     """By the record, which `test_accuracy` compares with the code.
 
     The widths are those of sources left out. Constants that have seen a row err less on it, so more rows lie
-    inside as shipped: 0.96 of 305.
+    inside as shipped: 0.96 of 305. So do rows whose class of devices has few others. Coverage judges each row
+    by widths without its source.
     """
     found = gate.read(accuracy.PATH)["sources"]
     for figure, seen, unseen in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
         of = found[figure]["llama.cpp"]
         assert of["shipped"] < seen
         assert of["error"] < unseen
-        assert 0.85 <= of.get("inside", 0.9) <= 0.95
+        assert 0.85 <= of.get("inside", 0.9) <= 0.98
+    for name in ("own", "borrowed", "llamacpp"):
+        assert 0.85 <= found["coverage"]["step"][name]["inside"] <= 0.95
+    for name in ("known", "new", "llamacpp"):
+        assert 0.85 <= found["coverage"]["speedup"][name]["inside"] <= 0.98
     assert 0.85 <= found["step"]["all"]["inside"] <= 0.95
     assert 0.85 <= found["step"]["all"]["inside_shipped"] <= 0.97
 

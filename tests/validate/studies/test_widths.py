@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from perfmodel.specs import COVERAGE, source_errors
+from perfmodel.specs import COVERAGE, load_gpu, source_errors
 from perfmodel.specs.engines.source_errors import extra_share
-from perfmodel.validate.studies.widths import Cell, LeftOutError, class_of_speedup, covered, fitted, within
+from perfmodel.validate.studies.widths import (
+    Cell,
+    LeftOutError,
+    class_of_speedup,
+    covered,
+    fitted,
+    within,
+)
 
 SOURCES, ROWS = 60, 8
 
@@ -41,6 +48,17 @@ def test_a_class_with_one_source_borrows_from_the_others() -> None:
     assert within({"few": alone, "many": others}, "few") == 0.4
 
 
+def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
+    """Five sources on another device count as much as one on the device itself; an unknown device has all."""
+    sure = [LeftOutError(f"s{i}", 0.1, device="hopper") for i in range(20)]
+    unsure = [LeftOutError(f"t{i}", 0.5, device="ampere") for i in range(10)]
+    found = fitted({"own": [*sure, *unsure]}, "own")
+    assert found.devices == {"ampere": 0.5, "hopper": 0.1}
+    assert found.log_within == 0.5
+    unsure += [LeftOutError(f"u{i}", 0.5, device="ada") for i in range(10)]
+    assert fitted({"own": [*sure, *unsure]}, "own").devices["hopper"] == 0.5
+
+
 def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -> None:
     """Of a ratio of 2, half an iteration is extra; of 1.01 a tenth is assumed."""
     assert LeftOutError.of_ratio("a", np.log(2.0 / 1.6), 1.6).relative == pytest.approx(np.log(1.25) / 0.5)
@@ -73,7 +91,12 @@ def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
 
 
 def test_stated_widths_are_those_of_sources_left_out() -> None:
-    """Kernels of another device and drafts that were never measured are less sure."""
+    """Kernels of another device and drafts that were never measured are less sure; Blackwell than Hopper."""
     stated = source_errors()
     assert stated.steps["own"].log_within < stated.steps["borrowed"].log_within
+    on_hopper, on_blackwell, elsewhere = (
+        stated.steps["own"].log_within_on(load_gpu(name)) for name in ("h100", "b200", "l40s")
+    )
+    assert on_hopper < on_blackwell
+    assert elsewhere == stated.steps["own"].log_within
     assert stated.speedups["known"].log_within < stated.speedups["new"].log_within
