@@ -169,3 +169,29 @@ def test_a_server_for_latency_runs_as_many_sequences_as_its_draft_pays_for() -> 
     assert most > 10
     assert f"--max-num-seqs {most} " in found.serve.lines["vllm"]
     assert "--max-num-seqs 2 " in advise(**asked, batch=2).serve.lines["vllm"]
+
+
+@pytest.mark.parametrize(
+    ("question", "line", "others"),
+    [
+        (
+            {"engine": "vllm", "dp": 16},
+            "--data-parallel-size-local 8 --data-parallel-address HEAD --data-parallel-size 16",
+            "node 1 adds --headless --data-parallel-start-rank 8",
+        ),
+        (
+            {"engine": "vllm", "dp": 1},
+            "--nnodes 2 --node-rank 0 --master-addr HEAD --enable-expert-parallel --tensor-parallel-size 16",
+            "node 1 adds --headless --node-rank 1",
+        ),
+        (
+            {"engine": "sglang", "dp": 16},
+            "--nnodes 2 --node-rank 0 --dist-init-addr HEAD:5000 --attn-dp-size 16",
+            "node 1 has --node-rank 1",
+        ),
+    ],
+)
+def test_a_server_over_two_nodes_says_what_each_of_them_starts(question, line, others) -> None:
+    served = advise(model="deepseek-v3.1", hardware="h100", tp=16, ep=16, draft=[], **question).serve
+    assert line in served.lines[question["engine"]]
+    assert others in served.remarks[question["engine"]]

@@ -63,6 +63,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=scenario.target.mla is not None,
         engine=engine,
+        nodes=1 if scenario.machine.fabric is None else scenario.machine.fabric.nodes,
         version=(question.engine or "").partition(DRIFT)[2],
         alone=known is not None and known.conversion == "mlx",
         on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
@@ -172,7 +173,11 @@ def export(
 
 def _remark(word: str, served: ServedTarget) -> str:
     """What a reader of the line must know: another meaning of the degrees, another format of the weights."""
-    facts = [servers()[word].degrees(served.tensor_parallel, served.data_parallel, served.version_of(word))]
+    server = servers()[word]
+    facts = [
+        server.degrees(served.tensor_parallel, served.data_parallel, served.version_of(word)),
+        server.other_nodes(served),
+    ]
     if served.checkpoint not in ("", served.weights):
         facts.append(f"{served.model_id} is {served.checkpoint}; {served.weights} was priced")
     return "; ".join(filter(None, facts))

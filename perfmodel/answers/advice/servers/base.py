@@ -18,6 +18,8 @@ from perfmodel.speculation import Scenario, memory_of
 
 ANSWER_TOKENS = 2048
 """Room for the rest of an answer beyond the context of the question, in a served sequence. An assumption."""
+HEAD = "HEAD"
+"""Stands for the address of the first node in a line."""
 Stop = tuple[float, int, float]
 """Gain over the best constant length, the longest draft, and the probability below which a token ends the
 draft early (p-min).
@@ -77,6 +79,8 @@ class ServedTarget:
     """
     engine: str | None = None
     """The engine that was modelled, by its word."""
+    nodes: int = 1
+    """Nodes over which the devices of a server are spread evenly."""
     version: str = ""
     """The version of this engine that the question names; empty for the newest."""
     alone: bool = False
@@ -204,6 +208,20 @@ class Server(ABC):
         without such groups. version: empty for the newest.
         """
         return ""
+
+    def other_nodes(self, target: ServedTarget) -> str:
+        """What to change in the line on the other nodes, as a sentence; empty for one node."""
+        return ""
+
+
+def say_others(nodes: int, change: str, step: int) -> str:
+    """How the line differs on the other nodes, whose ranks rise by `step`; empty for one node."""
+    if nodes == 1:
+        return ""
+    node, rank = "node 1", f"{step}"
+    if nodes > 2:
+        node, rank = f"node N of 1 to {nodes - 1}", "N" if step == 1 else f"{step} x N"
+    return f"{HEAD} stands for the address of node 0; {node} {change} {rank}"
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:

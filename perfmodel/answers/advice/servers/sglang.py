@@ -5,12 +5,14 @@ from typing import Any, ClassVar
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.servers.base import (
+    HEAD,
     ServedTarget,
     Server,
     Setup,
     Started,
     named_backend,
     note_missing_cache,
+    say_others,
     words_of,
 )
 from perfmodel.drafts.base import Draft
@@ -19,6 +21,8 @@ from perfmodel.specs import release, serving_engines
 
 ADAPTIVE_FILE = "adaptive.json"
 """Name of the file that the user writes, as it stands in SGLang's line."""
+PORT = 5000
+"""Port at which the nodes of a server meet, as in SGLang's documents."""
 BY_BATCH = ("EAGLE", "EAGLE3")
 """Algorithms whose draft length may depend on the batch size."""
 WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK")
@@ -70,6 +74,10 @@ class SGLang(Server):
             return {"--dp": groups, "--enable-dp-attention": True}
         return {"--attn-dp-size": groups}
 
+    def other_nodes(self, target: ServedTarget) -> str:
+        """See `Server.other_nodes`."""
+        return say_others(target.nodes, "has --node-rank", 1)
+
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
         """Flags of the target that differ from SGLang's defaults. The largest batch is that of the table."""
         backend = named_backend(self.word, target)
@@ -79,7 +87,8 @@ class SGLang(Server):
         experts = target.expert_parallel
         devices = target.tensor_parallel
         return words_of(
-            self._groups(target.data_parallel, target.version_of(self.word))
+            _of_nodes(target)
+            | self._groups(target.data_parallel, target.version_of(self.word))
             | {
                 "--ep": experts if experts > 1 else None,
                 "--tp": devices if devices > 1 else None,
@@ -142,6 +151,13 @@ class SGLang(Server):
             "server"
         )
         return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
+
+
+def _of_nodes(target: ServedTarget) -> dict[str, object]:
+    """Flags of the first of several nodes."""
+    if target.nodes == 1:
+        return {}
+    return {"--nnodes": target.nodes, "--node-rank": 0, "--dist-init-addr": f"{HEAD}:{PORT}"}
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:

@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.servers.base import (
+    HEAD,
     ServedTarget,
     Server,
     Setup,
     Started,
     named_backend,
     note_missing_cache,
+    say_others,
     words_of,
 )
 from perfmodel.answers.question import draft_word
@@ -71,13 +73,23 @@ class VLLM(Server):
             f"--data-parallel-size {groups}, which multiply there"
         )
 
+    def other_nodes(self, target: ServedTarget) -> str:
+        """See `Server.other_nodes`."""
+        flag = "--node-rank"
+        first = 1
+        if _divides_groups(target):
+            flag = "--data-parallel-start-rank"
+            first = target.data_parallel // target.nodes
+        return say_others(target.nodes, f"adds --headless {flag}", first)
+
     def _arguments(self, table: LengthTable, target: ServedTarget, notes: list[str]) -> list[str]:
         """Flags of the target that differ from vLLM's defaults. The largest batch is that of the table."""
         backend = named_backend(self.word, target)
         groups = target.data_parallel
         devices = target.tensor_parallel // groups
         return words_of(
-            {
+            _of_nodes(target)
+            | {
                 "--data-parallel-size": groups if groups > 1 else None,
                 "--enable-expert-parallel": target.expert_parallel > 1,
                 "--tensor-parallel-size": devices if devices > 1 else None,
@@ -180,6 +192,21 @@ class VLLM(Server):
             notes.append(f"pass --draft-path to name the {which}")
             return None, None
         return known.method, path
+
+
+def _divides_groups(target: ServedTarget) -> bool:
+    """Whether every node has whole data-parallel groups."""
+    return target.data_parallel > 1 and target.data_parallel % target.nodes == 0
+
+
+def _of_nodes(target: ServedTarget) -> dict[str, object]:
+    """Flags of the first of several nodes."""
+    if target.nodes == 1:
+        return {}
+    if _divides_groups(target):
+        on_each = target.data_parallel // target.nodes
+        return {"--data-parallel-size-local": on_each, "--data-parallel-address": HEAD}
+    return {"--nnodes": target.nodes, "--node-rank": 0, "--master-addr": HEAD}
 
 
 def of_one_group(table: LengthTable, groups: int) -> LengthTable:
