@@ -4,34 +4,51 @@ prints rows.
 
 import json
 import resource
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from counts import QUERY, SERVER  # beside this file
+from counts import QUERY, SERVER, WARM_UP  # beside this file
 
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.predictor import predictor
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation import Prediction, Scenario, Workload, context_lengths, predict
 
 DECODER_CONTEXT = 16384
+QUESTIONS = {
+    "self-draft": QUERY,
+    "EAGLE-3": Query("qwen3-32b", "h100", 16, 8192, 3, tp=2, draft="eagle3", alpha=0.7),
+    "MTP": Query("deepseek-v3", "h200", 32, 8192, 1, tp=8, draft="mtp", alpha=0.8),
+    "DFlash": Query("qwen3-8b", "h100", 16, 8192, 7, draft="dflash", alpha=0.8),
+    "a draft model": Query("qwen3-32b", "h100", 16, 8192, 3, tp=2, draft="qwen3-0.6b", alpha=0.7),
+    "n-grams": Query("qwen3-32b", "h100", 16, 8192, 3, tp=2, draft="ngram", alpha=0.4),
+}
+"""Kind of draft -> a question about it."""
 Rows = list[tuple[str, float, str, float | None]]
 
 
-def best_s(work: Callable[[], object], runs: int) -> float:
-    """Shortest of several runs, in seconds, after one that does not count."""
+def median_s(work: Callable[[], object], runs: int) -> float:
+    """Median time of several runs, in seconds, after one that does not count."""
     work()
+    return median_of([work] * runs)
+
+
+def median_of(works: Sequence[Callable[[], object]]) -> float:
+    """Median time of different works, in seconds."""
     times = []
-    for _ in range(runs):
+    for work in works:
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return statistics.median(times)
 
 
 def figures(p: Prediction) -> tuple[object, ...]:
@@ -61,20 +78,46 @@ def warm() -> Rows:
     rates = np.linspace(0.01, 0.8, 250).tolist()  # below those that are replayed
     loads = SERVER | {"request_rate": rates, "gamma": "1,3,5"}
     return [
-        ("np.exp of 1,000,000 doubles (the yardstick)", best_s(lambda: np.exp(values), 20) * 1e3, "ms", None),
-        ("one answer", best_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 250),
-        ("one answer with the three lengths", best_s(lambda: with_lengths(scenario, one), 50) * 1e3, "ms", 5),
         (
-            "all of a what-if: names, lengths, interval, memory",
-            best_s(lambda: whatif(QUERY), 50) * 1e3,
+            "np.exp of 1,000,000 doubles (the yardstick)",
+            median_s(lambda: np.exp(values), 20) * 1e3,
             "ms",
-            3,
+            None,
         ),
+        ("one answer", median_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 250),
+        (
+            "one answer with the three lengths",
+            median_s(lambda: with_lengths(scenario, one), 50) * 1e3,
+            "ms",
+            5,
+        ),
+        *whatifs(),
         *handles(),
-        ("1,024 answers", best_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
-        ("a question about traffic", best_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
-        ("1,000 rates and draft lengths of traffic", best_s(lambda: traffic(**loads), 2), "s", None),
+        ("1,024 answers", median_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
+        ("a question about traffic", median_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
+        ("1,000 rates and draft lengths of traffic", median_s(lambda: traffic(**loads), 2), "s", None),
     ]
+
+
+def whatifs() -> Rows:
+    """Whole what-ifs about a question of each kind of draft: the same again, and different ones.
+
+    All of them have names, lengths, interval, remedies, warnings and memory. The passes are compiled.
+    """
+    draw = np.random.default_rng(7)
+    rows: Rows = []
+    for kind, query in QUESTIONS.items():
+        for _ in range(WARM_UP):
+            whatif(query)
+        others = [
+            replace(query, batch=int(batch), context=int(context))
+            for batch, context in zip(draw.integers(1, 200, 50), draw.integers(500, 40_000, 50), strict=True)
+        ]
+        again_s = median_s(lambda query=query: whatif(query), 50)
+        others_s = median_of([partial(whatif, other) for other in others])
+        rows.append((f"a what-if, {kind}, again", again_s * 1e3, "ms", 3))
+        rows.append((f"50 different what-ifs, {kind}, each", others_s * 1e3, "ms", 3))
+    return rows
 
 
 def handles() -> Rows:
@@ -86,15 +129,20 @@ def handles() -> Rows:
     contexts = draw.integers(1, 100_001, 10_000).astype(float)
     new = np.append(np.ones(64), 2000.0)
     past = np.append(np.full(64, 4000.0), 0.0)
-    step_s = best_s(lambda: p.step_s(16, 8192), 2000)
-    steps_s = best_s(lambda: p.step_s(batches, contexts), 50)
-    iterations_s = best_s(lambda: p.iteration_s(batches, contexts), 50)
+    step_s = median_s(lambda: p.step_s(16, 8192), 2000)
+    steps_s = median_s(lambda: p.step_s(batches, contexts), 50)
+    iterations_s = median_s(lambda: p.iteration_s(batches, contexts), 50)
     return [
-        ("a predictor made", best_s(lambda: predictor(**subject).iteration_s(1, 1), 10) * 1e3, "ms", None),
+        ("a predictor made", median_s(lambda: predictor(**subject).iteration_s(1, 1), 10) * 1e3, "ms", None),
         ("a predictor's step", step_s * 1e6, "us", 100),
-        ("a what-if, over a predictor's step", best_s(lambda: whatif(QUERY), 20) / step_s, "x", None),
-        ("a predictor's iteration", best_s(lambda: p.iteration_s(16, 8192), 1000) * 1e6, "us", 100),
-        ("a pass of 64 requests and a prompt", best_s(lambda: p.forward_s(new, past), 500) * 1e6, "us", None),
+        ("a what-if, over a predictor's step", median_s(lambda: whatif(QUERY), 20) / step_s, "x", None),
+        ("a predictor's iteration", median_s(lambda: p.iteration_s(16, 8192), 1000) * 1e6, "us", 100),
+        (
+            "a pass of 64 requests and a prompt",
+            median_s(lambda: p.forward_s(new, past), 500) * 1e6,
+            "us",
+            None,
+        ),
         ("10,000 steps in one call", steps_s * 1e3, "ms", 10),
         ("10,000 iterations in one call", iterations_s * 1e3, "ms", 10),
     ]
@@ -105,8 +153,8 @@ def million() -> Rows:
     scenario = resolve(QUERY)
     points = grid(1_000_000)
     values = np.linspace(0, 1, 1_000_000)
-    yardstick = best_s(lambda: np.exp(values), 20)
-    seconds = best_s(lambda: figures(predict(scenario, points)), 3)
+    yardstick = median_s(lambda: np.exp(values), 20)
+    seconds = median_s(lambda: figures(predict(scenario, points)), 3)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [
         ("1,000,000 answers", seconds, "s", None),

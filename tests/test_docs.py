@@ -149,7 +149,7 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
         ("first", "calls", 28000),
         ("warm", "forward passes", 0),
         ("warm", "calls", 2400),
-        ("warm", "files", 45),
+        ("warm", "files", 50),
         ("traffic", "forward passes", 6),
     ):
         assert today[name][what] <= most
