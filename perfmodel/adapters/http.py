@@ -12,17 +12,32 @@ import sys
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader, RawIOBase
+from socket import SHUT_WR, socket
+from threading import BoundedSemaphore
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from perfmodel.answers.point.predictor import Predictor
-from perfmodel.errors import InputError
+from perfmodel.errors import LONGEST, InputError, one_line, shortened
 
 MOST_BYTES = 2**20
 """Largest body of a request: some 50,000 requests of a batch."""
 TIMEOUT_S = 10.0
-"""Seconds until a client that sends nothing is disconnected."""
+"""Seconds that a client has to send a request; one that sends nothing, or too slowly, is disconnected."""
+LINGER_S = 1.0
+"""Seconds for which a client may still send after its request was refused."""
+MOST_CONNECTIONS = 128
+"""Clients that are connected at once; further ones are refused."""
+
+_TEXT = b'{"error":"too many clients are connected"}'
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_TEXT), _TEXT)
+)
+"""The answer to a client for which there is no place."""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +56,29 @@ class Refused(Exception):
         self.status = status
 
 
+class Arriving(RawIOBase):
+    """What a client sends until a moment (`ends_s`), by the clock of `time.monotonic`.
+
+    A limit for each read alone would let a client hold its connection with a byte now and then.
+    """
+
+    def __init__(self, connection: socket) -> None:
+        self.connection = connection
+        self.ends_s = 0.0
+
+    def readable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`. Raises TimeoutError after the moment."""
+        left_s = self.ends_s - monotonic()
+        if left_s <= 0.0:
+            raise TimeoutError
+        self.connection.settimeout(left_s)
+        return self.connection.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
@@ -55,8 +93,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """See `socketserver.StreamRequestHandler`."""
-        self.request.settimeout(self.timeout_s)
         super().setup()
+        self.arriving = Arriving(self.request)
+        self.rfile = BufferedReader(self.arriving)
+
+    def handle_one_request(self) -> None:
+        """One request, which must arrive in time."""
+        self.arriving.ends_s = monotonic() + self.timeout_s
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """The question, KV tokens and the longest draft."""
@@ -74,10 +118,24 @@ class Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             self.close_connection = True  # what the client still sends is no request
             self._send(refused.status, {"error": str(refused)})
+            self._linger()
+
+    def _linger(self) -> None:
+        """Reads on for a moment, since the answer is lost to a client whose data stay unread."""
+        self.arriving.ends_s = monotonic() + LINGER_S
+        with suppress(OSError):
+            self.connection.shutdown(SHUT_WR)
+            while self.rfile.read1():
+                pass
 
     def _body(self) -> bytes:
         """The body. Refuses one without a length, or that is too long."""
-        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers:
+            raise Refused(411, "Transfer-Encoding: must be left out, in favour of Content-Length")
+        lengths = set(self.headers.get_all("Content-Length", [""]))
+        length = lengths.pop()
+        if lengths:
+            raise Refused(400, "Content-Length: must be given once")
         if not (length.isascii() and length.isdigit()):
             raise Refused(411, "Content-Length: must be given as a number of bytes")
         if len(length) > 9 or int(length) > MOST_BYTES:
@@ -95,12 +153,15 @@ class Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """An error of the protocol, such as an unknown method, in the form of all others."""
         self.close_connection = True
-        self._send(code, {"error": message or self.responses[code][0]})
+        self.request_version = self.protocol_version  # also a request without a version gets a status
+        why = shortened(one_line(message or self.responses[code][0]), LONGEST)
+        self._send(code, {"error": why})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing: a simulator asks a million times."""
@@ -134,6 +195,28 @@ class Server(ThreadingHTTPServer):
     """A server whose threads end with the process. A client that leaves is no error."""
 
     daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, *address_and_handler: Any) -> None:
+        super().__init__(*address_and_handler)
+        self._places = BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a thread of its own, if fewer than `MOST_CONNECTIONS` do."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.setblocking(False)
+            request.sendall(BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers one connection, and frees its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Prints the traceback of a bug only."""

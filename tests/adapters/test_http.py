@@ -4,8 +4,11 @@ import http.client
 import json
 import socket
 import threading
+import time
+from contextlib import suppress
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import perfmodel as pm
 from perfmodel.adapters import http as endpoint
@@ -103,6 +106,13 @@ def test_other_paths_and_methods_are_refused(port, method: str, path: str, statu
         (b"POST /forward HTTP/1.1\r\nContent-Length: -5\r\n\r\n", "Content-Length"),
         (b"POST /forward HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n", "at most"),
         (b"POST /forward HTTP/1.1\r\nContent-Length: 50\r\n\r\n{}", "ended early"),
+        (
+            b"POST /forward HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            "Transfer-Encoding",
+        ),
+        (b"POST /forward HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\n{}{}", "once"),
+        (b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", "error"),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 500 + b"\r\n", "error"),
         (b"\x16\x03\x01 no http at all\r\n\r\n", "error"),
     ],
 )
@@ -111,8 +121,11 @@ def test_a_broken_request_gets_one_json_error(port, sent: bytes, words: str) -> 
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 4")
     assert words.encode() in answer
-    assert b'{"error":' in answer
+    assert content.startswith(b'{"error":')
+    assert len(content) < 600
 
 
 def test_a_silent_client_is_disconnected_and_holds_up_nobody(predictor) -> None:
@@ -124,6 +137,98 @@ def test_a_silent_client_is_disconnected_and_holds_up_nobody(predictor) -> None:
         assert silent.recv(4096) == b""
     made.shutdown()
     made.server_close()
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_disconnected(predictor) -> None:
+    made = endpoint.server(predictor, "127.0.0.1", 0, timeout_s=0.3)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    with socket.create_connection(("127.0.0.1", made.server_port), timeout=20) as slow:
+        slow.sendall(b"POST /forward HTTP/1.1\r\nContent-Length: 5000\r\n\r\n")
+        with pytest.raises(OSError, match=r"reset|pipe|aborted"):  # noqa: PT012  until the server closes it
+            for _ in range(200):
+                slow.sendall(b" ")
+                time.sleep(0.05)
+    assert ask(made.server_port, GOOD)[0] == 200
+    made.shutdown()
+    made.server_close()
+
+
+def test_many_clients_are_answered_and_those_beyond_the_limit_refused(predictor) -> None:
+    made = endpoint.server(predictor, "127.0.0.1", 0)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    clients = [_keeps_alive(made.server_port) for _ in range(endpoint.MOST_CONNECTIONS)]
+    with pytest.raises(AssertionError, match="503"):
+        _keeps_alive(made.server_port)
+    for client in clients:
+        client.request("POST", "/forward", json.dumps(GOOD))
+        assert client.getresponse().read().startswith(b'{"seconds"')
+        client.close()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:  # the places are free again
+        with suppress(AssertionError):
+            _keeps_alive(made.server_port).close()
+            break
+    else:
+        pytest.fail("no place became free")
+    made.shutdown()
+    made.server_close()
+
+
+def _keeps_alive(port: int) -> http.client.HTTPConnection:
+    """A connection on which one request was answered."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client.request("GET", "/")
+    answer = client.getresponse()
+    answer.read()
+    assert answer.status == 200, answer.status
+    return client
+
+
+def test_a_body_far_too_long_gets_its_error(port) -> None:
+    status, content = ask(port, b" " * (endpoint.MOST_BYTES * 4))
+    assert status == 413
+    assert "at most" in content["error"]
+
+
+def test_requests_of_one_connection_are_answered_in_order(port, predictor) -> None:
+    bodies = [json.dumps(GOOD | {"gamma": gamma}).encode() for gamma in (0, 1, 2, 3)]
+    head = b"POST /forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(b"".join(head % len(body) + body for body in bodies))
+        connection.shutdown(socket.SHUT_WR)
+        answers = b"".join(iter(lambda: connection.recv(65536), b"")).split(b"HTTP/1.1 200 OK")[1:]
+    seconds = [json.loads(answer.partition(b"\r\n\r\n")[2])["seconds"] for answer in answers]
+    batch = (GOOD["new_tokens"], GOOD["past_tokens"])
+    assert seconds == [predictor.forward_s(*batch, gamma) for gamma in (0, 1, 2, 3)]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_request_gets_at_most_one_error(port, data: st.DataObject) -> None:
+    """Bytes of a good request are changed, left out and added."""
+    body = json.dumps(GOOD).encode()
+    request = bytearray(b"POST /forward HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(request) - 1))
+        request[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+        if not request:
+            return
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    if answer:
+        content = json.loads(answer.rpartition(b"\r\n\r\n")[2] or b"{}")
+        assert content.keys() <= {
+            "error",
+            "seconds",
+            "tokens_per_iteration",
+            "question",
+            "kv_tokens",
+            "max_gamma",
+        }
+        assert b"Traceback" not in answer
+    assert ask(port, GOOD)[0] == 200
 
 
 def test_an_address_that_is_not_free_is_refused(port, predictor) -> None:
