@@ -78,7 +78,7 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
         return {}
     from perfmodel.answers.point.versions import other_verdict  # prices the question for each version
 
-    older = other_verdict(replace(query, draft=a.query.draft, gamma=a.query.gamma), a.verdict)
+    older = other_verdict(replace(query, draft=a.query.draft, gamma=a.query.gamma), a.verdict, a.speedup)
     if older is None:
         return {}
     word, _, version = a.calibration.stack.partition(" ")

@@ -23,6 +23,7 @@ from perfmodel.specs import Calibration, GPUSpec, attention_of, interpolated, ov
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.backends import backend_name
+from perfmodel.specs.engines.serving import HostPasses
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for other formats that compute at this peak."""
@@ -42,7 +43,8 @@ class Machine:
     ... query, and replaces the re-reads of the attention backend. drafts: whether the passes are a draft's,
     for which some engines have a separate time. attention_backend: of a serving engine; None is the engine's
     own choice. host_experts: share of the MoE layers whose experts a processor reads from the host's memory,
-    at host_bytes_per_s. host_layers: share of all layers that run on the host. fabric: links beyond a box;
+    at host_bytes_per_s. host_layers: share of all layers that run on the host. host: how its processor runs
+    them. fabric: links beyond a box;
     None within one. schedulers: ranks that each schedule and sample their own sequences.
     """
 
@@ -55,6 +57,7 @@ class Machine:
     host_experts: float = 0.0
     host_layers: float = 0.0
     host_bytes_per_s: float = 1.0
+    host: HostPasses | None = None
     fabric: Fabric | None = None
     schedulers: int = 1
 
@@ -74,6 +77,11 @@ class Machine:
         if self.fabric is None:
             return self.tensor_parallel
         return min(self.tensor_parallel, self.fabric.node_devices)
+
+    @property
+    def _host_rate(self) -> float:
+        """Bytes per second at which the host's processor reads."""
+        return self.host_bytes_per_s * (1.0 if self.host is None else self.host.reach)
 
     @cached_property
     def _byte_s(self) -> float:
@@ -188,7 +196,11 @@ class Machine:
         alone, overlap = replace(self, host_layers=0.0).split(op)
         kept = 1.0 - self.host_layers
         every = seconds_of(replace(op, stacked=False), (alone, overlap))
-        slower = np.maximum(op.cost.bytes / self.host_bytes_per_s, every)
+        read = op.cost.bytes / self._host_rate
+        if op.kind == "linear" and self.host is not None:
+            further = np.minimum(op.rows, self.host.most_tokens) - 1.0
+            read = read * (1.0 + self.host.token_share * np.maximum(further, 0.0))
+        slower = np.maximum(read, every)
         both = (*((term, s * kept) for term, s in alone), ("param_load", self.host_layers * slower))
         if overlap is None:
             return both, None
@@ -232,7 +244,7 @@ class Machine:
         )
         device = replace(self, host_experts=0.0)
         alone, overlap = device._linear(own)
-        slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, seconds_of(op, device._linear(op)))
+        slower = np.maximum(cost.weight_bytes / self._host_rate, seconds_of(op, device._linear(op)))
         return (*alone, ("param_load", self.host_experts * slower)), overlap
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:

@@ -282,7 +282,7 @@ def shard(
         value_bytes = precision.weights.of("embedding").bytes_per_value
         embedding_bytes = model.embedding_params * value_bytes / shared_by
     vector_bytes = (model.norm_params + model.table_params / n) * act
-    matrix_bytes = sum(op.weight_bytes for op in gemms) + expert_bytes + head.weight_bytes
+    matrix_bytes = sum(op.weight_bytes for op in gemms) / model.loops + expert_bytes + head.weight_bytes
     stored_bytes = (matrix_bytes + embedding_bytes + vector_bytes) / layout.stages
     return Shard(
         model=model,

@@ -116,6 +116,7 @@ def few_layers(
     changed = {
         "name": f"{name} of {target.name}",
         "num_hidden_layers": layers,
+        "loops": 1,
         "num_sliding_layers": layers if target.compressed and keep_experts else 0,
         "attention_layers": None,
         "mlp_layers": None,

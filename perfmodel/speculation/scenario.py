@@ -21,7 +21,7 @@ from perfmodel.costs.split import over
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints, Op
-from perfmodel.specs import ModelSpec, Precision
+from perfmodel.specs import ModelSpec, Precision, serving_engines
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
 from perfmodel.speculation.programs import PassFormulas
@@ -327,8 +327,14 @@ class Scenario:
         if self.draft.shares_prefill:
             return seconds
         attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
-        prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
-        return seconds + self.draft_machine.predicted_s(prefill, batch)
+        engine = serving_engines().get(self.machine.calibration.stack)
+        if engine is None or not engine.heads_of_prompts or not self.draft.starts_from_features:
+            prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
+            return seconds + self.draft_machine.predicted_s(prefill, batch)
+        prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends)
+        whole = costs.forward(self.target_shard, batch, context, 0.0, Full())
+        head_s = sum(self.machine.op_predicted_s(op) for op in whole if op.name == "lm_head")
+        return seconds + head_s + self.draft_machine.predicted_s(prefill, batch)
 
 
 def _formulas_of(scenario: Scenario) -> PassFormulas:

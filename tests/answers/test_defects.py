@@ -36,6 +36,18 @@ def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     assert set(pm.sweep(**question | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
 
 
+def test_a_backend_that_is_assumed_is_said_until_it_is_named() -> None:
+    """vLLM on AMD runs AITER if it is told to; its own word for it is taken too."""
+    asked = {"model": "qwen3-8b", "hardware": "mi300x", "batch": 4, "context": 600, "draft": "eagle3"}
+    open_, named = (
+        pm.whatif(**asked, alpha=0.7, gamma=3, **more)
+        for more in ({}, {"attention_backend": "ROCM_AITER_FA"})
+    )
+    assert any("AITER is assumed" in note for note in defects_named(open_))
+    assert not defects_named(named)
+    assert named.tpot_s == open_.tpot_s
+
+
 def test_a_defect_begins_at_its_context() -> None:
     short, long = (pm.whatif(**DFLASH, context=context) for context in (32768, 131072))
     assert defects_named(short) == []

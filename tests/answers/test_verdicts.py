@@ -9,6 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
+from perfmodel.answers.point.versions import other_verdict
 from perfmodel.answers.question import Query, caveats, resolve
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.errors import InputError
@@ -260,3 +261,15 @@ def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:
     on_host = pm.whatif("qwen3.6-27b", "rtx-3090", **ask, gpu_layers=25, host_bandwidth=80)
     assert on_device.verdict == "pays"
     assert on_host.verdict == "likely_pays"
+
+
+def test_an_older_version_on_the_other_side_of_the_baseline_is_named() -> None:
+    """EAGLE-3 of Qwen3-30B-A3B in SGLang, which sgl-project/sglang#14824 measured at 0.72 in 0.5.5."""
+    query = Query("qwen3-30b-a3b", "h100", 1, 500, gamma=3, tp=2, engine="sglang", draft="eagle3")
+    query = replace(query, tokens_per_iteration=1.86)
+    now = pm.whatif(query)
+    older = other_verdict(query, now.verdict, now.speedup)
+    assert older is not None
+    assert older.version == "0.5.5"
+    assert older.verdict == now.verdict
+    assert older.speedup < 1 < now.speedup

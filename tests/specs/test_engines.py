@@ -19,9 +19,24 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.calibrations.by_engine import _distance
 from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.engines import engines
 
 SERVED = ("vllm", "trtllm", "sglang")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "requested", "meant"),
+    [
+        ("CDNA3", "ROCM_AITER_FA", "aiter"),
+        ("Hopper GH100", "FLASH_ATTN", "flash-attn3"),
+        ("Ampere GA100", "flash_attn", "flash-attn2"),
+        ("Hopper GH100", "flashinfer", "flashinfer"),
+    ],
+)
+def test_a_backend_has_the_engine_s_own_word_too(architecture: str, requested: str, meant: str) -> None:
+    """Of several with one word, it is the engine's choice on the device."""
+    assert backend_name("vllm", architecture, "usual", requested) == meant
 
 
 def test_the_nearer_place_wins() -> None:

@@ -1,10 +1,13 @@
 """Rows of families, and readers at the numbers where they turn: dense layers before experts, biases."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.specs import ModelSpec, load_gpu
 from perfmodel.specs.huggingface import _biases, experts, from_config
 from perfmodel.specs.huggingface.families import Family, family_of, rows
 from perfmodel.specs.huggingface.keys import Keys
@@ -91,6 +94,48 @@ def test_one_more_row_is_one_more_family(tmp_path: Path) -> None:
 def test_a_row_with_a_mistake_is_refused(tmp_path: Path, good: str, bad: str, refusal: str) -> None:
     assert TOY.count(good) == 1
     refused(refusal, toy, tmp_path / "tables", TOY.replace(good, bad))
+
+
+NANBEIGE = sizes(22, 3072, 48, 48, 10_752, 166_144, 4096) | {"model_type": "nanbeige"}
+
+
+def test_a_looped_model_stores_its_layers_once_and_reads_them_again(tmp_path: Path) -> None:
+    """Nanbeige4.2-3B: 22 layers that run twice, each time with a cache of its own (SGLang 0.5.23)."""
+    once, twice = (from_config(NANBEIGE | {"num_loops": n}, "c.json") for n in (1, 2))
+    layers = 22 * (4 * 3072**2 + 3 * 3072 * 10_752 + 2 * 3072)
+    assert once.total_params == twice.total_params == layers + 3072 + 2 * 166_144 * 3072
+    assert once.num_hidden_layers == 22
+    assert twice.num_hidden_layers == 44
+    assert twice.kv_bytes_per_token() == 2 * once.kv_bytes_per_token() == 44 * 2 * 3072 * 2
+    path = tmp_path / "config.json"
+    steps = []
+    for loops in (1, 2):
+        path.write_text(json.dumps(NANBEIGE | {"num_loops": loops}))
+        steps.append(whatif(str(path), "h100", 1, 1024, 0, calibration="ideal"))
+    assert steps[1].memory.weight_bytes == steps[0].memory.weight_bytes
+    read_again = layers * 2 / load_gpu("h100").memory_bandwidth_bytes_per_s
+    loaded = [step.target_step.param_load_s for step in steps]
+    assert loaded[1] - loaded[0] == pytest.approx(read_again, rel=1e-3)
+    with pytest.raises(ValueError, match="loops must divide num_hidden_layers"):
+        ModelSpec.of_mapping({**twice.as_mapping(), "loops": 3})
+
+
+def test_dense_models_of_new_families() -> None:
+    """K2-Horizon-3.7B stores 5.06B parameters (vllm recipes#910); Spark-X2.5 has a gate for each head."""
+    horizon = sizes(36, 2560, 32, 8, 10_240, 250_624, 524_288) | {"head_dim": 128, "num_experts": 0}
+    assert from_config(horizon | {"model_type": "k2_horizon"}, "c.json").total_params == 5_058_255_360
+    refused("num_experts", from_config, horizon | {"model_type": "k2_horizon", "num_experts": 100}, "c.json")
+    spark = sizes(4, 2048, 8, 2, 6656, 133_120, 8192) | {
+        "model_type": "spark2_5",
+        "head_dim": 256,
+        "sliding_window": 512,
+        "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        "headwise_attn_output_gate": True,
+    }
+    found = from_config(spark, "c.json")
+    assert found.num_sliding_layers == 3
+    assert [(gate.layers, gate.outputs) for gate in found.projections] == [(1, 8), (3, 8)]
+    assert not from_config(spark | {"headwise_attn_output_gate": False}, "c.json").projections
 
 
 SIZES = {

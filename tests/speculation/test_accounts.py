@@ -76,6 +76,12 @@ def test_seats_and_the_budget_of_a_pass_take_memory() -> None:
     assert base - longer.pool_bytes == pytest.approx(8192 * 2 * (2 * 12_288 + 3 * 4096))
 
 
+def test_llamacpp_reads_prompts_in_passes_of_512_tokens() -> None:
+    for flags, tokens in (({}, 512), ({"max_num_batched_tokens": 2048}, 2048)):
+        served = server("qwen3-8b", "rtx-3090", "llamacpp", **flags)
+        assert served.account.budget(served.machine.gpu) == tokens
+
+
 def test_v0_profiles_its_longest_sequence() -> None:
     """Llama-3.1-8B in vLLM 0.7: 2 x (3 x 14336 + 3.5 x 4096) bytes for a token; from 32K on 2048 tokens."""
     pools = [

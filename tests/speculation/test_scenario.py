@@ -70,6 +70,21 @@ def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() 
     assert [reading_s(**flags)[0] for flags in without] == [0.0, 0.0, 0.0]
 
 
+def test_llamacpp_runs_both_heads_over_a_prompt_with_a_draft_from_features() -> None:
+    """An EAGLE head: two LM heads of 128,256 tokens over 2,000 tokens, in place of one that is read for the
+    last token. A small model runs one head, for the last token.
+    """
+    heads_s = 2 * 2 * 2000 * 4096 * 128_256 / 312e12 - 2 * 4096 * 128_256 / BANDWIDTH
+
+    def more_s(draft: str) -> float:
+        plain = scenario(draft=draft, draft_kv="full")
+        own = plain.machine.calibration.replace(stack="llamacpp")
+        return float(with_calibration(plain, own).setup_s(1.0, 2000.0) - plain.setup_s(1.0, 2000.0))
+
+    assert more_s("eagle") == pytest.approx(heads_s, rel=2e-3)
+    assert more_s("llama-3.2-1b") == 0.0
+
+
 def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
     """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512
     tokens.

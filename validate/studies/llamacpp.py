@@ -2,10 +2,11 @@
 
 A constant is the product of a common value, a maker's factor and a device's factor, both expected to be 1. A
 device with few rows stays near its maker, a maker with few rows near the common value. Rows are seconds of a
-decode step, of a verification alone (kind ``pass``) and of an iteration with drafts.
+decode step, of a verification alone (kind ``pass``), of an iteration with drafts, and of a whole prompt.
 ``results/llamacpp.json`` has the errors of rows with constants fitted without their source.
 """
 
+import dataclasses
 import datetime
 import json
 import math
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.specs import LLAMACPP, Calibration, GPUSpec, Scatter, files, load_gpu, load_model
 from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
-from perfmodel.specs.published import MS
-from perfmodel.speculation import with_calibration
+from perfmodel.specs.published import MS, read_published
+from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened
@@ -43,8 +45,10 @@ from perfmodel.validate.studies.steps import StepGroup
 
 FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "llamacpp.json"
-"""Figure (step, ratio) -> id of a run -> its log error without its source."""
+"""Figure (step, ratio, prompt) -> id of a run -> its log error without its source."""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
+PROMPTS = "llamacpp_prompts"
+"""Table of prompts in ``results/published``."""
 LENGTHS = (1.0, 0.5, 0.25, 0.0)
 """Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
 GAUSS_NEWTON_STEPS = 4
@@ -54,7 +58,7 @@ FITTED = "fitted to public_runs.csv"
 NOTES = (
     "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
     "users published them. A constant lies around that of the maker's boards, and this around that of all. "
-    "Flash attention is on. Passes of more than 32 tokens were not measured."
+    "Flash attention is on. Passes of more than 32 tokens are those of four prompts."
 )
 SAME_MAKER = "No run of this device is published: these are the constants of its maker's devices with runs."
 NO_ROWS = "No run of a device of this maker is published: these are the constants of all devices with runs."
@@ -95,6 +99,11 @@ FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
 factor.
 """
 TOKENS = (1, 2, 4, 8, 16, 32)
+PROMPT_TOKENS = 512
+"""Tokens of a pass over a prompt (``--ubatch-size``)."""
+PROMPT = "prompt_share"
+REACHED = "Apple"
+"""The maker whose device files state as the peak what a prompt reached."""
 ONE_TOKEN = 0.85
 """Expected share of the bandwidth that the GEMMs of one token reach."""
 VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
@@ -104,11 +113,12 @@ TERMS = FITTED_ALONE | {
     "expert_share": (0.8, 0.2, 0.15, 0.1),
     "share": (1.0, 0.15, 0.1, 0.07),
     "flops_share": (0.45, 0.3, 0.2, 0.5),
+    PROMPT: (0.24, 0.5, 0.2, 0.15),
     **{f"bf16@{n}": (1.0, 0.1, 0.1, 0.3) if n <= 8 else (1.0, 0.08, 0.4, 0.0) for n in TOKENS if n > 1},
     **{f"q4_k@{n}": (1.0, 0.1, 0.1, 0.3 if n > 1 else 0.1) for n in TOKENS},
 }
-"""More of these constants. ``bf16@N``: factor on the expected share of a pass of N tokens; ``q4_k@N``:
-another one for formats below one byte.
+"""More of these constants. prompt_share: of the int8 peak (`prompt_peak_share`). ``bf16@N``: factor on the
+expected share of a pass of N tokens; ``q4_k@N``: another one for formats below one byte.
 """
 USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
 """Reasons why rows of the fit are left out of the judgement."""
@@ -125,6 +135,17 @@ def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: f
     """
     one, all_of_them = (value_bytes / ONE_TOKEN + 2.0 * n / (ridge * flops_share) for n in (1, tokens))
     return ONE_TOKEN * max(1.0, 2.0 * tokens / (ridge * value_bytes)) * one / all_of_them
+
+
+def prompt_peak_share(gpu: GPUSpec, share: float) -> float:
+    """Share of the bf16 peak that the GEMMs of a prompt reach.
+
+    Quantised weights are multiplied in 8-bit integers, so `share` is of the int8 peak where a device has one.
+    """
+    if gpu.vendor == REACHED:
+        return 1.0
+    integers = gpu.peak_flops("int8") if "int8" in gpu.peak else gpu.peak_flops("bf16")
+    return min(share * integers / gpu.peak_flops("bf16"), 1.0)
 
 
 @dataclass(frozen=True)
@@ -162,10 +183,12 @@ class DeviceConstants:
             ]
             for form, curve in (("bf16", wide), ("q4_k", packed))
         }
+        for curve in curves.values():
+            curve.append((PROMPT_TOKENS, prompt_peak_share(self.gpu, of[PROMPT])))
         kernel = {"fixed_s": of["expert_s"], "bandwidth_fraction": of["expert_share"], "flops_fraction": 0.3}
         alone = SET | {
             "gemm_bandwidth_fraction": (curves["bf16"][0][1], FITTED),
-            "gemm_flops_fraction": (curves["bf16"][-1][1], "as at 32 tokens"),
+            "gemm_flops_fraction": (curves["bf16"][-1][1], f"as at {PROMPT_TOKENS} tokens"),
             "expert_alone_tokens": (ALONE_TOKENS.get(self.gpu.vendor, 1.0), "code of 0c1e57098"),
             **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
         }
@@ -185,7 +208,9 @@ class DeviceConstants:
 
 @dataclass(frozen=True)
 class MeasuredPass:
-    """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone) or ``iteration``."""
+    """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone), ``iteration`` or
+    ``prompt`` (of `input_tokens`, without a draft).
+    """
 
     run: PublicRun
     figure: str
@@ -208,6 +233,8 @@ class PassGroup(StepGroup):
         if self.first.figure == "step":
             return super().predict(calibration)
         s = with_calibration(self.scenario, calibration)
+        if self.first.figure == "prompt":
+            return np.array([prompt_s(s, tokens) for tokens in self.context.tolist()])
         place = (self.batch, self.context)
         gamma = self.first.run.gamma or 0
         verified = s.target_pass_s(*place, gamma + 1.0)
@@ -225,8 +252,8 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
 
     @staticmethod
     def runs() -> Iterable[PublicRun]:
-        """The runs of the engine."""
-        return (run for run in public_runs() if run.engine == LLAMACPP)
+        """The runs of the engine, and its prompts."""
+        return (*(run for run in public_runs() if run.engine == LLAMACPP), *prompts())
 
     @staticmethod
     def constants_of(run: PublicRun) -> "DeviceConstants":
@@ -255,9 +282,10 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
             (name, group)
             for name in self.terms
             for group in self.groups
+            if (name == PROMPT) == (group.first.figure == "prompt")
             if np.any(group.moved(name, start, 0.9) != np.log(group.at(start)))
         ]
-        """Constants with the groups that they move."""
+        """Constants with the groups that they move. Prompts determine `PROMPT`, and nothing else does."""
 
     def _group(self, index: list[int], start: Values) -> PassGroup:
         rows = [self.rows[i] for i in index]
@@ -305,6 +333,42 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return parts_of(groups, sources, train, [ALONE if passes else SPREAD for passes in alone])
 
 
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """One row of the table of prompts. time_ms: of the whole prompt; drafted_ms: of the same with MTP."""
+
+    id: str
+    source_id: str
+    source: str
+    model: str
+    hardware: str
+    weights: str
+    kv_dtype: str
+    input_tokens: float
+    time_ms: float
+    drafted_ms: float | None
+    date: str
+    notes: str
+
+    def run(self) -> PublicRun:
+        """The prompt as a run without tokens."""
+        blank: dict[str, Any] = dict.fromkeys(f.name for f in dataclasses.fields(PublicRun))
+        of_engine = {"kind": "prompt", "engine": LLAMACPP, "engine_version": "", "tensor_parallel": 1}
+        alone = {"expert_parallel": 1, "data_parallel": 1, "batch": 1, "context_tokens": self.input_tokens}
+        stated = {name: value for name, value in dataclasses.asdict(self).items() if name in blank}
+        return PublicRun(**{**blank, "draft": "", "lengths": "", **of_engine, **alone, **stated})
+
+
+def prompts() -> Iterable[PublicRun]:
+    """The published prompts."""
+    return (row.run() for row in read_published(PROMPTS, PromptRow))
+
+
+def prompt_s(scenario: Scenario, tokens: float) -> float:
+    """Seconds of a prompt that is read alone."""
+    return prompt_alone_s(scenario, tokens, engine_requests(scenario), PROMPT_TOKENS, drafts=False)
+
+
 def _passes(run: PublicRun) -> list[MeasuredPass]:
     """The known times of a run."""
     if run.left_out not in USED or not run.time_ms:
@@ -321,12 +385,13 @@ def _passes(run: PublicRun) -> list[MeasuredPass]:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors of steps, and of iterations over steps, by run, with constants fitted without the run's source
-    or device.
+    """Errors of steps, of iterations over steps, and of prompts, by run, with constants fitted without the
+    run's source or device.
     """
 
     step: dict[str, float]
     ratio: dict[str, float]
+    prompt: dict[str, float]
     runs: dict[str, PublicRun]
 
     @classmethod
@@ -336,8 +401,9 @@ class LeftOut:
         by = {id: {rows[i].figure: float(off[i]) for i in index} for id, index in runs.items()}
         whole = {id: of for id, of in by.items() if "iteration" in of and "step" in of}
         return cls(
-            {id: of["step"] for id, of in by.items() if "iteration" not in of},
+            {id: of["step"] for id, of in by.items() if "iteration" not in of and "step" in of},
             {id: of["iteration"] - of["step"] for id, of in whole.items()},
+            {id: of["prompt"] for id, of in by.items() if "prompt" in of},
             {row.run.id: row.run for row in rows},
         )
 
@@ -399,9 +465,8 @@ def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Pat
     source = left_out(sources)
     device = left_out(devices)
     maker = left_out(makers)
-    found = {
-        LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
-    }
+    errors = {"step": source.step, "ratio": source.ratio, "prompt": source.prompt}
+    found = {LEFT_OUT: json.dumps(shortened(errors, 4), indent=1) + "\n"}
     for gpu in map(load_gpu, files.bundled_names("gpus")):
         if gpu.name not in devices and (gpu.kind != "gpu" or gpu.link is not None):  # a board of servers
             continue

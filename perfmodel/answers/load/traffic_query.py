@@ -13,6 +13,7 @@ from perfmodel.answers.load.pool_question import parse_instances, parse_kv_link
 from perfmodel.answers.load.rates import parse_rates
 from perfmodel.answers.load.tier_question import parse_tier
 from perfmodel.answers.question import CommonOptions, arguments as arg
+from perfmodel.answers.question.resolving import engine_named
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
@@ -32,7 +33,6 @@ from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
-from perfmodel.specs.calibrations.by_engine import DEFAULT_ENGINE
 from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.accounts.base import Server
@@ -382,7 +382,7 @@ class TrafficQuery(CommonOptions):
 
     def _seats(self) -> int:
         """Default number of requests that the engine runs at once."""
-        word, _, version = parse_engine(self.engine or DEFAULT_ENGINE).partition(DRIFT)
+        word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
         if seats:
@@ -391,7 +391,7 @@ class TrafficQuery(CommonOptions):
 
     def _budget(self) -> int:
         """Default token budget of one pass."""
-        word, _, version = parse_engine(self.engine or DEFAULT_ENGINE).partition(DRIFT)
+        word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
         default = Limits().max_num_batched_tokens
         if self.calibration:
             return default

@@ -29,14 +29,18 @@ class VersionGain:
         return f"{self.version}: {self.speedup:.2f}x{interval}"
 
 
-def other_verdict(query: Query, now: Verdict) -> VersionGain | None:
-    """The newest older version with another verdict; None if there is none, or if the question names one.
+def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | None:
+    """The newest older version with another verdict, or a speedup on the other side of 1; None if there is
+    none, or if the question names one.
 
-    query: with its draft and its draft length. now: the verdict of the newest fitted version.
+    query: with its draft and its draft length. now, speedup: of the newest fitted version.
     """
     if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None
-    return next((older for older in _older(query) if older.verdict != now), None)
+    gains = speedup > 1.0
+    return next(
+        (older for older in _older(query) if older.verdict != now or (older.speedup > 1.0) != gains), None
+    )
 
 
 def _older(query: Query) -> Iterator[VersionGain]:

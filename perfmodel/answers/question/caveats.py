@@ -156,7 +156,10 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
             "file (--weights 4.9bpw), is exact"
         )
     if scenario.machine.host_experts or scenario.machine.host_layers:
-        yield "no run with layers or experts on the host is published: the interval does not cover that part"
+        yield (
+            "layers and experts on the host are fitted to two runs of one repository: the interval does not "
+            "cover that part"
+        )
 
 
 def by_name(model: str) -> Iterator[str]:
@@ -316,6 +319,8 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
         if d.architectures and not architecture.startswith(d.architectures):
             return False
         if d.backend not in (None, backend):
+            return False
+        if d.assumed and scenario.machine.attention_backend is not None:
             return False
         if d.recurrent and target.linear_attention is None:
             return False

@@ -87,8 +87,11 @@ def check_backend(name: str | None, calibration: Calibration, gpu: GPUSpec, mode
     that has no sinks on the device, for a model with them.
     """
     engine = attention_of(calibration.stack)
-    backend = engine.backends.get(name or "") if engine else None
-    if backend is None or backend.runs(gpu.architecture, model.head):
+    names = engine.named(name or "") if engine else []
+    if not engine or not names:
+        return
+    backend = engine.backends[names[0]]
+    if backend.runs(gpu.architecture, model.head):
         return
     why = "has no latent cache" if backend.latent_only else f"has attention sinks, on {gpu.name}"
     raise refuse("--attention-backend", None, f"one for {model.name}, which {why}", name)

@@ -44,6 +44,7 @@ from perfmodel.specs import (
 )
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.boundary.files import looks_like_path
+from perfmodel.specs.calibrations.by_engine import usual_engine
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
 from perfmodel.specs.models.ggml import of_mix
 from perfmodel.specs.models.mlx import of_bits
@@ -72,13 +73,8 @@ class Named:
         gpu = load_gpu(question.hardware)
         target = load_model(question.model)
         file = is_gguf(question.model)
-        format_word = (question.weights or target.weights).partition(",")[0].lower()
         calibration = calibration_of(
-            gpu,
-            question.engine,
-            question.calibration,
-            gguf=bool(file or (question.weights and of_mix(format_word))),
-            mlx=of_bits(format_word) is not None,
+            gpu, question.engine, question.calibration, **_kind_of_file(question, target)
         )
         shares = question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None
         if shares or gpu.in_turn:
@@ -105,6 +101,20 @@ class Named:
             wide_mxfp4=engine is not None and engine.wide_mxfp4,
             weight_only=engine is not None and engine.weight_only,
         )
+
+
+def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]:
+    """Whether the weights of a question are a GGUF file, or a checkpoint of MLX."""
+    format_word = (question.weights or target.weights).partition(",")[0].lower()
+    gguf = is_gguf(question.model) or (question.weights and of_mix(format_word))
+    return {"gguf": bool(gguf), "mlx": of_bits(format_word) is not None}
+
+
+def engine_named(question: CommonOptions) -> str:
+    """The engine of a question, and its version if one is given: the named one, or the usual one."""
+    if question.engine is not None:
+        return question.engine
+    return usual_engine(load_gpu(question.hardware), **_kind_of_file(question, load_model(question.model)))
 
 
 def conversion_of(calibration: Calibration) -> Conversion | None:
@@ -304,6 +314,7 @@ def _machine(query: Query, found: Named, placed: Placed) -> Machine:
     if query.gpu_layers is not None:
         layers = found.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
         host_layers = max(0.0, 1.0 - query.gpu_layers / layers)
+    engine = serving_engines().get(engine_of(found.calibration) or "")
     return Machine(
         found.gpu,
         found.calibration,
@@ -314,6 +325,7 @@ def _machine(query: Query, found: Named, placed: Placed) -> Machine:
         host_layers=host_layers,
         fabric=placed.fabric,
         schedulers=query.dp * query.pp,
+        host=None if engine is None else engine.host,
         host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
     )
 

@@ -63,6 +63,14 @@ def devices_of(engine: str, version: str = "") -> dict[str, str]:
     }
 
 
+def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:
+    """The engine of a question that names none. gguf, mlx: see `calibration_of`."""
+    if mlx and gpu.vendor in LLAMACPP_VENDORS:
+        return MLX
+    alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
+    return LLAMACPP if alone else DEFAULT_ENGINE
+
+
 def calibration_of(
     gpu: GPUSpec,
     engine: str | None = None,
@@ -88,11 +96,7 @@ def calibration_of(
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    alone = gguf or gpu.vendor in LLAMACPP_VENDORS or bool(gpu.in_turn)
-    usual = LLAMACPP if alone else DEFAULT_ENGINE
-    if mlx and gpu.vendor in LLAMACPP_VENDORS:
-        usual = MLX
-    engine, _, version = parse_engine(engine or usual).partition(DRIFT)
+    engine, _, version = parse_engine(engine or usual_engine(gpu, gguf, mlx)).partition(DRIFT)
     kernels = devices_of(engine, version) or devices_of(lender_of(engine) or engine)
     if gpu.name in kernels:
         return on_board(load_bundled(kernels[gpu.name], version or None, engine), gpu)

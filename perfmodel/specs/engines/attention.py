@@ -112,6 +112,15 @@ class EngineAttention(Frozen):
         fits = (d for d in self.defaults if d.fits(architecture, head, narrow, version))
         return next((d.backend for d in fits), None)
 
+    def named(self, requested: str) -> list[str]:
+        """The backends of a name, or of the engine's own word for them (``ROCM_AITER_FA``), which several may
+        share.
+        """
+        if requested in self.backends:
+            return [requested]
+        word = requested.upper().replace("-", "_")
+        return [name for name, backend in self.backends.items() if (backend.word or "").upper() == word]
+
     def choices(self, architecture: str, vendor: str, head: Head) -> list[str]:
         """The backends that a user may choose on such a device for such heads."""
         usual = {d.backend for d in self.defaults if architecture.startswith(d.architecture)}

@@ -48,10 +48,14 @@ def backend_name(
     Raises InputError for a backend that the engine does not have.
     """
     known = attention_of(engine)
-    if requested is not None and (known is None or requested not in known.backends):
-        raise unknown_name(
-            "--attention-backend", f"backend of {engine}", requested, known.backends if known else ()
-        )
-    if requested is not None or known is None:
-        return requested
-    return known.default(architecture, head, narrow, version)
+    if known is None:
+        if requested is not None:
+            raise unknown_name("--attention-backend", f"backend of {engine}", requested, ())
+        return None
+    usual = known.default(architecture, head, narrow, version)
+    if requested is None:
+        return usual
+    meant = known.named(requested)
+    if not meant:
+        raise unknown_name("--attention-backend", f"backend of {engine}", requested, known.backends)
+    return usual if usual in meant else meant[0]

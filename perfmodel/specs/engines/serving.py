@@ -57,8 +57,8 @@ class Defect(Frozen):
 
     It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
     recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
-    `until`. An omitted field is no condition. slows: whether a draft may become slower than the baseline, so
-    that no verdict says that it surely pays.
+    `until`; with `assumed` only a question that names no attention backend. An omitted field is no condition.
+    slows: whether a draft may become slower than the baseline, so that no verdict says that it surely pays.
     """
 
     thread: Text
@@ -72,6 +72,7 @@ class Defect(Frozen):
     since: str | None = None
     until: str | None = None
     slows: bool = False
+    assumed: bool = False
 
     def of_version(self, version: str) -> bool:
         """Whether a release has the defect."""
@@ -128,6 +129,18 @@ class Scheduler(Frozen):
         return self.passes[known[-1]]
 
 
+class HostPasses(Frozen):
+    """Layers and experts that the host's processor runs. reach: share of the host's bandwidth that it reads
+    with. token_share: time of each further token of a pass over layers, in times of the first. most_tokens:
+    tokens from which on the weights are moved to the device.
+    """
+
+    reach: Annotated[float, Meta(gt=0, le=1)]
+    token_share: Annotated[float, Meta(ge=0, le=1)]
+    most_tokens: Annotated[int, Meta(ge=1)]
+    source: Text
+
+
 class PrefixBlocks(Frozen):
     """Blocks of an engine's prefix cache. block: tokens of one.
 
@@ -173,8 +186,10 @@ class ServingEngine(Stack):
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
-    interval. wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts:
-    formats of experts whose kernels the engine chooses itself, without the cost of default flags.
+    interval. heads_of_prompts: whether the LM heads of target and draft run over whole prompts with a draft
+    that starts from the target's features. host: how its processor runs layers; None if it runs none.
+    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
+    experts whose kernels the engine chooses itself, without the cost of default flags.
     int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
     of the devices that have these kernels; empty for all. attention_groups: the first version whose flag for
     data-parallel attention counts its groups, if it replaced another flag. conversion: the kind of file to
@@ -196,6 +211,8 @@ class ServingEngine(Stack):
     seats: Seats | None = None
     scheduler: Scheduler | None = None
     untimed_prompts: str = ""
+    heads_of_prompts: bool = False
+    host: HostPasses | None = None
     defects: tuple[Defect, ...] = ()
     attention: EngineAttention | None = None
     kernel_tables: str = ""

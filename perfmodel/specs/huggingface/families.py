@@ -33,6 +33,7 @@ LAYER_READERS: dict[str, Reader] = {
         layers.hunyuan,
         layers.learned_positions,
         layers.learned_positions_and_two,
+        layers.looped,
         layers.mimo_v2,
         layers.mpt,
         layers.qwen,

@@ -353,6 +353,12 @@ def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
     }
 
 
+def looped(keys: Keys, layers: int) -> Fields:
+    """Layers that a pass runs several times. Each time has a cache of its own."""
+    loops = keys.integer("num_loops", 1, high=MAX_LAYERS)
+    return {"loops": loops, "num_hidden_layers": layers * loops}
+
+
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
     heads = keys.integer("num_attention_heads")

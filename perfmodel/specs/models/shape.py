@@ -36,7 +36,8 @@ class ModelSpec(AttentionHeads):
     has only one of them. attention_gate: the query projection also makes a gate for the output. wide_qk_norm:
     the norms of queries and keys span all heads (OLMo-2). norm_bias: norms have a shift too.
     shared_kv_layers, shared_kv_sliding: number of full and of sliding layers that read another layer's cache
-    (Gemma-3n). residual_streams: hidden states that a layer passes on. table_params: of tables other than the
+    (Gemma-3n). loops: times that a pass runs the stored layers; num_hidden_layers counts each time.
+    residual_streams: hidden states that a layer passes on. table_params: of tables other than the
     embedding, of which a token reads a row. weights, kv_dtype: formats of the checkpoint, in the words of
     `--weights` and `--kv-dtype`. num_nextn_predict_layers: multi-token prediction layers, which no sum
     includes; None if unknown. mtp_head: Hugging Face id of the checkpoint with such layers, if config.json
@@ -49,6 +50,7 @@ class ModelSpec(AttentionHeads):
     aliases: tuple[str, ...] = ()
     model_type: str
     num_hidden_layers: SomeLayers
+    loops: Annotated[int, Meta(ge=1)] = 1
     hidden_size: Size
     intermediate_size: Size
     vocab_size: Size
@@ -108,6 +110,11 @@ class ModelSpec(AttentionHeads):
             )
         if self.num_sliding_layers and not self.sliding_window:
             raise ValueError("sliding_window must be given where num_sliding_layers is above 0")
+        if self.loops > 1 and (self.num_hidden_layers % self.loops or self.moe or self.linear_attention):
+            raise ValueError(
+                f"loops must divide num_hidden_layers ({self.num_hidden_layers}), with attention and MLP, "
+                f"given {self.loops}"
+            )
         if self.moe and self.moe.first_dense_layers > self.num_mlp_layers:
             raise ValueError(
                 f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_mlp_layers})"
@@ -257,7 +264,8 @@ class ModelSpec(AttentionHeads):
     @property
     def norm_params(self) -> int:
         """Parameters of all layer norms and the final one."""
-        return self.hidden_size * (1 + self.norm_bias) * (self.norms_per_layer * self.num_hidden_layers + 1)
+        norms = self.norms_per_layer * self.num_hidden_layers // self.loops + 1
+        return self.hidden_size * (1 + self.norm_bias) * norms
 
     @property
     def embedding_params(self) -> int:
@@ -276,12 +284,11 @@ class ModelSpec(AttentionHeads):
         if self.linear_attention:
             recurrent = self.linear_attention.layers * self.linear_attention.params(self.hidden_size)
         mlps = self.num_dense_layers * self.dense_mlp_params + self.num_moe_layers * self.moe_layer_params
+        stored = (attention + recurrent + self.indexer_params + mlps) // self.loops
         projections = sum(each.params for each in self.projections)
         tables = 1 if self.tie_word_embeddings else 2
         embeddings = self.table_params + tables * self.embedding_params
-        return (
-            attention + recurrent + self.indexer_params + mlps + self.norm_params + projections + embeddings
-        )
+        return stored + self.norm_params + projections + embeddings
 
     @property
     def active_params(self) -> int:

@@ -15,6 +15,10 @@ class LlamaCppAccount(Account):
 
     complete = True
 
+    def budget(self, gpu: GPUSpec) -> int:
+        """Tokens of one pass that reads prompts (``--ubatch-size``)."""
+        return self.server.max_num_batched_tokens or round(llamacpp_memory().ubatch)
+
     def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
         return 1.0
 

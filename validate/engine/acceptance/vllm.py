@@ -77,8 +77,8 @@ def served_contexts(where: str, text: str) -> Contexts | None:
     if _is_json(text):
         answers = parse_objects(where, text)
         if any(value_at(answer, OF_ANSWER) for answer in answers):
-            prompts, outputs = ([value_at(each, f"usage.{of}_tokens") for each in answers] for of in USAGE)
-            return Contexts.of_requests(prompts, outputs)
+            usage = ([value_at(each, f"usage.{of}_tokens") for each in answers] for of in USAGE)
+            return Contexts.of_requests(*usage)
         data = parse_json(where, text)
         lists = [data.get(name) for name in ("input_lens", "output_lens")]
         completed, *totals = (

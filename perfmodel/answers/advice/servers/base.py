@@ -226,7 +226,9 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
     """The attention backend that the question names; None for the engine's own choice."""
-    return engine_attention()[engine].backends.get(target.attention_backend or "")
+    attention = engine_attention()[engine]
+    names = attention.named(target.attention_backend or "")
+    return attention.backends[names[0]] if names else None
 
 
 def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None, notes: list[str]) -> None:
