@@ -1,7 +1,7 @@
-"""A stand-in for SGLang's simulator: its contract with a predictor, and a plain scheduler on a logical clock.
+"""Stand-ins for SGLang's simulator and for vLLM without forward passes: their contracts with a predictor, and
+plain schedulers on a logical clock.
 
-Prompts run in passes of their own, then all requests decode. A closed loop: a client sends its next request
-when the one before is answered.
+A closed loop: a client sends its next request when the one before is answered.
 """
 
 from collections import deque
@@ -28,7 +28,9 @@ class Batch:
 
 
 def simulate(predictor, inputs, outputs, clients: int, gained: float) -> tuple[float, float]:
-    """Mean TPOT in seconds, and output tokens per second. gained: tokens of a request per decoding pass."""
+    """Mean TPOT in seconds, and output tokens per second, where prompts run in passes of their own, as in
+    SGLang. gained: tokens of a request per decoding pass.
+    """
     waiting = deque(
         Request(int(p), 0, left=float(d - 1), output=int(d)) for p, d in zip(inputs, outputs, strict=True)
     )
@@ -58,3 +60,58 @@ def infer(predictor, requests: list[Request]) -> float:
     seconds = predictor.predict_infer_time(Batch(requests))
     assert seconds > 0
     return seconds
+
+
+@dataclass
+class Served:
+    """A request in vLLM's scheduler: its prompt, the tokens that are computed, and those still to answer."""
+
+    name: str
+    prompt: int
+    output: int
+    computed: float = 0.0
+    left: float = 0.0
+    first_s: float | None = None
+    ended_s: float = 0.0
+
+    @property
+    def reads(self) -> bool:
+        return self.computed < self.prompt
+
+
+def simulate_mixed(
+    seconds, inputs, outputs, clients: int, gained: float, drafted: int, budget: int
+) -> tuple[float, float]:
+    """The same where chunks of prompts share passes with decoding requests, as in vLLM. seconds: of a pass,
+    by the mappings of its scheduler's output. budget: tokens of a pass.
+    """
+    lengths = enumerate(zip(inputs, outputs, strict=True))
+    waiting = deque(Served(f"request {n}", int(p), int(d), left=float(d - 1)) for n, (p, d) in lengths)
+    served = list(waiting)
+    running: list[Served] = []
+    time = 0.0
+    while waiting or running:
+        running += [waiting.popleft() for _ in range(min(clients - len(running), len(waiting)))]
+        decoding = [request for request in running if not request.reads]
+        free = budget - len(decoding) * (1 + drafted)
+        scheduled = {request.name: 1 + drafted for request in decoding}
+        chunks: list[tuple[Served, int]] = []
+        for request in running:
+            if request.reads and free > 0:
+                chunks.append((request, min(free, request.prompt - int(request.computed))))
+                free -= chunks[-1][1]
+        scheduled |= {request.name: tokens for request, tokens in chunks}
+        computed = {request.name: int(request.computed) for request in running}
+        drafts = {request.name: [0] * drafted for request in decoding if drafted}
+        time += seconds(scheduled, computed, drafts)
+        for request, tokens in chunks:
+            request.computed += tokens
+            if not request.reads:
+                request.first_s = time
+        for request in decoding:
+            request.computed += gained
+            request.left -= gained
+            request.ended_s = time
+        running = [request for request in running if request.reads or request.left > 1e-9]
+    tpot = [(r.ended_s - r.first_s) / (r.output - 1) for r in served if r.first_s is not None]
+    return float(np.mean(tpot)), float(np.sum(outputs)) / time

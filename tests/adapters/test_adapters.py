@@ -9,10 +9,12 @@ import perfmodel as pm
 from perfmodel.adapters.sglang import IMPOSSIBLE, SGLangPredictor
 from perfmodel.adapters.vllm import forward_time
 from perfmodel.errors import InputError
-from tests.adapters.simulator import Batch, Request, simulate
+from tests.adapters.simulator import Batch, Request, simulate, simulate_mixed
 
 SCHEDULER = {"tp_size": 2, "ep_size": 1, "dp_size": 1, "pp_size": 1, "cp_size": 1, "data_type": "auto"}
 DRAFTS = {"draft": "eagle3", "alpha": 0.7}
+BUDGET = 8192
+"""Tokens of a pass of vLLM on such a device."""
 
 
 def adapter(gamma: int, **scheduler: object) -> SGLangPredictor:
@@ -20,24 +22,45 @@ def adapter(gamma: int, **scheduler: object) -> SGLangPredictor:
     return SGLangPredictor("qwen3-32b", "h100", SCHEDULER | scheduler, options)
 
 
-@pytest.mark.parametrize("gamma", [0, 3])
-def test_a_trace_in_a_simulator_agrees_with_the_replay(gamma: int) -> None:
-    predictor = adapter(gamma)
+def replayed(engine: str, gamma: int):
+    """The row of `traffic --replay` of the trace that `drawn` draws."""
     served = pm.traffic(
-        "qwen3-32b", "h100", 1500, 300, tp=2, engine="sglang", max_concurrency=16, gamma=gamma,
+        "qwen3-32b", "h100", 1500, 300, tp=2, engine=engine, max_concurrency=16, gamma=gamma,
         num_prompts=200, input_std=400, output_std=80, replay=True, acceptance_std=0, **DRAFTS,
     )  # fmt: skip
     (row,) = (row for row in served.replay or () if row.gamma == gamma)
+    return row
+
+
+def drawn() -> tuple[np.ndarray, np.ndarray]:
+    """Prompts and answers of 200 requests."""
     draw = np.random.default_rng(5)
     prompts = draw.uniform(1500 - 400 * 3**0.5, 1500 + 400 * 3**0.5, 200).round()
     answers = draw.uniform(300 - 80 * 3**0.5, 300 + 80 * 3**0.5, 200).round()
+    return prompts, answers
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_a_trace_in_sglangs_simulator_agrees_with_the_replay(gamma: int) -> None:
+    predictor = adapter(gamma)
+    row = replayed("sglang", gamma)
     gained = predictor.get_metrics()["tokens_per_iteration"]
-    tpot_s, tokens_per_s = simulate(predictor, prompts, answers, 16, gained)
+    tpot_s, tokens_per_s = simulate(predictor, *drawn(), 16, gained)
     assert tpot_s == pytest.approx(row.tpot_s.mean, rel=0.05)
     assert tokens_per_s == pytest.approx(row.output_tokens_per_s, rel=0.05)
     assert predictor.get_metrics()["passes"] > 200
     predictor.reset_metrics()
     assert predictor.get_metrics()["seconds"] == 0
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_a_trace_in_vllm_without_forward_passes_agrees_with_the_replay(gamma: int) -> None:
+    predictor = pm.predictor("qwen3-32b", "h100", tp=2, engine="vllm", gamma=gamma, **DRAFTS)
+    row = replayed("vllm", gamma)
+    gained = float(predictor.tokens_per_iteration())
+    tpot_s, tokens_per_s = simulate_mixed(forward_time(predictor), *drawn(), 16, gained, gamma, BUDGET)
+    assert tpot_s == pytest.approx(row.tpot_s.mean, rel=0.05)
+    assert tokens_per_s == pytest.approx(row.output_tokens_per_s, rel=0.05)
 
 
 def test_a_batch_beyond_the_memory_cannot_be_run() -> None:
