@@ -77,6 +77,7 @@ def test_the_longest_sequence_is_what_the_memory_and_the_model_allow() -> None:
         ("qwen3-32b", "int4-g128", "Qwen/Qwen3-32B-AWQ"),
         ("qwen3-8b", "fp8-block", "Qwen/Qwen3-8B-FP8"),
         ("qwen3-14b", "fp8", "Qwen/Qwen3-14B-FP8"),
+        ("qwen3.6-27b", "fp8", "Qwen/Qwen3.6-27B-FP8"),
         ("kimi-k2.5", "int4-g32", "moonshotai/Kimi-K2.5"),
         ("llama-3.1-70b", "nvfp4", None),
     ],

@@ -19,8 +19,8 @@ def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
     model_id: any repository of the model.
     """
     of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
-    for formats in ((weights,), alike(weights)):
-        for of in (_whole, main_format):
+    for of in (_whole, main_format):
+        for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
             if found is not None:
                 return found
@@ -33,10 +33,10 @@ def alike(weights: str) -> tuple[str, ...]:
 
 
 def main_format(weights: str) -> str:
-    """The format of most weights in a mix: that of the experts, if these have one of their own."""
+    """The format of most weights in a mix: that of the experts or the MLPs, if these have one of their own."""
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
-    return named.get("experts", first)
+    return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
 
 
 def _whole(weights: str) -> str:
