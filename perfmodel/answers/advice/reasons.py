@@ -8,6 +8,9 @@ from perfmodel.answers.point.verdict import reason
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
 
+SEEN = 1.05
+"""Smallest speedup that is not printed as 1.0x."""
+
 
 def reason_of(
     query: AdviseQuery,
@@ -35,8 +38,10 @@ def _likely(likely: tuple[TypicalGain, ...]) -> str:
     """The likely gains of the two preferred drafts."""
     if not likely:
         return ""
-    gains = " or ".join(gain.text for gain in likely[:2])
-    return f": likely {gains}, not decided until measured"
+    gains = [gain.text for gain in likely[:2] if gain.speedups[1] >= SEEN]
+    if not gains:
+        return ", and with a typical one no draft is likely to gain"
+    return f": likely {' or '.join(gains)}, not decided until measured"
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:

@@ -18,7 +18,9 @@ def checkpoint(model_id: str, weights: str) -> Checkpoint | None:
 
     model_id: any repository of the model.
     """
+    thinks = _thinks(model_id)
     of_model = [row for row in listed_checkpoints() if _same(row.model, model_id)]
+    of_model = [row for row in of_model if _thinks(row.checkpoint) == thinks]
     for of in (_whole, main_format):
         for formats in ((weights,), alike(weights)):
             found = next((row for row in of_model if of(row.weights) in formats), None)
@@ -33,10 +35,15 @@ def alike(weights: str) -> tuple[str, ...]:
 
 
 def main_format(weights: str) -> str:
-    """The format of most weights in a mix: that of the experts or the MLPs, if these have one of their own."""
+    """The format of most weights in a mix: that of the experts or MLPs, if these have one of their own."""
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
     return named.get("experts", named.get("mlp", first)).removesuffix("-wo")
+
+
+def _thinks(name: str) -> bool:
+    """Whether a repository is of the variant that thinks, which is another model."""
+    return "thinking" in name.casefold()
 
 
 def _whole(weights: str) -> str:
