@@ -12,6 +12,7 @@ from statistics import median
 
 from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.text import seconds
+from perfmodel.specs.engines.backends import attention_of
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
@@ -30,6 +31,8 @@ _CAPTURED_TOKENS = re.compile(
 _CAPTURED_REQUESTS = re.compile(r"cuda[-_]graph[-_]max[-_]bs\W+\d+")
 SAME_TEXTS = 0.1
 """Difference of accepted tokens that counts as none if an expectation has no spread (rows of a file)."""
+MOST_OF_IT = 2 / 3
+"""Share of the excess over the prediction from which prompts explain it."""
 LEAST_SHARE = 0.05
 """Share of the time from which prompts are named."""
 _PAGE = "vllm:request_time_per_output_token_seconds"
@@ -55,14 +58,32 @@ class Sign:
 
 SIGNS = (
     Sign(
-        re.compile(r"enforce_eager=True|[Cc]udagraph is disabled|disable_cuda_graph=True|cuda graph: False"),
+        re.compile(
+            r"enforce_eager=True|Enforce eager set|[Cc]udagraph is disabled|C(?i:uda) graph is disabled"
+            r"|disable_cuda_graph=True|cuda graph: False"
+        ),
         Half.STEP,
         "CUDA graphs are off (eager mode): the host launches every kernel",
     ),
     Sign(
-        re.compile(r"CUDAGraphMode\.PIECEWISE"),
+        re.compile(r"CUDAGraphMode\.PIECEWISE|cudagraph_mode (?:from \S+ )?to PIECEWISE"),
         Half.STEP,
         "CUDA graphs are piecewise: the host launches the attention of every layer",
+    ),
+    Sign(
+        re.compile(r"Async scheduling (?:is disabled|is not compatible|not supported|will be disabled)"),
+        Half.STEP,
+        "asynchronous scheduling is off: the device waits while the host prepares a pass",
+    ),
+    Sign(
+        re.compile(r"no usable GPU found"),
+        Half.STEP,
+        "llama.cpp found no GPU: the processor runs all layers",
+    ),
+    Sign(
+        re.compile(r"flash_attn\s+= (?:0|disabled)"),
+        Half.STEP,
+        "flash attention is off",
     ),
     Sign(
         re.compile(r"preempted|Retract requests|KV cache pool is full"),
@@ -70,7 +91,10 @@ SIGNS = (
         "requests are preempted: the KV cache is full",
     ),
 )
-"""Log lines of vLLM (config and scheduler) and SGLang (server_args, decode lines, retraction)."""
+"""Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp."""
+_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
+_BACKEND = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend")
+"""The attention backend in a log of vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +179,15 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     iteration_s = pace.tpot_s * expectation.gained
     low, high = expectation.interval
     share = min(pace.prompt_tokens_per_s * expectation.prompt_token_s, 1.0)
-    signs = [*_signs(text), *_outside_captured(text, predicted)]
-    half = _half(iteration_s, high, share, expectation.rejected, pace, signs)
+    signs = [
+        *_signs(text),
+        *_outside_captured(text, predicted),
+        *_on_host(text),
+        *_other_backend(text, predicted),
+    ]
+    excess_s = iteration_s - predicted.iteration_s
+    explained = iteration_s * (1.0 - share) <= high or iteration_s * share >= MOST_OF_IT * excess_s
+    half = _half(iteration_s > high, explained, expectation.rejected, pace, signs)
     times_slower = iteration_s / predicted.iteration_s
     if half is Half.STEP and expectation.times_fewer > times_slower:
         half = Half.ACCEPTANCE
@@ -183,16 +214,13 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     return Health(half, tuple(lines))
 
 
-def _half(
-    iteration_s: float, high: float, share: float, rejected: bool, pace: Pace, signs: list[Sign]
-) -> Half:
-    """A slow iteration decides before a low acceptance. Waiting or preempted requests, or prompts that take
-    the time that is missing, make it the load's, unless the log has a sign of a slow step.
+def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list[Sign]) -> Half:
+    """A slow iteration decides before a low acceptance. Waiting or preempted requests, or prompts that
+    explain the time that is missing, make it the load's, unless the log has a sign of a slow step.
     """
-    if iteration_s <= high:
+    if not slower:
         return Half.ACCEPTANCE if rejected else Half.NONE
-    read = iteration_s * (1.0 - share) <= high
-    loaded = read or pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
+    loaded = explained or pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
     slow = any(sign.half is Half.STEP for sign in signs)
     return Half.LOAD if loaded and not slow else Half.STEP
 
@@ -211,6 +239,28 @@ def _load_in_words(pace: Pace, share: float) -> list[str]:
 
 def _signs(text: str) -> Iterator[Sign]:
     return (sign for sign in SIGNS if sign.pattern.search(text))
+
+
+def _on_host(text: str) -> Iterator[Sign]:
+    """A sign if llama.cpp left layers to the host."""
+    found = _OFFLOADED.search(text)
+    if found and int(found[1]) < int(found[2]):
+        kept = int(found[2]) - int(found[1])
+        yield Sign(_OFFLOADED, Half.STEP, f"{kept} of {found[2]} layers run on the host (--gpu-layers)")
+
+
+def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
+    """A sign if attention runs on another backend than the predicted one."""
+    named = _BACKEND.search(text)
+    expected = predicted.query.attention_backend
+    attention = attention_of(predicted.calibration.stack)
+    if named is None or expected is None or attention is None:
+        return
+    own = [backend.word for backend in attention.backends.values()]
+    word = attention.backends[expected].word
+    if named[1] in own and named[1] != word:
+        meaning = f"attention runs on {named[1]}, and {word} was predicted (--attention-backend)"
+        yield Sign(_BACKEND, Half.STEP, meaning)
 
 
 def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:

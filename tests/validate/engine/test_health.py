@@ -160,6 +160,27 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
     assert "an iteration has 4 requests, and the largest captured CUDA graph 2" in out
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("INFO Using TRITON_ATTN attention backend out of potential backends: [...]", "runs on TRITON_ATTN"),
+        (
+            "WARNING Async scheduling is disabled because the V1 model runner",
+            "asynchronous scheduling is off",
+        ),
+        ("WARNING Overriding cudagraph_mode from FULL to PIECEWISE.", "CUDA graphs are piecewise"),
+        ("load_tensors: offloaded 25/65 layers to GPU", "40 of 65 layers run on the host"),
+        ("llama_context: flash_attn    = disabled", "flash attention is off"),
+        ("INFO Using FLASH_ATTN attention backend out of potential backends: [...]", "nothing that explains"),
+        ("load_tensors: offloaded 65/65 layers to GPU", "nothing that explains"),
+    ],
+)
+def test_known_lines_of_a_slow_server_are_named(tmp_path, capsys, line: str, says: str) -> None:
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s() / 4, first=line))
+    assert "health: the iteration is off" in out
+    assert says in out
+
+
 def test_of_two_things_that_are_off_the_one_that_costs_more_is_named(tmp_path, capsys) -> None:
     """1.25 of at least 1.77 expected tokens, beside iterations that take 1.41 or 4 times as long."""
     for times, half in ((1.41, "the acceptance is off"), (4.0, "the iteration is off")):
