@@ -176,6 +176,10 @@ def _sentence(error: Any) -> str:
     if isinstance(error, click.NoSuchOption):
         near = ", ".join(sorted(error.possibilities or ()))
         text = f"No such option: {error.option_name}" + (f" (Possible options: {near})" if near else "")
+        from perfmodel.answers.point.not_modelled import not_modelled  # of no other use here
+
+        if what := not_modelled(error.option_name):
+            text = f"{error.option_name}: {what}: not modelled, a server with them is slower than predicted"
     verb = getattr(getattr(error, "ctx", None), "info_name", "")
     if (hint := INSTEAD.get(verb, {}).get(getattr(error, "option_name", ""))) is not None:
         text = f"{error.option_name}: {hint}"

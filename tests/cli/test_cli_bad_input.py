@@ -55,6 +55,14 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         assert str(caught.value).startswith(f"{named[1].replace('-', '_')}: ")
 
 
+@pytest.mark.parametrize(
+    ("option", "names"), [("--lora-rank", "LoRA adapters"), ("--guided-decoding", "structured output")]
+)
+def test_an_option_about_what_is_not_modelled_is_answered_by_name(capsys, option: str, names: str) -> None:
+    assert cli.run(["whatif", option, "16"]) == 2
+    assert f"error: {option}: {names}" in capsys.readouterr().err
+
+
 def test_a_closed_pipe_is_quiet() -> None:
     command = (
         f"{shlex.quote(sys.executable)} -m perfmodel models list --json | head -c 10; exit ${{PIPESTATUS[0]}}"

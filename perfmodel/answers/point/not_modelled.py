@@ -6,3 +6,19 @@ NOT_MODELLED = (
     "vision and audio encoders",
     "kinds of draft that take turns (MTP, then n-gram)",
 )
+_LORA, _GRAMMARS, _ENCODERS, _ = NOT_MODELLED
+_WORDS = {
+    "lora": _LORA,
+    "structured": _GRAMMARS,
+    "grammar": _GRAMMARS,
+    "guided": _GRAMMARS,
+    "vision": _ENCODERS,
+    "image": _ENCODERS,
+    "audio": _ENCODERS,
+}
+"""Word in an option of an engine -> what it is about."""
+
+
+def not_modelled(option: str) -> str | None:
+    """What an option is about that no answer counts; None for any other option."""
+    return next((what for word, what in _WORDS.items() if word in option), None)
