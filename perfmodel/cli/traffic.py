@@ -80,6 +80,9 @@ def _pools(a: Pools) -> None:
     """The answer about two pools."""
     say(a.sentence, "bold")
     table(POOLS, [_pool_cells(row) for row in a.rows])
+    if a.best.tpot_interval is not None:
+        low, high = map(seconds, a.best.tpot_interval)
+        say(f"90 % interval of TPOT with {in_words(a.best.gamma)}: {low} to {high}")
     say(f"{a.transfer_bytes / 1e6:.3g} MB of cache on a device for each prompt; link: {a.transfer_source}")
     if a.prefix_hit_rate is not None:
         say(f"{a.prefix_hit_rate:.0%} of the prompt tokens are found in the caches of the prefill pool")

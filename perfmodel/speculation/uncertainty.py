@@ -182,7 +182,7 @@ def step_log_error(
     """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
 
-    step: its times, needed where devices communicate over the host.
+    step: its times, needed where devices communicate over the host or beyond a box.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)

@@ -147,3 +147,16 @@ def test_an_answer_about_nodes_costs_at_most_twice_that_about_a_box() -> None:
     drafted = V3 | {"gamma": 3, "draft": "mtp", "alpha": 0.7, "batch": 64}
     boxed = calls_of(**drafted, tp=8)
     assert calls_of(**drafted, nodes="2x8", ep=16, dp=16) <= 2 * boxed
+
+
+def test_an_assumed_all_reduce_makes_answers_under_load_wider_too() -> None:
+    asked = V3 | {"input_len": 2048, "output_len": 256, "request_rate": 0.2, "closed_form": True}
+    asked = {name: value for name, value in asked.items() if name != "context"}
+
+    def width(tp: int) -> float:
+        interval = pm.traffic(**asked, tp=tp).rows[0].tpot_interval
+        assert interval is not None
+        low, high = interval
+        return high / low
+
+    assert width(16) > 1.5 * width(8)

@@ -203,3 +203,12 @@ def test_a_draft_after_prompts_of_another_one_is_refused() -> None:
     assert "\n" not in str(refused.value)
     later = pools(request_rate=2, decode_draft="eagle3", prefill_draft="none")
     assert any("drafts nothing" in note for note in later.notes)
+
+
+def test_the_interval_of_tpot_contains_it_and_is_that_of_a_faster_and_a_slower_decode_pool() -> None:
+    for load in ({"request_rate": 2}, {"max_concurrency": 200}):
+        found = row(**load)
+        assert found.tpot_interval is not None
+        low, high = found.tpot_interval
+        assert low < found.tpot_s < high
+        assert high / low < 9

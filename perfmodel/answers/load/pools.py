@@ -2,6 +2,7 @@
 a draft.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.pool_question import Instances, transfer_of
+from perfmodel.answers.load.tpot_errors import served_log_errors
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.two_pools import PoolRow, Prompts, TwoPools
 from perfmodel.answers.question import Query, resolve, resolve_costs
@@ -18,6 +20,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import CachedPrompts, Reuse
 from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.queueing.steps import StepTimes, readings_of, sequences_of, step_times
+from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 
@@ -88,19 +91,12 @@ def pools_of(question: TrafficQuery) -> Pools:
     drafting = dict.fromkeys(gamma > 0 for gamma in gammas)
     read = {drafts: prompts_of(question, prefill, prompting, drafts) for drafts in drafting}
     both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
-    loop = question.loop
-    rows = []
-    for load in loop.values.tolist():
-        if question.opens:
-            rows += [each.at(load, question.limits_s) for each in both]
-        else:
-            rows += [each.with_clients(load, loop.think_s, question.limits_s) for each in both]
     return Pools(
         prefill=question.prefill or "",
         decode=question.decode or "",
         prefill_gpus=prefill.devices,
         decode_gpus=decode.devices,
-        rows=tuple(rows),
+        rows=tuple(_rows(question, decoding, both)),
         ratio={each.steps.gamma: each.ratio for each in both},
         best_split={each.steps.gamma: each.best_split for each in both},
         transfer_bytes=_sent_bytes(question, decoding, bool(max(gammas))),
@@ -108,6 +104,32 @@ def pools_of(question: TrafficQuery) -> Pools:
         prefix_hit_rate=read[bool(max(gammas))].hit_rate,
         notes=_notes(question, both),
     )
+
+
+def _rows(question: TrafficQuery, decoding: Scenario, both: Sequence[TwoPools]) -> Iterator[PoolRow]:
+    """One row for each load and draft length. The error of TPOT is that at the batch of the first load."""
+    loop = question.loop
+    limits_s = question.limits_s
+
+    def row(pools: TwoPools, load: float) -> PoolRow:
+        if question.opens:
+            return pools.at(load, limits_s)
+        return pools.with_clients(load, loop.think_s, limits_s)
+
+    loads = loop.values.tolist()
+    batch = max(row(both[0], loads[0]).decode_batch, 1.0)
+    gammas = [pools.steps.gamma for pools in both]
+    log_off = served_log_errors(decoding, batch, question.lengths.context, gammas)
+    for load in loads:
+        for pools in both:
+            error = log_off[pools.steps.gamma]
+            interval = None
+            if error is not None:
+                factor = math.exp(Z * error)
+                fast = row(pools.slowed(1.0 / factor), load)
+                slow = row(pools.slowed(factor), load)
+                interval = fast.tpot_s, slow.tpot_s
+            yield replace(row(pools, load), tpot_interval=interval)
 
 
 @contextmanager

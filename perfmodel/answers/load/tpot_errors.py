@@ -43,8 +43,10 @@ def served_log_errors(
     ratio divided by the square root of 2, or that of a step if it is larger. The costs of requests add the
     error of their engine.
     """
-    over_host = scenario.target_step(batch, context) if scenario.machine.over_host else None
-    step = step_log_error(scenario, over_host, batch, context)  # type: ignore[arg-type]  # of one
+    machine = scenario.machine
+    sends = machine.over_host or machine.fabric is not None
+    times = scenario.target_step(batch, context) if sends else None
+    step = step_log_error(scenario, times, batch, context)  # type: ignore[arg-type]  # of one
     ratio = log_error(scenario, np.asarray(batch), np.asarray(context), np.asarray(gammas))
     if step is None or ratio is None:
         return dict.fromkeys(gammas)

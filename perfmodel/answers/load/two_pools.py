@@ -33,6 +33,7 @@ class PoolRow:
     queue_s, prefill_s, transfer_s, first_step_s: parts of the mean TTFT. prefill_used, decode_used: load over
     capacity. limits: the pool with the smaller capacity. saturated: more requests arrive than a pool serves;
     the rate is then the capacity. slo_share: share of requests within all limits, None without limits.
+    tpot_interval: 90 % interval of the mean TPOT, None where no error is known.
     """
 
     request_rate: float
@@ -57,6 +58,7 @@ class PoolRow:
     slo_share: float | None
     output_tokens_per_s: float
     output_tokens_per_s_per_gpu: float
+    tpot_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,10 @@ class TwoPools:
         return replace(
             self, prefill=replace(self.prefill, count=prefill), decode=replace(self.decode, count=decode)
         )
+
+    def slowed(self, factor: float) -> "TwoPools":
+        """The pools with all decode passes multiplied by a factor."""
+        return replace(self, steps=self.steps.slowed(factor))
 
     def state(self, rate: float) -> PoolState:
         """The pools at a rate that both serve."""
