@@ -346,3 +346,18 @@ def test_what_would_fit_is_in_the_engines_own_formats() -> None:
     assert "with --weights q4_k_m, with --layer-split 2 or on rtx-" in file
     server = advise("qwen3-32b", "rtx-5090").reason
     assert "with --weights nvfp4, with --tp 4 or on rtx-pro-6000-96gb" in server
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"context": 8192},
+        {"context": 8192, "max_model_len": 20000},
+        {"input_len": 4096, "output_len": 500, "request_rate": 2.0},
+    ],
+)
+def test_the_cache_is_counted_in_the_sequences_of_the_printed_line(load: dict[str, float]) -> None:
+    """vLLM logs the concurrency for `--max-model-len` tokens."""
+    answer = advise(AdviseQuery("qwen3-32b", hardware="h100", tp=2, **load))
+    (length,) = re.findall(r"--max-model-len (\d+)", answer.serve.vllm_line)
+    assert answer.chosen.kv_cache.max_model_len == int(length)

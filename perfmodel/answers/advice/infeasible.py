@@ -133,8 +133,8 @@ def _degrees(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
 
 
 def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
-    """The smallest other device of the same maker for the same engine whose memory is no slower; those with
-    the same kind of memory first, and of these those of the same architecture.
+    """The smallest other device of the same maker for the same engine whose memory and links are no slower;
+    those with the same kind of memory first, and of these those of the same architecture.
     """
     gpu = largest.scenario.machine.gpu
     engine = query.engine or engine_of(largest.scenario.machine.calibration)
@@ -143,7 +143,8 @@ def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     as_fast = [g for g in alike if g.memory_bandwidth_bytes_per_s >= gpu.memory_bandwidth_bytes_per_s]
     devices = largest.layout.server_gpus
     in_a_box = [g for g in as_fast if g.box_devices >= devices]
-    larger = [g for g in in_a_box if g.memory_bytes > gpu.memory_bytes]
+    linked = [g for g in in_a_box if (g.link_rate(devices) or 0.0) >= (gpu.link_rate(devices) or 0.0)]
+    larger = [g for g in linked if g.memory_bytes > gpu.memory_bytes]
     by_size = sorted((_kinship(g, gpu), g.memory_bytes, g.name) for g in larger)
     for _, _, name in by_size:
         if _fits_with(query, largest, hardware=name, engine=engine):

@@ -6,7 +6,8 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.speculation import KVCache, Passes, kv_cache_of
+from perfmodel.answers.advice.servers.base import longest_sequence
+from perfmodel.speculation import KVCache, Passes, Scenario, kv_cache_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         objective=objective,
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
-        kv_cache=kv_cache_of(s, point.gamma, query.memory_fraction, float(seats or point.batch)),
+        kv_cache=kv_cache_of(
+            _as_started(s, query), point.gamma, query.memory_fraction, float(seats or point.batch)
+        ),
     )
     if not point.gamma:
         return pick
@@ -109,4 +112,13 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         draft_tp=s.draft.tensor_parallel,
         acceptance_source=s.known_acceptance.source,
         runs_in=None if runs is None else runs.text,
+    )
+
+
+def _as_started(scenario: Scenario, query: AdviseQuery) -> Scenario:
+    """The scenario on a server that takes sequences as long as its printed line says."""
+    longest = longest_sequence(scenario, query.memory_fraction, query.max_model_len, query.context, 1)
+    account = scenario.account
+    return scenario.on_same_shards(
+        account=replace(account, server=replace(account.server, max_model_len=longest))
     )
