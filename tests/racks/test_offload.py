@@ -52,6 +52,11 @@ def test_a_session_reads_its_earlier_turns() -> None:
     assert turned.tokens > 16000
 
 
+def test_with_two_pools_the_tier_is_that_of_a_prefill_instance() -> None:
+    layout = {"tp": 1, "prefill": "2x8:dp8,ep8", "decode": "1x16"}
+    assert offload("host", **layout) == offload("host", tp=8, dp=8, ep=8)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

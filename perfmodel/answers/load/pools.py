@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.load.offload import Offload, offload_of
 from perfmodel.answers.load.pool_question import Instances, transfer_of
 from perfmodel.answers.load.tpot_errors import served_log_errors
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -317,6 +318,13 @@ def one_server(question: TrafficQuery) -> TrafficQuery:
     }
     layout: dict[str, Any] = {"tp": decode.gpus, "dp": decode.dp, "ep": decode.ep}
     return replace(question, request_rate=rates, max_concurrency=clients, **alone, **layout)
+
+
+def tier_of_prefill(question: TrafficQuery, gamma: int) -> Offload:
+    """Caches of earlier prompts on another tier of a prefill instance. gamma: the longest draft."""
+    prefill = Instances.of(question.prefill or "", "--prefill")
+    reads_too = runs_draft(question, gamma > 0)
+    return offload_of(replace(question, dp=prefill.dp), prompting_of(question, prefill), int(reads_too))
 
 
 def _limits(question: TrafficQuery, instances: Instances) -> Limits:

@@ -16,7 +16,7 @@ from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
 from perfmodel.answers.load.offload import Offload, offload_of
-from perfmodel.answers.load.pools import Pools, one_server, pools_of
+from perfmodel.answers.load.pools import Pools, one_server, pools_of, tier_of_prefill
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
 from perfmodel.answers.load.rising import never_falling
@@ -104,7 +104,8 @@ def traffic(question: TrafficQuery) -> Traffic:
         return _of_servers(question)
     question, _ = completed(question)
     pools = pools_of(question)
-    return replace(_of_servers(one_server(question)), pools=pools)
+    offload = tier_of_prefill(question, max(pools.ratio)) if question.kv_offload else None
+    return replace(_of_servers(one_server(question)), pools=pools, offload=offload)
 
 
 def _of_servers(question: TrafficQuery) -> Traffic:
