@@ -144,7 +144,7 @@ def check_engine(
 
 def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision) -> None:
     """Refuse (InputError) weights in 4-bit integers for which the engine's version has no fast kernels."""
-    stack = engine_of(calibration)
+    stack = engine_of(calibration) or ""  # the caller knows that it is a serving engine
     engine = serving_engines()[stack]
     weights = precision.weights
     experts = model.moe is not None and weights.of("experts").name.startswith("int4")
