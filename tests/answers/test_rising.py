@@ -66,3 +66,36 @@ def test_short_requests_on_a_fast_server(more) -> None:
     answer = pm.traffic(**question, request_rate="568,50,227", **more)
     assert [row.request_rate for row in answer.rows] == [568, 50, 227], "in the order of the question"
     assert not falls(answer)
+
+
+@pytest.mark.parametrize("more", [{}, {"replay": True}])
+@pytest.mark.parametrize(
+    "loads",
+    [
+        [{"request_rate": rate, "burstiness": 3} for rate in (0.3, 1, 7, 7.1, 20, 200)],
+        [{"request_rate": rate, "max_concurrency": 16} for rate in (0.3, 1, 7, 7.1, 20, 200)],
+        [{"max_concurrency": clients} for clients in (1, 5, 8, 9, 40)],
+    ],
+    ids=["rates", "rates with a limit", "clients"],
+)
+def test_separate_questions_do_not_fall_either(more, loads) -> None:
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "alpha": 0.8, "draft": "eagle3", "gamma": 3}
+    question |= {"input_len": 800, "output_len": 60, "max_num_seqs": 8, "num_prompts": 200}
+    rows = [pm.traffic(**question, **load, **more).rows for load in loads]
+    for at in range(2):
+        tpot = [row[at].tpot_s.mean for row in rows]
+        ttft = [row[at].ttft_s.mean for row in rows if row[at].ttft_s is not None]
+        assert tpot == pytest.approx(sorted(tpot), rel=1e-6)
+        assert ttft == pytest.approx(sorted(ttft), rel=1e-6)
+
+
+def test_a_saturated_replay_waits_longer_by_as_much_as_its_requests_come_sooner() -> None:
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0, "input_len": 800, "output_len": 200}
+    question |= {"replay": True, "num_prompts": 400}
+    (row,) = pm.traffic(**question, request_rate=1).rows
+    rates = [factor * row.saturation_rate for factor in (1.0, 2.0, 4.0)]
+    full, twice, four = (pm.traffic(**question, request_rate=rate).rows[0] for rate in rates)
+    assert twice.tpot_s.mean == pytest.approx(full.tpot_s.mean)
+    come_s = 400 / row.saturation_rate / 2  # the mean time of arrival at the capacity
+    assert twice.ttft_s.mean - full.ttft_s.mean == pytest.approx(come_s / 2, rel=0.1)
+    assert four.ttft_s.mean - full.ttft_s.mean == pytest.approx(come_s * 3 / 4, rel=0.1)

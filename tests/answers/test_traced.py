@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.load import replayed_rows, requests as requests_of
+from perfmodel.answers.load import replayed_load, replayed_rows, requests as requests_of
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import Percentiles
 from tests.validate.tiny import refused
@@ -64,6 +64,7 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
 def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests_of, "LONGEST", 50)
     monkeypatch.setattr(replayed_rows, "LONGEST", 50)
+    monkeypatch.setattr(replayed_load, "LONGEST", 50)
     calm = [(i, 100, 10) for i in range(50)]
     beginning = traffic(trace=trace(tmp_path, *calm), **ASKED).replay
     whole = traffic(trace=trace(tmp_path, *calm, (50, 9000, 900)), **ASKED).replay

@@ -282,7 +282,10 @@ def test_one_row_per_load_which_says_who_made_it() -> None:
     ("more", "message"),
     [
         ({"max_concurrency": "1..10001"}, "max_concurrency: must be at most 1000 values, given 10001"),
-        ({"max_concurrency": "1..600"}, "num_prompts: must be at most 1669 for 599 loads and draft lengths"),
+        (
+            {"max_concurrency": "1..600", "num_prompts": 100_000},
+            "num_prompts: must be at most 50000 for 599 loads and draft lengths",
+        ),
         ({"max_concurrency": 8, "replay": True, "closed_form": True}, "closed_form: must be left out"),
     ],
 )

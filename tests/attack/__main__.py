@@ -16,16 +16,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import better, cliffs, faults, readers, served, surroundings, tampered, verbs, watch
+from tests.attack import better, cliffs, faults, rates, readers, served, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 SEED = 44
 ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
-READ, TYPED, SERVED, CHANGED, PAIRS, BETTER, KILLS, EACH = 3400, 2400, 1500, 150, 1500, 10_000, 100, 4
-"""Files given to readers, command lines, requests, numbers changed, pairs of questions, better devices, and
-kills; then other faults of each kind.
+READ, TYPED, SERVED, CHANGED, PAIRS, BETTER, LOADS, KILLS, EACH = (
+    3400,
+    2400,
+    1500,
+    150,
+    1500,
+    10_000,
+    200,
+    100,
+    4,
+)
+"""Files given to readers, command lines, requests, numbers changed, pairs of questions, better devices,
+pairs of loads, and kills; then other faults of each kind.
 """
 JOBS = max(len(os.sched_getaffinity(0)), 1)
 Part = tuple[list[str], bool]
@@ -91,6 +101,10 @@ PARTS: dict[str, Callable[[], Part]] = {
     "better": lambda: tallied(
         "better figure | pairs of questions | refused | slower",
         lambda tally, folder: better.attack(tally, folder, SEED, BETTER),
+    ),
+    "rates": lambda: tallied(
+        "load | pairs of questions | refused | shorter",
+        lambda tally, _: rates.attack(tally, SEED, LOADS),
     ),
     "faults": broken,
 }

@@ -16,6 +16,7 @@ from tests.attack import (
     faults,
     forks,
     jobs,
+    rates,
     readers,
     served,
     surroundings,
@@ -42,8 +43,9 @@ pytestmark = pytest.mark.slow
         ),  # enough to miss either of the two warnings
         (lambda tally, _: served.attack(tally, 2, 300), 2, 100, 10),
         (partial(better.attack, seed=2, count=400), len(better.FIGURES), 0, 400),
+        (lambda tally, _: rates.attack(tally, 2, 40), 3, 0, 40),
     ],
-    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "served", "better"],
+    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "served", "better", "rates"],
 )
 def test_nothing_gets_through(attack, kinds, refused, answered, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -17,21 +17,22 @@ from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
 
 
-def closed_rows(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
-    """The rows of a choice at its loads. log_off: standard deviation of the logarithm of its mean TPOT.
+def closed_rows(
+    question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array
+) -> list[TrafficRow]:
+    """The rows of a choice at some loads. log_off: standard deviation of the logarithm of its mean TPOT.
 
     Rates with a limit on the number of clients are a closed loop of that many clients, where these cannot
     send faster.
     """
     loop = question.loop
-    values = loop.values[choice.at]
-    rows = _rows(question, loop, choice, log_off, values)
+    rows = _rows(question, loop, choice, log_off, loads)
     if loop.cap is None:
         return rows
     clients = np.array([float(loop.cap)])
     (closed,) = _rows(question, question.capped_loop, choice, log_off, clients)
     capped = []
-    for rate, row in zip(values.tolist(), rows, strict=True):
+    for rate, row in zip(loads.tolist(), rows, strict=True):
         if row.ttft_s is None or rate >= closed.requests_per_s:
             row = replace(closed, **loop.named(rate), replicas=row.replicas)
         capped.append(row)

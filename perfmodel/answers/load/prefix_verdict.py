@@ -92,7 +92,7 @@ class _Others:
         """The row of these passes at one load."""
         if steps not in self.rows:
             choice = Choice(Fixed(steps.gamma), steps.gamma, steps, self.replica.everywhere)
-            self.rows[steps] = closed_rows(self.question, choice, None)
+            self.rows[steps] = closed_rows(self.question, choice, None, self.question.loop.values)
         return self.rows[steps][at]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:

@@ -1,46 +1,44 @@
-"""The rows of a replay: drawn requests, or those of a trace, on the same server as in the closed form."""
+"""The rows of replays: requests that are drawn, or those of a mix or a trace, on the same server as in the
+closed form.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from perfmodel.answers.load.acceptance_along import gains_along
-from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.ladder import most_replays
 from perfmodel.answers.load.mixed_classes import ClassRow, MixedRequests
+from perfmodel.answers.load.replayed_load import ReplayedLoad
 from perfmodel.answers.load.requests import replayed_trace, requests_at
 from perfmodel.answers.load.traced import lengths_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.errors import refuse
-from perfmodel.queueing.arrivals import Arrivals
-from perfmodel.queueing.closed import serve
-from perfmodel.queueing.load import Lengths, Load
-from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.load import Load
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.prefix import Reuse
-from perfmodel.queueing.replay import ReplayedRequests, replay
-from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.steps import step_times
 from perfmodel.queueing.trace import LONGEST
-from perfmodel.specs import Z
-from perfmodel.speculation import Scenario
 
-OF_INTERVAL = 500
-"""Number of requests in the replays of both ends of an interval."""
 MOST_PROMPT_PASSES = 1_000_000
 """Most passes that read prompts, in all replays of a question: some ten seconds."""
 
 
-def check_size(question: TrafficQuery, rows: int) -> None:
-    """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths."""
+def check_size(question: TrafficQuery, rows: int, choices: int) -> None:
+    """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths.
+    choices: draft lengths.
+    """
     count = question.num_prompts
+    replays = rows
+    if question.draws:
+        replays = most_replays(question, rows, choices)
     if question.trace is not None:
         count = min(trace_of(question.trace).at_s.size, LONGEST)
     passes = max(question.lengths.input_mean / question.limits.max_num_batched_tokens, 1.0)
-    if rows * count * passes > MOST_PROMPT_PASSES:
-        most = math.floor(MOST_PROMPT_PASSES / (rows * passes))
+    if replays * count * passes > MOST_PROMPT_PASSES:
+        most = math.floor(MOST_PROMPT_PASSES / (replays * passes))
         raise refuse(
             "--num-prompts",
             None,
@@ -57,11 +55,11 @@ def replayed_rows(
     log_off: Mapping[int, float | None],
     load: float,
 ) -> tuple[list[TrafficRow], list[ClassRow]]:
-    """The rows of one load, in the order of `choices` and of their rows in the closed form; with a mix also
-    the rows of its classes.
+    """The rows of a trace or a mix at one load, in the order of `choices` and of their rows in the closed
+    form; with a mix also the rows of its classes.
 
     log_off: draft length -> standard deviation of the logarithm of its mean TPOT. A row of the closed form
-    stays where no request fits, or where it is saturated and nobody asked for a replay. Raises InputError.
+    stays where no request fits. Raises InputError.
     """
     if question.trace is not None:
         replica, choices = _for_trace(question, replica, choices, load)
@@ -76,7 +74,7 @@ def replayed_rows(
     rows = list[TrafficRow]()
     classes = list[ClassRow]()
     for choice, row in zip(choices, closed, strict=True):
-        if not choice.steps.seats or (row.saturated and not question.replays):
+        if not choice.steps.seats:
             rows.append(row)
             continue
         if mixed is not None:
@@ -103,116 +101,3 @@ def _for_trace(
     )
     there = replace(there, load=Load(lengths, rate=np.array([there.sustained(there.passes)])))
     return there, [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedLoad:
-    """Requests that are served at one load. where: the load, as a row names it."""
-
-    question: TrafficQuery
-    scenario: Scenario
-    lengths: Lengths
-    requests: Arrivals
-    where: dict[str, Any]
-
-    def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
-        """The times of the requests, or of the first `count` of them, in a replay."""
-        question = self.question
-        clients = self.where["concurrency"]
-        cap = None
-        if self.where["request_rate"] is not None:
-            cap = clients
-            clients = None
-        requests = self.requests if count is None else self.requests.first(count)
-        contexts = requests.input_tokens + requests.output_tokens / 2.0
-        gains = gains_along(question, self.scenario, steps.gamma, contexts)
-        around = None
-        if gains is None:
-            around = self.around(steps)
-        else:
-            requests = replace(requests, gain=gains / steps.tokens_per_iteration)
-        return replay(
-            steps,
-            self.lengths,
-            question.limits,
-            requests,
-            clients,
-            question.spread,
-            question.seed,
-            cap,
-            around,
-        )
-
-    def around(self, steps: StepTimes) -> int:
-        """Approximate number of running requests."""
-        rate = self.where["request_rate"]
-        clients = None if rate else float(self.where["concurrency"])
-        load = Load(self.lengths, rate=rate, clients=clients)
-        return max(round(float(serve(steps, load, self.question.limits).running[0])), 1)
-
-    def row(
-        self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
-    ) -> TrafficRow:
-        """The row of a choice that served them. closed: the closed form's. log_off: standard deviation of the
-        logarithm of its mean TPOT.
-        """
-        question = self.question
-        steps = choice.steps
-        most = capacity(steps, self.lengths, question.limits)[0]
-        interval = None if log_off is None else self._interval(steps, log_off, met)
-        gained = float(np.interp(met.running, steps.batches, steps.gains))
-        timed = met.output_tokens > 1  # one token has no time per token
-        slo_share = _share(question, met) if question.limits_s else None
-        notes = tuple(self._notes(met, closed, most))
-        row = replace(
-            closed,
-            running_mean=float(met.running),
-            tpot_s=Percentiles.of(met.tpot_s[timed]),
-            ttft_s=Percentiles.of(met.ttft_s),
-            e2e_s=Percentiles.of(met.e2e_s),
-            output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
-            requests_per_s=met.ttft_s.size / met.duration_s,
-            saturation_rate=most,
-            slo_share=slo_share,
-            prefix_hit_rate=met.hit_rate,
-            kv_share=min(met.running * steps.kv_share, 1.0),
-            tpot_interval=interval,
-            tokens_per_iteration=gained,
-            made_by=MadeBy.REPLAY,
-            warnings=notes,
-        )
-        return with_intervals(row, log_off, self.scenario)
-
-    def _notes(self, met: ReplayedRequests, closed: TrafficRow, most: float) -> Iterator[str]:
-        """Warnings of a row. most: requests/s that can be served."""
-        if not closed.saturated:
-            yield from closed.warnings
-        if met.preemptions:
-            plural = "s" if met.preemptions > 1 else ""
-            yield f"{met.preemptions} preemption{plural}"
-        if self.question.trace is not None:
-            whole = trace_of(self.question.trace).at_s.size
-            if whole > LONGEST:
-                yield f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed"
-        rate = self.where["request_rate"]
-        if rate is not None and closed.concurrency is None and rate >= most:
-            yield (
-                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
-                "they come"
-            )
-
-    def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """Ends of the 90 % interval of the mean TPOT: the first `OF_INTERVAL` requests, with passes that are
-        faster and slower by the error.
-        """
-        factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
-        low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
-        scale = met.mean_tpot_s / few if few else 1.0
-        return scale * min(low, few), scale * max(high, few)
-
-
-def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
-    """Share of the requests within every limit of the SLO."""
-    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
-    within = [times_s[name] <= limit for name, limit in question.limits_s.items()]
-    return float(np.all(within, axis=0).mean())

@@ -1,67 +1,83 @@
-"""Latencies never fall as the rate rises.
+"""Latencies never fall as the load rises.
 
 Both methods have an error of some per cent: the closed form by its assumptions, a replay by the requests that
-it draws. So a row may come out faster than one at a lower rate. Its times are then raised to those of the
-lower rate.
+it draws. So a row may come out faster than one at a lower load. Its times are then raised to those of the
+lower load.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, load_of
 
 
 def never_falling(by_load: Sequence[Sequence[TrafficRow]]) -> list[list[TrafficRow]]:
-    """The rows by load, with TTFT and TPOT of each draft length at least as long as at all lower rates, and a
-    share within the SLO that is at most theirs. Policies that change the length, and clients, stay as they
-    are.
+    """The rows by load, with TTFT and TPOT of each draft length at least as long as at all lower loads, and a
+    share within the SLO that is at most theirs.
     """
     highest = dict[int | str, TrafficRow]()
     raised: list[list[TrafficRow]] = [[] for _ in by_load]
-    order = sorted(range(len(by_load)), key=lambda at: by_load[at][0].request_rate or 0.0)
-    for at in order:
+    for at in sorted(range(len(by_load)), key=lambda at: load_of(by_load[at][0])):
         for row in by_load[at]:
-            lower = highest.get(row.gamma)
-            if lower is not None and isinstance(row.gamma, int) and row.request_rate is not None:
-                row = _at_least(row, lower)
-            highest[row.gamma] = row
-            raised[at].append(row)
+            lower = highest.get(row.gamma, row)
+            highest[row.gamma] = at_least(row, lower)
+            raised[at].append(highest[row.gamma])
     return raised
 
 
-def _at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
-    """The row, raised to the times of a lower rate."""
-    raised = _slower(row, _factor(row.ttft_s, lower.ttft_s), _factor(row.tpot_s, lower.tpot_s))
-    if raised.slo_share is not None and lower.slo_share is not None:
-        return replace(raised, slo_share=min(raised.slo_share, lower.slo_share))
-    return raised
+def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
+    """The row, raised to the times of a lower load: means, and each percentile by itself."""
+    share = row.slo_share
+    if share is not None and lower.slo_share is not None:
+        share = min(share, lower.slo_share)
+    ttft_s = row.ttft_s
+    if ttft_s is not None and lower.ttft_s is not None:
+        ttft_s = ttft_s.at_least(lower.ttft_s)
+    raised = _with_times(replace(row, slo_share=share), ttft_s, row.tpot_s.at_least(lower.tpot_s))
+    if raised.e2e_s is None or lower.e2e_s is None:
+        return raised
+    return replace(raised, e2e_s=raised.e2e_s.at_least(lower.e2e_s))
 
 
-def _factor(times: Percentiles | None, lower: Percentiles | None) -> float:
-    """The factor, 1 or more, that raises a mean to the one at a lower rate."""
-    if times is None or lower is None or not times.mean:
-        return 1.0
-    return max(lower.mean / times.mean, 1.0)
+def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:
+    """The row, lowered to the times of a higher load."""
+    ttft_s = row.ttft_s
+    if ttft_s is not None and higher.ttft_s is not None:
+        ttft_s = ttft_s.at_most(higher.ttft_s)
+    return _with_times(row, ttft_s, row.tpot_s.at_most(higher.tpot_s))
 
 
-def _slower(row: TrafficRow, first: float, each: float) -> TrafficRow:
-    """The row with its TTFT and its time per token multiplied by a factor each."""
-    if first == each == 1.0:
+def _with_times(row: TrafficRow, ttft_s: Percentiles | None, tpot_s: Percentiles) -> TrafficRow:
+    """The row with other times, and what follows from them."""
+    if ttft_s == row.ttft_s and tpot_s == row.tpot_s:
         return row
-    e2e = row.e2e_s
-    if row.ttft_s is not None and e2e is not None and e2e.mean:
-        added_s = (first - 1.0) * row.ttft_s.mean + (each - 1.0) * (e2e.mean - row.ttft_s.mean)
-        e2e = e2e.times(1.0 + added_s / e2e.mean)
+    first = _factor(row.ttft_s, ttft_s)
+    each = _factor(row.tpot_s, tpot_s)
     return replace(
         row,
-        ttft_s=row.ttft_s and row.ttft_s.times(first),
-        tpot_s=row.tpot_s.times(each),
-        e2e_s=e2e,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        e2e_s=_longer(row, first, each),
         running_mean=row.running_mean * each,
         kv_share=min(row.kv_share * each, 1.0),
         ttft_interval=_times(row.ttft_interval, first),
         tpot_interval=_times(row.tpot_interval, each),
     )
+
+
+def _factor(before: Percentiles | None, after: Percentiles | None) -> float:
+    """The change of a mean."""
+    if before is None or after is None or not before.mean:
+        return 1.0
+    return after.mean / before.mean
+
+
+def _longer(row: TrafficRow, first: float, each: float) -> Percentiles | None:
+    """The time of a whole request whose TTFT and time per token are multiplied by a factor each."""
+    if row.ttft_s is None or row.e2e_s is None or not row.e2e_s.mean:
+        return row.e2e_s
+    added_s = (first - 1.0) * row.ttft_s.mean + (each - 1.0) * (row.e2e_s.mean - row.ttft_s.mean)
+    return row.e2e_s.times(1.0 + added_s / row.e2e_s.mean)
 
 
 def _times(interval: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:

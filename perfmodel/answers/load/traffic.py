@@ -13,6 +13,7 @@ from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
 from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.ladder import Ladder
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
 from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
 from perfmodel.answers.load.offload import Offload, offload_of
@@ -208,7 +209,7 @@ def _closed_rows(
     by_load: list[list[TrafficRow]] = [[] for _ in question.loop.values]
     for choice in choices:
         off = log_off[choice.steps.gamma]
-        rows = closed_rows(question, choice, off)
+        rows = closed_rows(question, choice, off, question.loop.values[choice.at])
         for load, row in zip(choice.at.tolist(), rows, strict=True):
             by_load[load].append(with_intervals(row, off, scenario))
     return by_load
@@ -225,9 +226,13 @@ def _one_row_per_load(
     for which a replay was asked, has the rows of a replay.
     """
     simulated = [question.replays or any(row.doubts for row in rows) for rows in closed]
-    if question.closed_form or question.rollout is not None or not any(simulated):
-        return [[_as_doubted(row) for row in rows] for rows in closed], []
-    check_size(question, sum(len(rows) for rows, one in zip(closed, simulated, strict=True) if one))
+    if question.closed_form or question.rollout is not None:
+        simulated = [False for _ in closed]
+        closed = [[_as_doubted(row) for row in rows] for rows in closed]
+    count = sum(len(rows) for rows, one in zip(closed, simulated, strict=True) if one)
+    check_size(question, count, len(choices))
+    if question.draws and question.rollout is None:
+        return _on_ladders(question, replica, choices, closed, log_off, simulated), []
     by_load = list[list[TrafficRow]]()
     classes = list[ClassRow]()
     for at, (load, rows) in enumerate(zip(question.loop.values.tolist(), closed, strict=True)):
@@ -239,6 +244,37 @@ def _one_row_per_load(
         by_load.append(met)
         classes += of_classes
     return by_load, classes
+
+
+def _on_ladders(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    closed: Sequence[list[TrafficRow]],
+    log_off: Mapping[int, float | None],
+    simulated: Sequence[bool],
+) -> list[list[TrafficRow]]:
+    """The rows of drawn requests by load. A row of the closed form stays where it holds, or where no request
+    fits.
+    """
+    ladders = {
+        choice.gamma: Ladder(question, replica, choice, log_off.get(choice.steps.gamma))
+        for choice in choices
+        if choice.steps.seats
+    }
+
+    def at_load(load: float, row: TrafficRow, replayed: bool) -> TrafficRow:
+        ladder = ladders.get(row.gamma)
+        if ladder is None:
+            return row
+        if replayed and (question.replays or row.doubts):
+            row = ladder.replayed(load, row)
+        return ladder.bounded(load, row)
+
+    return [
+        [at_load(load, row, replayed) for row in rows]
+        for load, rows, replayed in zip(question.loop.values.tolist(), closed, simulated, strict=True)
+    ]
 
 
 def _as_doubted(row: TrafficRow) -> TrafficRow:

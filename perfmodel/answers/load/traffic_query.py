@@ -499,6 +499,11 @@ class TrafficQuery(CommonOptions):
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
     @property
+    def draws(self) -> bool:
+        """Whether replayed requests are drawn from the question's lengths."""
+        return self.trace is None and self.mix is None
+
+    @property
     def spread(self) -> float:
         """Standard deviation of acceptance between requests."""
         return DEFAULT_STD if self.acceptance_std is None else self.acceptance_std

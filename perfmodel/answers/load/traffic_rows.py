@@ -1,6 +1,6 @@
 """The rows of a traffic answer: one replica at one load and draft length, in seconds and shares."""
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,13 @@ class MadeBy(StrEnum):
 
     CLOSED_FORM = "closed form"
     REPLAY = "replay"
+
+
+def between(low: float, high: float, share: float) -> float:
+    """A share of the way from one time to another, by factors; by differences if one of them is 0."""
+    if low > 0 and high > 0:
+        return float(low * (high / low) ** share)
+    return low + share * (high - low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,20 @@ class Percentiles:
     def times(self, factor: float) -> "Percentiles":
         """All of them multiplied by a factor."""
         return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
+
+    def at_least(self, other: "Percentiles") -> "Percentiles":
+        """The higher of both, each for itself."""
+        return Percentiles(*map(max, astuple(self), astuple(other)))
+
+    def at_most(self, other: "Percentiles") -> "Percentiles":
+        """The lower of both, each for itself."""
+        return Percentiles(*map(min, astuple(self), astuple(other)))
+
+    def between(self, other: "Percentiles", share: float) -> "Percentiles":
+        """A share of the way to another, by factors."""
+        return Percentiles(
+            *(between(a, b, share) for a, b in zip(astuple(self), astuple(other), strict=True))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +101,11 @@ class TrafficRow:
         if self.request_rate is None or self.concurrency is not None:
             return False
         return self.request_rate >= self.saturation_rate
+
+
+def load_of(row: TrafficRow) -> float:
+    """Requests per second, or clients."""
+    return row.concurrency or 0.0 if row.request_rate is None else row.request_rate
 
 
 INTERVALS = {

@@ -1,0 +1,211 @@
+"""Replays at the rungs of a ladder of loads, which is the same in every question.
+
+A replay draws its requests, so the times at two near loads differ by chance, and those of the higher load
+may be shorter. So replays run at the rungs only. The times at a rung are at least those at the rungs below
+it, and the times at any other load are between those of the two rungs around it.
+
+The closed form makes the rows where it holds. Its times at the rungs bound those of all rows between them.
+
+A server at a rate above its capacity serves as it does at its capacity, and each request waits longer by the
+time by which it comes sooner. With a limit on requests at once, it waits at its client.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import accumulate
+
+import numpy as np
+
+from perfmodel.answers.load.closed_rows import closed_rows
+from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.replayed_load import ReplayedLoad
+from perfmodel.answers.load.requests import requests_at
+from perfmodel.answers.load.rising import at_least, at_most
+from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
+from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, load_of
+from perfmodel.queueing.policies import Choice, Replica
+from perfmodel.queueing.replay import ReplayedRequests
+
+SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
+"""Rungs of an open loop, as shares of the rate that the server can carry."""
+CAPPED = (*SHARES, 1.2, 1.5)
+"""The same with a limit on requests at once, which all wait at the last one."""
+CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
+"""Rungs of a closed loop."""
+BELOW = 2
+"""Rungs below a rung whose times it always has at least."""
+NEAR = 0.9
+"""Share of a time of the closed form from which a replay may have the longer one."""
+PARTS = 8
+"""Parts between two rungs at whose ends the closed form bounds a replay."""
+FIGURES = ("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share", "tokens_per_iteration")
+SHARED = ("prefix_hit_rate", "slo_share")
+"""Figures that a row may be without."""
+TIMES = ("tpot_s", "ttft_s", "e2e_s")
+
+
+@dataclass(slots=True)
+class Ladder:
+    """The rungs of one choice of a question. Each is replayed when a load first needs it.
+
+    log_off: standard deviation of the logarithm of the mean TPOT. loads: of the rungs. closed: the rows of
+    the closed form there. bounds: the same where it holds, with times at least those of lower rungs.
+    more_bounds: bounds at more loads. met: rung -> its replay.
+    """
+
+    question: TrafficQuery
+    replica: Replica
+    choice: Choice
+    log_off: float | None
+    loads: tuple[float, ...] = field(init=False)
+    closed: list[TrafficRow] = field(init=False)
+    bounds: list[TrafficRow] = field(init=False)
+    more_bounds: list[TrafficRow] = field(init=False, default_factory=list)
+    met: dict[int, ReplayedRequests] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.question.opens:
+            (fastest,) = self._closed((RATES[1],))
+            shares = CAPPED if self.question.capped else SHARES
+            self.loads = tuple(share * fastest.requests_per_s for share in shares)
+        else:
+            self.loads = _clients(self.question)
+        self.closed = self._closed(self.loads)
+        self.bounds = self._bounds(self.closed)
+
+    def bounded(self, load: float, row: TrafficRow) -> TrafficRow:
+        """A row with times between those of the closed form at the loads below and above it."""
+        bounds = self._between_rungs() if row.made_by is MadeBy.REPLAY else self.bounds
+        lower = [bound for bound in bounds if load_of(bound) <= load][-1:]
+        higher = [bound for bound in bounds if load_of(bound) > load][:1]
+        return reduce(at_most, higher, reduce(at_least, lower, row))
+
+    def _between_rungs(self) -> list[TrafficRow]:
+        """The bounds at the rungs and at loads between them."""
+        if not self.more_bounds:
+            at = np.arange(0.0, len(self.loads) - 1.0, 1.0 / PARTS)
+            loads = np.interp(at, np.arange(len(self.loads)), self.loads)
+            if not self.question.opens:
+                loads = np.unique(np.round(loads))
+            self.more_bounds = self._bounds([*self._closed(loads.tolist()), self.closed[-1]])
+        return self.more_bounds
+
+    def _bounds(self, rows: Sequence[TrafficRow]) -> list[TrafficRow]:
+        """The rows of the closed form that stand, with times at least those of lower loads."""
+        standing = [row for row in rows if self._holds(row)]
+        return list(accumulate(standing, lambda lower, row: at_least(row, lower)))
+
+    def replayed(self, load: float, closed: TrafficRow) -> TrafficRow:
+        """The row of a replay at a load. closed: the closed form's."""
+        last = len(self.loads) - 1
+        low = max(bisect_right(self.loads, load) - 1, 0)
+        row = self._raised(low)
+        if low == last and closed.saturated:
+            row = at_least(self._late(load, closed), row)
+        nearest = low
+        if low < last and load > self.loads[low]:
+            share = (load - self.loads[low]) / (self.loads[low + 1] - self.loads[low])
+            row = between(row, self._raised(low + 1), share)
+            nearest += round(share)
+        return self._finished(row, load, closed, nearest)
+
+    def _closed(self, loads: Sequence[float]) -> list[TrafficRow]:
+        choice = replace(self.choice, at=np.arange(len(loads)))
+        return closed_rows(self.question, choice, self.log_off, np.array(loads))
+
+    def _holds(self, row: TrafficRow) -> bool:
+        """Whether a row of the closed form stands."""
+        return not self.question.replays and (self.question.closed_form or not row.doubts)
+
+    def _raised(self, at: int) -> TrafficRow:
+        """The row of a rung, with times at least those of the rungs below it."""
+        below = [self._rung(lower) for lower in range(at) if self._near(lower, at)]
+        return reduce(at_least, below, self._rung(at))
+
+    def _near(self, lower: int, at: int) -> bool:
+        """Whether the times at a lower rung may be the longer ones, by chance."""
+        if not isinstance(self.choice.gamma, int):
+            return True  # a policy may take a faster length
+        row = self.closed[at]
+        other = self.closed[lower]
+        if at - lower <= BELOW or other.tpot_s.mean > NEAR * row.tpot_s.mean:
+            return True
+        if row.ttft_s is None or other.ttft_s is None:
+            return False
+        return other.ttft_s.mean > NEAR * row.ttft_s.mean
+
+    def _rung(self, at: int) -> TrafficRow:
+        return self._run(self.loads[at]).row(self.choice, self._met(at), self.closed[at], None)
+
+    def _met(self, at: int) -> ReplayedRequests:
+        """The replay at a rung."""
+        if at not in self.met:
+            self.met[at] = self._run(self.loads[at]).served(self.choice.steps)
+        return self.met[at]
+
+    def _late(self, load: float, closed: TrafficRow) -> TrafficRow:
+        """A row of a saturated server, whose requests come sooner than at its capacity."""
+        last = len(self.loads) - 1
+        requests = requests_at(self.question, self.loads[last])
+        sooner_s = requests.at_s * (1.0 - self.loads[last] / load)
+        if requests.shared is not None and requests.shared.follows:
+            sooner_s[np.array(requests.shared.follows) >= 0] = 0.0  # they follow an answer
+        met = self._met(last)
+        late = replace(met, ttft_s=met.ttft_s + sooner_s, e2e_s=met.e2e_s + sooner_s)
+        return self._run(load).row(self.choice, late, closed, None)
+
+    def _run(self, load: float) -> ReplayedLoad:
+        question = self.question
+        requests = requests_at(question, load)
+        return ReplayedLoad(
+            question, self.replica.scenario, self.replica.lengths, requests, question.loop.named(load)
+        )
+
+    def _finished(self, row: TrafficRow, load: float, closed: TrafficRow, nearest: int) -> TrafficRow:
+        """The closed form's row with the replayed figures, notes and intervals. nearest: the rung next to the
+        load.
+        """
+        met = self._met(nearest)
+        notes = tuple(self._run(load).notes(met, closed, closed.saturation_rate))
+        interval = None
+        if self.log_off is not None and met.mean_tpot_s:
+            ends_s = self._run(self.loads[nearest]).interval(self.choice.steps, self.log_off, met)
+            low, high = (end_s / met.mean_tpot_s for end_s in ends_s)
+            interval = low * row.tpot_s.mean, high * row.tpot_s.mean
+        replayed = {name: getattr(row, name) for name in (*TIMES, *FIGURES, *SHARED)}
+        done = replace(closed, **replayed, warnings=notes, tpot_interval=interval, made_by=MadeBy.REPLAY)
+        return with_intervals(done, self.log_off, self.replica.scenario)
+
+
+def most_replays(question: TrafficQuery, rows: int, choices: int) -> int:
+    """The most replays for these rows, of these choices: a few for each row where times rise, or all
+    rungs.
+    """
+    rungs = len(CAPPED) if question.opens else len(_clients(question))
+    return min(rows * (BELOW + 2), choices * rungs)
+
+
+def _clients(question: TrafficQuery) -> tuple[float, ...]:
+    """The rungs of a closed loop, up to the first one above all numbers of clients."""
+    most = question.loop.values.max()
+    return tuple(float(clients) for clients in CLIENTS if clients <= 2 * most)
+
+
+def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:
+    """A share of the way from a row to another: times by factors, other figures by differences."""
+    values = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
+    for name in SHARED:
+        lower = getattr(low, name)
+        higher = getattr(high, name)
+        values[name] = None if lower is None or higher is None else _part(lower, higher, share)
+    for name in TIMES:
+        lower = getattr(low, name)
+        higher = getattr(high, name)
+        values[name] = None if lower is None or higher is None else lower.between(higher, share)
+    return replace(low, **values)
+
+
+def _part(low: float, high: float, share: float) -> float:
+    return low + share * (high - low)

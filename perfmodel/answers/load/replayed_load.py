@@ -1,0 +1,139 @@
+"""One replay: requests that are served at one load, and the row of their times."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.load.acceptance_along import gains_along
+from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.traced import trace_of
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Load
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.policies import Choice
+from perfmodel.queueing.replay import ReplayedRequests, replay
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.trace import LONGEST
+from perfmodel.specs import Z
+from perfmodel.speculation import Scenario
+
+OF_INTERVAL = 500
+"""Number of requests in the replays of both ends of an interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedLoad:
+    """Requests that are served at one load. where: the load, as a row names it."""
+
+    question: TrafficQuery
+    scenario: Scenario
+    lengths: Lengths
+    requests: Arrivals
+    where: dict[str, Any]
+
+    def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
+        """The times of the requests, or of the first `count` of them, in a replay."""
+        question = self.question
+        clients = self.where["concurrency"]
+        cap = None
+        if self.where["request_rate"] is not None:
+            cap = clients
+            clients = None
+        requests = self.requests if count is None else self.requests.first(count)
+        contexts = requests.input_tokens + requests.output_tokens / 2.0
+        gains = gains_along(question, self.scenario, steps.gamma, contexts)
+        around = None
+        if gains is None:
+            around = self.around(steps)
+        else:
+            requests = replace(requests, gain=gains / steps.tokens_per_iteration)
+        return replay(
+            steps,
+            self.lengths,
+            question.limits,
+            requests,
+            clients,
+            question.spread,
+            question.seed,
+            cap,
+            around,
+        )
+
+    def around(self, steps: StepTimes) -> int:
+        """Approximate number of running requests."""
+        rate = self.where["request_rate"]
+        clients = None if rate else float(self.where["concurrency"])
+        load = Load(self.lengths, rate=rate, clients=clients)
+        return max(round(float(serve(steps, load, self.question.limits).running[0])), 1)
+
+    def row(
+        self, choice: Choice, met: ReplayedRequests, closed: TrafficRow, log_off: float | None
+    ) -> TrafficRow:
+        """The row of a choice that served them. closed: the closed form's. log_off: standard deviation of the
+        logarithm of its mean TPOT.
+        """
+        question = self.question
+        steps = choice.steps
+        most = capacity(steps, self.lengths, question.limits)[0]
+        interval = None if log_off is None else self.interval(steps, log_off, met)
+        gained = float(np.interp(met.running, steps.batches, steps.gains))
+        timed = met.output_tokens > 1  # one token has no time per token
+        slo_share = _share(question, met) if question.limits_s else None
+        row = replace(
+            closed,
+            running_mean=float(met.running),
+            tpot_s=Percentiles.of(met.tpot_s[timed]),
+            ttft_s=Percentiles.of(met.ttft_s),
+            e2e_s=Percentiles.of(met.e2e_s),
+            output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+            requests_per_s=met.ttft_s.size / met.duration_s,
+            saturation_rate=most,
+            slo_share=slo_share,
+            prefix_hit_rate=met.hit_rate,
+            kv_share=min(met.running * steps.kv_share, 1.0),
+            tpot_interval=interval,
+            tokens_per_iteration=gained,
+            made_by=MadeBy.REPLAY,
+            warnings=tuple(self.notes(met, closed, most)),
+        )
+        return with_intervals(row, log_off, self.scenario)
+
+    def notes(self, met: ReplayedRequests, closed: TrafficRow, most: float) -> Iterator[str]:
+        """Warnings of a row. most: requests/s that can be served."""
+        if not closed.saturated:
+            yield from closed.warnings
+        if met.preemptions:
+            plural = "s" if met.preemptions > 1 else ""
+            yield f"{met.preemptions} preemption{plural}"
+        if self.question.trace is not None:
+            whole = trace_of(self.question.trace).at_s.size
+            if whole > LONGEST:
+                yield f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed"
+        rate = self.where["request_rate"]
+        if rate is not None and closed.concurrency is None and rate >= most:
+            yield (
+                f"requests come at {rate:.3g}/s, but only {most:.3g}/s can be served: TTFT grows as long as "
+                "they come"
+            )
+
+    def interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
+        """Ends of the 90 % interval of the mean TPOT: the first `OF_INTERVAL` requests, with passes that are
+        faster and slower by the error.
+        """
+        factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
+        low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
+        scale = met.mean_tpot_s / few if few else 1.0
+        return scale * min(low, few), scale * max(high, few)
+
+
+def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
+    """Share of the requests within every limit of the SLO."""
+    times_s = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    within = [times_s[name] <= limit for name, limit in question.limits_s.items()]
+    return float(np.all(within, axis=0).mean())
