@@ -117,9 +117,11 @@ def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decodi
             within = np.ones(steps.batches.size, bool)
             if only:
                 within = alone.tpot_at(steps.batches).below(only["tpot"]) >= SHARE_WANTED
-            batches = int(np.argmin(within)) if not within.all() else within.size
-            if batches:
-                rate = min(float(alone.rising[batches - 1]), HEADROOM * alone.decode_rate)
+            # steps rise with the batch, so that a smaller one is within the limit too
+            largest = np.flatnonzero(within)
+            if largest.size:
+                above = alone.rising[largest[-1] :][:2]  # the limit may lie between two batches
+                rate = min(float(above[-1]), HEADROOM * alone.decode_rate)
                 yield Decoding(instance, steps, rate)
 
 
@@ -142,7 +144,7 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
 
 
 def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> SizedPools | None:
-    """The pools on as many devices with the highest rate; at equal rates on the fewest devices."""
+    """The pools on as many devices with the highest rate."""
     tried = [
         (pair.bound(prefill, decode), pair, prefill, decode)
         for pair in pairs
