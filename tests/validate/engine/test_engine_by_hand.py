@@ -234,7 +234,8 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
         ((100, 5000), (91, 9), (541,), [[0, 1]]),
         ((300, 100), (10, 90), (100, 300), [[1], [0]]),
         ((100, 120), (0, 0), (110,), [[0, 1]]),
-        ((100, None), (1, 1), (), [[0, 1]]),
+        ((100, None), (1, 2), (), [[0, 1]]),
+        ((100, None), (1, 1), (100,), [[0, 1]]),
     ],
 )
 def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts, means, groups) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
+from perfmodel.reading import data_folder
 
 ASK = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--context", "4k"]
 RATES = (0.75, 0.5, 0.3)
@@ -179,6 +180,21 @@ def test_known_lines_of_a_slow_server_are_named(tmp_path, capsys, line: str, say
     _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s() / 4, first=line))
     assert "health: the iteration is off" in out
     assert says in out
+
+
+def test_a_real_server_whose_processors_are_taken_is_slow_in_its_iterations(capsys) -> None:
+    """vLLM 0.32 on two cores that other work used, at a load of 9. Its context follows from its cache."""
+    files = Path(__file__).parent / "files"
+    served = {"--model": "target-config.json", "--draft": "draft-config.json"}
+    served["--watch"] = "vllm-log-starved.txt"
+    machine = data_folder("results") / "cpu-engine"
+    words = [word for flag, name in served.items() for word in (flag, str(files / name))]
+    words += ["--hardware", str(machine / "device.yaml"), "--calibration", str(machine / "kernels.yaml")]
+    assert run(["validate", "engine", *words]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "requests: 4 running, at 379 tokens of context" in out
+    assert "health: the iteration is off: measured 78 ms per token, 237 ms per iteration" in out
+    assert "nothing that explains it" in out
 
 
 def test_of_two_things_that_are_off_the_one_that_costs_more_is_named(tmp_path, capsys) -> None:

@@ -9,6 +9,10 @@ from statistics import fmean
 
 from perfmodel.validate.engine.text import is_count
 
+LEAST_KNOWN = 0.5
+"""Share of all drafts whose context must be known. The others, of a server that starts or ends its work,
+count at the mean.
+"""
 LEAST_SHARE = 0.1
 """Share of all drafts from which those of one octave of contexts get their own row."""
 
@@ -43,14 +47,16 @@ class Contexts:
 def octaves(
     contexts: Sequence[float | None], drafts: Sequence[float]
 ) -> list[tuple[Contexts | None, list[int]]]:
-    """Indices of counts by the octave of their context, the shortest first; all in one group if one states no
-    context.
+    """Indices of counts by the octave of their context, the shortest first; all in one group if fewer than
+    `LEAST_KNOWN` of the drafts have a context.
 
     An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first one the one above.
     """
-    known = [context for context in contexts if context]
-    if len(known) < len(contexts):
+    stated = [(context, count) for context, count in zip(contexts, drafts, strict=True) if context]
+    if not stated or sum(count for _, count in stated) < LEAST_KNOWN * sum(drafts):
         return [(None, list(range(len(contexts))))]
+    mean = _merged(*map(list, zip(*stated, strict=True))).mean
+    known = [context or mean for context in contexts]
     groups: list[list[int]] = []
     enough = LEAST_SHARE * sum(drafts)
     for place in sorted(range(len(known)), key=known.__getitem__):
