@@ -352,7 +352,12 @@ def _query(question: TrafficQuery) -> Query:
     """The point at which the names, formats and acceptance of the question are resolved."""
     numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     gamma = max(numbers) if len(numbers) == len(question.gamma) else None
-    return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
+    return question.query(
+        batch=1,
+        context=max(round(question.lengths.context), 1),
+        gamma=gamma,
+        max_num_seqs=question.limits.max_num_seqs,
+    )
 
 
 def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:

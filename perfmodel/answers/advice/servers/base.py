@@ -226,8 +226,10 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
     """The attention backend that the question names; None for the engine's own choice."""
+    if not target.attention_backend:
+        return None
     attention = engine_attention()[engine]
-    names = attention.named(target.attention_backend or "")
+    names = attention.named(target.attention_backend)
     return attention.backends[names[0]] if names else None
 
 
