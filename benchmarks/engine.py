@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -53,16 +52,15 @@ class Row:
 
 
 def child(*command: str, **environment: str) -> tuple[float, float, str]:
-    """Seconds, peak megabytes and output of one process."""
+    """Processor seconds, peak megabytes and output of one process."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | environment
-    start = time.perf_counter()
     with subprocess.Popen([sys.executable, *command], env=env, stdout=subprocess.PIPE, text=True) as process:
         out = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command}: exit status {process.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024, out
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out
 
 
 def part(name: str) -> list[Row]:
@@ -131,7 +129,8 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
         f"One run on {machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer "
         "holds T_T, T_D, T_V, ratios, "
         "tokens per iteration, "
-        "speedup, throughput and the best gamma up to 16. Times are medians; cold starts are those of "
+        "speedup, throughput and the best gamma up to 16. Times are medians of processor time, which is "
+        "the time that passes on an idle machine; cold starts are those of "
         f"{COLD_RUNS} processes taken in turns.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
         "functions, files of this package in which these functions are, and computed forward passes. The "

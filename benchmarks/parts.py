@@ -36,18 +36,18 @@ Rows = list[tuple[str, float, str, float | None]]
 
 
 def median_s(work: Callable[[], object], runs: int) -> float:
-    """Median time of several runs, in seconds, after one that does not count."""
+    """Median processor time of several runs, in seconds, after one that does not count."""
     work()
     return median_of([work] * runs)
 
 
 def median_of(works: Sequence[Callable[[], object]]) -> float:
-    """Median time of different works, in seconds."""
+    """Median processor time of different works, in seconds."""
     times = []
     for work in works:
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return statistics.median(times)
 
 

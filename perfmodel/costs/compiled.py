@@ -132,10 +132,10 @@ class Program:
     def _of_arrays(self) -> Callable[..., Any]:
         return self._run(self._code)
 
-    def _run(self, code: Any) -> Callable[..., Any]:
-        """The function that is defined in compiled source, for arrays."""
+    def _run(self, source: Any) -> Callable[..., Any]:
+        """The function that a source, or its code, defines for arrays."""
         names: dict[str, Any] = {**vars(np), **self._constants, "part": _part}
-        exec(code, names)
+        exec(source, names)
         program: Callable[..., Any] = names["program"]
         return program
 
@@ -177,10 +177,9 @@ class Program:
             needed = {each for _, *inputs in after for each in inputs} | {*self._results}
             shared = tuple(each for each in made if each != name and each in needed)
             others = [each for each in self._names if each != name]
-            self._splits[name] = (
-                self._run(compile(_function(others, before, shared, several=True), "<program>", "exec")),
-                self._run(compile(_function((name, *shared), after, self._results), "<program>", "exec")),
-            )
+            first = self._run(_function(others, before, shared, several=True))
+            rest = self._run(_function((name, *shared), after, self._results))
+            self._splits[name] = (first, rest)
         return self._splits[name]
 
     def number(self, *values: float) -> float:
