@@ -107,8 +107,8 @@ def whatifs() -> Rows:
     draw = np.random.default_rng(7)
     rows: Rows = []
     for kind, query in QUESTIONS.items():
-        for _ in range(WARM_UP):
-            whatif(query)
+        for number in range(WARM_UP):
+            whatif(query, context=20_000 + number)
         others = [
             replace(query, batch=int(batch), context=int(context))
             for batch, context in zip(draw.integers(1, 200, 50), draw.integers(500, 40_000, 50), strict=True)
