@@ -20,7 +20,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import COVERAGE, DRIFT, ENGINES, LLAMACPP
+from perfmodel.specs import COVERAGE, DRIFT, ENGINES, LLAMACPP, serving_engines
 
 COLOURS = {
     "pays": "green",
@@ -323,7 +323,9 @@ def _engine(a: WhatIf) -> str:
         word, _, version = a.calibration.stack.partition(" ")
         name = f"{ENGINES[word]} {version}".strip()
         if DRIFT not in (engine or ""):
-            name += ", the newest fitted"
+            stack = serving_engines().get(word)
+            borrows = stack is not None and stack.constants_of is not None
+            name += ", the newest known" if borrows else ", the newest fitted"
         if backend:
             name += f" ({backend})"
     elif engine:
