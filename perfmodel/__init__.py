@@ -105,10 +105,10 @@ def __getattr__(name: str) -> Any:
         return module
     if name in _ANSWERING:
         import_module(f"{__name__}.answers.answer").Answer.printed = _printed
-    found = getattr(module, inner)
+    member = getattr(module, inner)
     if name.startswith("load_"):  # below the answers messages are for the command line
-        found = import_module(f"{__name__}.errors").in_names(found)
-    return globals().setdefault(name, found)
+        member = import_module(f"{__name__}.errors").in_names(member)
+    return globals().setdefault(name, member)
 
 
 def _printed(answer: Any) -> str:

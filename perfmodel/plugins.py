@@ -26,10 +26,10 @@ def class_in(module: str, base: type[Base]) -> type[Base]:
         values = vars(import_module(module)).values()
     except TypeError as error:
         raise InputError(f"{module}: must be a class without @dataclass: {error}") from error
-    found = [v for v in values if isinstance(v, type) and issubclass(v, base) and v.__module__ == module]
-    if len(found) != 1:
-        raise InputError(f"{module}: must define one subclass of {base.__name__}, given {len(found)}")
-    return found[0]
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, base) and v.__module__ == module]
+    if len(classes) != 1:
+        raise InputError(f"{module}: must define one subclass of {base.__name__}, given {len(classes)}")
+    return classes[0]
 
 
 def options_of(texts: Iterable[str], known: Collection[str], where: str, example: str) -> dict[str, str]:
@@ -38,14 +38,14 @@ def options_of(texts: Iterable[str], known: Collection[str], where: str, example
     where: the flag and the class, for errors. Raises InputError for an option that is not `known`, or given
     twice.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or name not in known:
             takes = f"{', '.join(known)}, as in {example}" if known else "none"
             raise InputError(f"{where} has no option {text.strip()[:40]!r}; it takes {takes}")
-        if name in found:
+        if name in options:
             raise InputError(f"{where}: {name} is given twice")
-        found[name] = value.strip()
-    return found
+        options[name] = value.strip()
+    return options

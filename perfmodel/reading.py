@@ -157,10 +157,10 @@ def check_regular(path: Path) -> None:
     try:
         if path.is_file():
             return
-        found = "it is a folder, pipe or device" if path.exists() else "there is no file of this name"
+        fault = "it is a folder, pipe or device" if path.exists() else "there is no file of this name"
     except (OSError, ValueError) as error:
-        found = f"reading fails: {getattr(error, 'strerror', None) or error}"
-    raise UnreadableError(f"{path}: must be a readable file, but {found}")
+        fault = f"reading fails: {getattr(error, 'strerror', None) or error}"
+    raise UnreadableError(f"{path}: must be a readable file, but {fault}")
 
 
 def parse_json(where: str, text: str) -> Any:

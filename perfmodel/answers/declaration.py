@@ -183,10 +183,10 @@ def _arguments(cls: Any) -> dict[str, Argument]:
 
 def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument | None:
     """A parameter's argument, from its annotation or its field; None without one."""
-    found = own or next(
+    declared = own or next(
         (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
     )
-    if found is None:
+    if declared is None:
         return None
     bare = _without_argument(hint)
     parsed = get_origin(bare) is Parsed
@@ -194,10 +194,10 @@ def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument |
         bare = get_args(bare)[0]
     types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
     plain = tuple(each for each in types if each is not NoneType)
-    read = found.read or READERS.get(plain, parse_text)
-    several = found.repeated or (plain == (tuple[str, ...],) and not parsed)
-    typed = found.metavar if found.place else found.flag or flag(name)
-    return replace(found, flag=typed, read=read, repeated=several, optional=NoneType in types)
+    read = declared.read or READERS.get(plain, parse_text)
+    several = declared.repeated or (plain == (tuple[str, ...],) and not parsed)
+    typed = declared.metavar if declared.place else declared.flag or flag(name)
+    return replace(declared, flag=typed, read=read, repeated=several, optional=NoneType in types)
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)

@@ -70,9 +70,9 @@ def command(verb: str) -> click.Command:
     if verb not in COMMANDS:
         raise unknown_name("perfmodel", "command", verb, COMMANDS)
     module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
-    found: click.Command = module.app
-    found.name = verb
-    return found
+    app: click.Command = module.app
+    app.name = verb
+    return app
 
 
 class LazyGroup(click.Group):

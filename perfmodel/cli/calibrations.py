@@ -103,8 +103,8 @@ def import_(
     tables = Tables.of(path, device.name)
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         try:
-            found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
-            made = calibration_of(found, device, engine)
+            kernels = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
+            made = calibration_of(kernels, device, engine)
         except (LookupError, ValueError) as error:
             if isinstance(error, InputError):
                 raise

@@ -239,8 +239,8 @@ def _declared(command: Command) -> Declared:
     """The parameters that are annotated with an `Argument`."""
     parameters = inspect.signature(command).parameters
     hints = get_type_hints(command, include_extras=True)
-    found = {name: declared_by(name, hints.get(name)) for name in parameters}
-    return {name: (argument, parameters[name].default) for name, argument in found.items() if argument}
+    declared = {name: declared_by(name, hints.get(name)) for name in parameters}
+    return {name: (argument, parameters[name].default) for name, argument in declared.items() if argument}
 
 
 def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:

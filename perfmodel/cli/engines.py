@@ -29,15 +29,15 @@ def load(name: str, flag: str) -> EngineFacts:
 
 
 def _describe(engine: EngineFacts) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": engine.name,
         "title": ENGINES[engine.name],
         "calibrations": [*devices_of(engine.name).values()],
     }
     if engine.fitted is None:
-        return found
+        return description
     names = ("versions", "measured", "speculating", "drafts", "longest_tokens", "widest_tokens")
-    return found | {name: getattr(engine.fitted, name) for name in names}
+    return description | {name: getattr(engine.fitted, name) for name in names}
 
 
 def _faults(engine: EngineFacts) -> list[str]:

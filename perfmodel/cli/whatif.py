@@ -27,12 +27,12 @@ def app(
     """
 
     def with_sensitivity(query: Query) -> WhatIf:
-        found = answer(query)
-        if not sensitivity or found.speedup is None:
-            return found
+        answered = answer(query)
+        if not sensitivity or answered.speedup is None:
+            return answered
         from perfmodel.answers.point.sensitivity import sensitivity as ranked  # seldom asked for
 
-        return replace(found, sensitivity=tuple(ranked(query)))
+        return replace(answered, sensitivity=tuple(ranked(query)))
 
     answers = each(with_sensitivity, queries)
     if len(answers) > 1:

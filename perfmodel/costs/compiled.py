@@ -218,13 +218,13 @@ class Program:
 
     def _in_blocks(self, arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
         """The values over arrays that broadcast to a shape, for some points after others."""
-        found = np.empty(math.prod(shape))
+        values = np.empty(math.prod(shape))
         flat = [each.item() if each.size == 1 else np.ravel(np.broadcast_to(each, shape)) for each in arrays]
-        for start in range(0, found.size, BLOCK):
+        for start in range(0, values.size, BLOCK):
             block = slice(start, start + BLOCK)
             within = (each[block] if isinstance(each, np.ndarray) else each for each in flat)
-            found[block] = self._of_arrays(*within)
-        return found.reshape(shape)
+            values[block] = self._of_arrays(*within)
+        return values.reshape(shape)
 
 
 @dataclass(slots=True)

@@ -92,10 +92,12 @@ class Experts:
         Each of the H experts of a group is touched with probability p, so a group touches H p experts with
         standard deviation sqrt(H p (1 - p)), taken as normal (`deviations_of_largest`).
         """
-        held = self.num_experts / self.groups
+        experts_of_group = self.num_experts / self.groups
         share = self.touched(tokens) / self.num_experts
         most = deviations_of_largest(self.groups)
-        return np.minimum(held * share + most * np.sqrt(held * share * (1.0 - share)), held)
+        mean = experts_of_group * share
+        deviation = np.sqrt(mean * (1.0 - share))
+        return np.minimum(mean + most * deviation, experts_of_group)
 
 
 def deviations_of_largest(numbers: int) -> float:

@@ -68,40 +68,40 @@ def make_draft(
     typed, colon, rest = name.strip().partition(":")
     eagle3 = spelled(typed) == "eagle3"
     word = "eagle" if eagle3 else spelled(typed)
-    found = kind_of(word) if word in names() and word != "model" else None
+    kind = kind_of(word) if word in names() and word != "model" else None
     options: dict[str, Any] = {}
-    head = _head(rest if found else name, target)
-    if head is not None and (found is None or issubclass(kind_of(head.kind), found)):
-        found = kind_of(head.kind)
+    head = _head(rest if kind else name, target)
+    if head is not None and (kind is None or issubclass(kind_of(head.kind), kind)):
+        kind = kind_of(head.kind)
         model = head.model
         options = dict(head.options)
-    elif found is None:
-        found = kind_of("model")
+    elif kind is None:
+        kind = kind_of("model")
         model = load_model(name, "--draft")
-    elif found.named_model:
+    elif kind.named_model:
         if not rest:
-            raise refuse("--draft", None, f"{found.kind}:MODEL, the name or path of the drafter", name)
+            raise refuse("--draft", None, f"{kind.kind}:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
         generic = word == "eagle" and (bool(colon) or not eagle3)
         listed = None if generic else published_head(target.name, "eagle3" if eagle3 else word)
         options = {"features": 3} if eagle3 else {}
         options |= listed.options(target.hidden_size) if listed else {}
-        options |= _options(found, rest) if colon else {}
-        shape = getattr(found, "shape", None)
+        options |= _options(kind, rest) if colon else {}
+        shape = getattr(kind, "shape", None)
         model = shape(target, options) if shape else target
         model = model.replace(**listed.shape) if listed else model
-    if not kv.reads_all and not found.reads_cache:
-        raise refuse("--draft-kv", None, f"full (or left out): {found.kind} drafts read no cache", kv.label())
-    if found.kind == "self":
+    if not kv.reads_all and not kind.reads_cache:
+        raise refuse("--draft-kv", None, f"full (or left out): {kind.kind} drafts read no cache", kv.label())
+    if kind.kind == "self":
         options["target_weights"] = target_precision.weights.name  # another format is a second copy
     if weights is not None:
         form = weight_format(weights, "--draft-weights")
     elif own_on is None:
         form = target_precision.weights
     else:
-        form = found.own_weights(model, target_precision.weights).within(own_on)
-    return found(model, kv, degree, Precision(form, target_precision.kv), **options)
+        form = kind.own_weights(model, target_precision.weights).within(own_on)
+    return kind(model, kv, degree, Precision(form, target_precision.kv), **options)
 
 
 def _refuse_chain(name: str) -> None:

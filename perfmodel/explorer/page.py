@@ -257,8 +257,8 @@ def _of_drafts(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     for model, draft in itertools.product(grid.axis("model"), grid.axis("drafts")):
         one = replace(grid, model=(model,), draft=draft, draft_kv=("full",))
         with suppress(InputError):
-            found = [(query, scenario) for query, _, scenario in one.resolved()]
-            yield from (pair for pair in found if _support(*pair) is not None)
+            resolved = [(query, scenario) for query, _, scenario in one.resolved()]
+            yield from (pair for pair in resolved if _support(*pair) is not None)
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:

@@ -42,17 +42,17 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     """
     head, *options = text.strip().lower().split(",")
     name, colon, budget = head.partition(":")
-    found = _resolve(name.strip(), flag)
-    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
-    where = f"{flag}: {found.name}"
+    resolved = _resolve(name.strip(), flag)
+    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(resolved)}  # type: ignore[arg-type]
+    where = f"{flag}: {resolved.name}"
     options = [f"budget={budget}"] * bool(colon) + options
-    given = options_of(options, fields, where, found.example)
+    given = options_of(options, fields, where, resolved.example)
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
-            raise InputError(f"{where} needs {key}, as in {found.example}")
-    values = {key: _value(value, get_type_hints(found)[key], where, key) for key, value in given.items()}
+            raise InputError(f"{where} needs {key}, as in {resolved.example}")
+    values = {key: _value(value, get_type_hints(resolved)[key], where, key) for key, value in given.items()}
     try:
-        return found(**values)
+        return resolved(**values)
     except InputError as error:
         raise InputError(f"{flag}: {error}") from None
 

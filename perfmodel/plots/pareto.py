@@ -30,7 +30,7 @@ MILLISECONDS = 1e3
 
 
 @styled
-def pareto(found: Advice) -> Figure:
+def pareto(advice: Advice) -> Figure:
     """The Pareto fronts of the baseline and of speculation over batch and layout: throughput per device
     against time per output token.
 
@@ -38,27 +38,27 @@ def pareto(found: Advice) -> Figure:
     point, the dotted line the bound on time per token. Raises InputError where nothing fits in memory, and
     for an answer under a load, which has no fronts.
     """
-    if found.query.has_load:
+    if advice.query.has_load:
         raise InputError("pareto: needs a question without a load; `perfmodel plot traffic` draws one")
-    fronts = found.pareto
+    fronts = advice.pareto
     every = (*fronts.baseline, *fronts.speculating)
     if not every:
-        raise InputError(f"pareto: {found.reason}")
+        raise InputError(f"pareto: {advice.reason}")
     several = len({point.layout for point in every}) > 1
     (axes,) = panels()
     _front(axes, fronts.baseline, "baseline", BASELINE, BELOW, several)
     _front(axes, fronts.speculating, "speculating", SPECULATING, ABOVE, several)
-    if found.chosen is not None:
-        axes.plot(*_place(found.chosen), "*", **CHOSEN, label=_in_words(found.chosen))
-    if found.query.max_tpot_ms is not None:
-        axes.axvline(found.query.max_tpot_ms, color=DARK, linestyle=":", label="bound")
+    if advice.chosen is not None:
+        axes.plot(*_place(advice.chosen), "*", **CHOSEN, label=_in_words(advice.chosen))
+    if advice.query.max_tpot_ms is not None:
+        axes.axvline(advice.query.max_tpot_ms, color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput per device, tokens/s")
     axes.set(xlim=(0, 1.15 * axes.dataLim.x1), ylim=(0, 1.15 * axes.dataLim.y1))
     legend_above(axes, 2)
     words = "batch and layout" if several else "batch"
-    made = "none" if found.calibration is None else found.calibration.name
+    made = "none" if advice.calibration is None else advice.calibration.name
     title = f"The latency-throughput trade-off with and without a draft (at points: {words})"
-    return label(axes, title, f"{_asked(found.query)}; calibration {made}")
+    return label(axes, title, f"{_asked(advice.query)}; calibration {made}")
 
 
 def _front(

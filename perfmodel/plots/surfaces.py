@@ -97,10 +97,10 @@ def surface(
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
     (axes,) = panels()
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
-    held = values[fits] if fits.any() else values  # what does not fit sets no scale
-    levels, colours = _levels(held)
-    below = held.min() < levels[0]
-    above = held.max() > levels[-1]
+    fitting = values[fits] if fits.any() else values  # what does not fit sets no scale
+    levels, colours = _levels(fitting)
+    below = fitting.min() < levels[0]
+    above = fitting.max() > levels[-1]
     if below and above:
         beyond = "both"
     elif below:
@@ -193,16 +193,18 @@ def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any
     return [Patch(facecolor="white", edgecolor=GREY, hatch="///", label="does not fit in memory")]
 
 
-def _dots(axes: Axes, found: Sequence[Measured]) -> list[Any]:
+def _dots(axes: Axes, measured: Sequence[Measured]) -> list[Any]:
     """Dots in the colour of the measured value with their numbers; the edges do not clip them."""
     from matplotlib.patheffects import withStroke
 
-    if not found:
+    if not measured:
         return []
     bands = _bands()
-    (dots,) = axes.plot([c for _, c, _ in found], [b for b, _, _ in found], "o", color="black", markersize=6)
+    contexts = [context for _, context, _ in measured]
+    batches = [batch for batch, _, _ in measured]
+    (dots,) = axes.plot(contexts, batches, "o", color="black", markersize=6)
     dots.set(label="measured, filled in its colour", markerfacecolor="white", clip_on=False, zorder=3)
-    for sequences, tokens, speedup in found:
+    for sequences, tokens, speedup in measured:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
         axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
         outline = [withStroke(linewidth=2.0, foreground="white", alpha=0.85)]

@@ -19,21 +19,21 @@ MILLISECONDS = 1e3
 
 
 @styled
-def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
+def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour and a
     marker per draft length.
 
     slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation rate of
     a length; its line ends there. Raises InputError for fewer than two loads.
     """
-    loads = sorted({_load(row) for row in found.rows})
+    loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
     left, right = panels(2, (9.6, 4.4))
-    closed = found.rows[0].request_rate is None
-    lengths = sorted({row.gamma for row in found.rows}, key=_order)
+    closed = answer.rows[0].request_rate is None
+    lengths = sorted({row.gamma for row in answer.rows}, key=_order)
     for number, gamma in enumerate(lengths):
-        rows = [row for row in found.rows if row.gamma == gamma and not row.saturated]
+        rows = [row for row in answer.rows if row.gamma == gamma and not row.saturated]
         if not rows:
             continue
         style = _style(number)
@@ -56,9 +56,9 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     left.yaxis.set_minor_formatter(_minor)
     right.set_ylim(bottom=0)
     right.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-    drafted = f"; draft: {found.draft}" if len(lengths) > 1 else ""
-    title = f"Latency of {found.model} on {devices(found.hardware, found.tp)}{drafted}"
-    return label(left, title, _caption(found, closed))
+    drafted = f"; draft: {answer.draft}" if len(lengths) > 1 else ""
+    title = f"Latency of {answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
+    return label(left, title, _caption(answer, closed))
 
 
 def _order(gamma: int | str) -> tuple[bool, int, str]:
@@ -133,16 +133,16 @@ def _minor(value: float, _: object) -> str:
     return _plain(value, _) if first in "25" else ""
 
 
-def _caption(found: Traffic, closed: bool) -> str:
+def _caption(answer: Traffic, closed: bool) -> str:
     lines = ["Lines: means over requests; dotted: 99th percentiles"]
     if not closed:
         lines.append("crosses: saturated from there on, where the lines end")
-    loads = {row.gamma: {_load(one) for one in found.rows if one.gamma == row.gamma} for row in found.rows}
+    loads = {row.gamma: {_load(one) for one in answer.rows if one.gamma == row.gamma} for row in answer.rows}
     if len({frozenset(of_length) for of_length in loads.values()}) > 1:
         lines.append("each draft length at the loads where it is the best")
-    if any(row.made_by is MadeBy.REPLAY for row in found.rows):
+    if any(row.made_by is MadeBy.REPLAY for row in answer.rows):
         lines.append("simulated request by request where the closed form does not hold")
-    return f"{'; '.join(lines)}. Calibration {found.calibration.name}."
+    return f"{'; '.join(lines)}. Calibration {answer.calibration.name}."
 
 
 def _load(row: TrafficRow) -> float:

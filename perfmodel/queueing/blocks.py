@@ -65,11 +65,11 @@ class BlockCache:
         needed = prompt
         for node, tokens in self.shared.paths[request]:
             size = self.size.get(node, 0)
-            held = min(size, tokens)
-            needed -= held if node in self.users else held - size  # a longer idle node is held whole
+            blocks = min(size, tokens)
+            needed -= blocks if node in self.users else blocks - size  # a longer idle node is held whole
             if not missed:
-                matched += held
-                missed = held < tokens
+                matched += blocks
+                missed = blocks < tokens
         hit = int(self.law.hits(matched, prompt)) if matched else 0
         return hit, needed + matched - hit
 

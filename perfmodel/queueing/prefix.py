@@ -207,10 +207,10 @@ class Reuse:
             return (back * value(own) + first * value(common)) @ k.weight
 
         mean, std = self.prompts
-        found = mean_if_found(lambda hits: hits)
+        hit_tokens = mean_if_found(lambda hits: hits)
         saved = mean_if_found(lambda hits: hits * (2.0 * k.prompt - hits))  # from the square
         square = mean**2 + std**2 - saved[0]
-        read = mean - found
+        read = mean - hit_tokens
         deviation = float(np.sqrt(max(square - read[0] ** 2, 0.0)))
         nothing = 1.0 - back[0] - first[0]
         computed = [k.prompt - own, k.prompt - common, k.prompt]
@@ -219,7 +219,7 @@ class Reuse:
         return CachedPrompts(
             law=law,
             read=read,
-            hit_rate=found / mean,
+            hit_rate=hit_tokens / mean,
             pairs=mean_if_found(lambda hits: hits * (k.prompt - hits)),
             cv=deviation / float(read[0]),
             lengths=np.concatenate(computed),
@@ -227,7 +227,7 @@ class Reuse:
             room_tokens=own_room + float(common.max()),
         )
 
-    def _return_probability(self, held: Array, shared: float) -> Array:
+    def _return_probability(self, cached: Array, shared: float) -> Array:
         """Probability that a session returns before its context is evicted. held: idle tokens that fit in the
         cache, times seconds of the server per request.
 
@@ -235,11 +235,11 @@ class Reuse:
         - exp(-t/Z)) per request, and the last request of each session for t.
         """
         if not self.think_s:
-            return np.ones_like(held)
+            return np.ones_like(cached)
         k = self.kinds
         last = self.kinds.prompt[-self.kinds.prompt.size // self.turns :]
         ages = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, AGES)])
         returning = float((k.weight * k.returns) @ (k.matched - shared))
         ending = (float(last.mean()) + self.first.output_mean - shared) / self.turns
         chance = -np.expm1(-ages)
-        return np.interp(held / self.think_s, returning * chance + ending * ages, chance)
+        return np.interp(cached / self.think_s, returning * chance + ending * ages, chance)

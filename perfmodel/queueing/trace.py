@@ -139,9 +139,9 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
         decoder = msgspec.json.Decoder(request)
         count = 0
         for block in _blocks(chain([first], lines)):
-            found = _decoded(decoder, block, count, where)
+            records = _decoded(decoder, block, count, where)
             count += len(block)
-            yield tuple([getattr(one, key) for one in found] if name else [] for key, name in names.items())
+            yield tuple([getattr(one, key) for one in records] if name else [] for key, name in names.items())
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
@@ -161,18 +161,18 @@ def _blocks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:
     """One value per line. Raises InputError naming the request."""
-    found: list[Any] = []
+    records: list[Any] = []
     try:
         for line in lines:
-            found.append(decoder.decode(line))
+            records.append(decoder.decode(line))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        place = f"{where}: request {before + len(found) + 1}"
-        if len(lines[len(found)]) > MAX_LINE_BYTES:
+        place = f"{where}: request {before + len(records) + 1}"
+        if len(lines[len(records)]) > MAX_LINE_BYTES:
             raise InputError(f"{place}: must be at most {MAX_LINE_BYTES} bytes long") from None
         if isinstance(error, msgspec.ValidationError):
             raise InputError(f"{place}: must have an arrival and tokens as numbers: {error}") from None
         raise InputError(f"{place}: must be a JSON object of one request: {error}") from None
-    return found
+    return records
 
 
 def _name(row: Any, key: str, where: Path) -> str:

@@ -193,20 +193,20 @@ class Passes:
         scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
         (`op_seconds`), if known.
         """
-        found = self._unlimited(scenario, seconds)
+        unlimited = self._unlimited(scenario, seconds)
         if scenario.power_limit_w is None:
-            return found
-        (step, _), (iteration, _) = self.limited(scenario, found)
-        end = found[3] * (self.drafted > 0)
-        slower = (iteration - end) / (self.drafted * found[1] + found[2])
-        return step, found[1] * slower, found[2] * slower, found[3]
+            return unlimited
+        (step, _), (iteration, _) = self.limited(scenario, unlimited)
+        end = unlimited[3] * (self.drafted > 0)
+        slower = (iteration - end) / (self.drafted * unlimited[1] + unlimited[2])
+        return step, unlimited[1] * slower, unlimited[2] * slower, unlimited[3]
 
-    def limited(self, scenario: Scenario, found: Times) -> tuple[Any, Any]:
+    def limited(self, scenario: Scenario, unlimited: Times) -> tuple[Any, Any]:
         """A baseline step and an iteration under the power limit: seconds, and joules per device.
 
         found: the times without the limit.
         """
-        target, draft, verify, overhead = found
+        target, draft, verify, overhead = unlimited
         share = 0.0 if self.share is None else self.share * self.drafted
         counted = [
             np.broadcast_to(each, (len(self.query), *target.shape[1:])) for each in work(self.target_ops)
@@ -313,8 +313,8 @@ class Passes:
 
     def ratios(self) -> Array:
         """Time of an iteration over that of a baseline step, over ``[gamma, batch, context]``."""
-        found = self.speedups(self._counted)
-        return np.asarray(self.gained.reshape(-1, *(1,) * (found.ndim - 1)) / found)
+        speedups = self.speedups(self._counted)
+        return np.asarray(self.gained.reshape(-1, *(1,) * (speedups.ndim - 1)) / speedups)
 
     def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
         """Tokens per second of one speculating sequence, over ``[gamma, batch, context]``."""
@@ -357,7 +357,7 @@ def predict(
         shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
         best[block] = shortest
         g = shortest if at_best else g
-        found = (
+        prediction = (
             target[0],
             draft if draft.ndim < verify.ndim else _at_gamma(draft, g),
             _at_gamma(verify, g),
@@ -365,7 +365,7 @@ def predict(
             passes.gained[g],
             np.where(shortest == 0, 1.0, top * target[0]),
         )
-        for name, values in zip(FIGURES, found, strict=True):
+        for name, values in zip(FIGURES, prediction, strict=True):
             figures[name][block] = values
     if not np.isfinite(sum(figures.values())).all():
         _refuse_endless(scenario, figures)

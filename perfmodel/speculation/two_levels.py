@@ -144,8 +144,8 @@ def best_two_levels(
     known = middle.known_acceptance.max_gamma
     if known is not None and not (gammas_1 and gammas_2):
         pairs = [pair for pair in pairs if sum(pair) <= known] or pairs
-    found = [predict_two_levels(small, middle, batch, context, *pair) for pair in pairs]
-    return max(found, key=lambda levels: levels.speedup)
+    predictions = [predict_two_levels(small, middle, batch, context, *pair) for pair in pairs]
+    return max(predictions, key=lambda levels: levels.speedup)
 
 
 def memory_of_both(

@@ -70,8 +70,8 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     question = question.with_slots
     candidates = within_ttft(question, find_candidates(question))
     baseline, drafted = price(candidates.baselines, candidates.drafted, question)
-    found = [best(priced, question) for priced in (*baseline, *drafted)]
-    ranked = [point for point in found if point is not None]
+    points = [best(priced, question) for priced in (*baseline, *drafted)]
+    ranked = [point for point in points if point is not None]
     ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
     allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
     not_allowed = [p for p in ranked if not question.may_choose(p.candidate.runs)]

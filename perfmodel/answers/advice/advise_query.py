@@ -336,12 +336,12 @@ class AdviseQuery(CommonOptions):
         """The layouts by the devices that run at once."""
         linked = gpu.link is not None or bool(self.dp or self.ep)
         if self.gpus is not None:
-            found = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
+            layouts = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
             named = bool(self.dp or self.ep)
             if not self.searches_pools or named:
-                return found
+                return layouts
             node = devices_of_node(gpu) or self.gpus
-            return [layout for layout in found if layout.is_usual(node)]
+            return [layout for layout in layouts if layout.is_usual(node)]
         if self.has_load:
             return self._asked(servers_up_to(MOST_IN_SERVER, model, linked))
         return [

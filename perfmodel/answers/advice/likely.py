@@ -52,11 +52,11 @@ def _gain_at(
         draft_kv=None,
         acceptance=None,
     )
-    found = find_candidates(accepted, [baseline.layout])
-    runnable = [c for c in found.drafted if query.may_choose(c.runs)]
+    candidates = find_candidates(accepted, [baseline.layout])
+    runnable = [c for c in candidates.drafted if query.may_choose(c.runs)]
     if not runnable:
         return None
-    _, drafted = price(found.baselines, runnable, accepted)
+    _, drafted = price(candidates.baselines, runnable, accepted)
     points = [best(priced, accepted) for priced in drafted]
     gains = [point.times(baseline, query) for point in points if point is not None]
     return max(1.0, *gains) if gains else None

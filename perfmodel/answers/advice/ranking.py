@@ -87,10 +87,10 @@ def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | N
 
 def best_of_each_layout(points: Sequence[PricedPoint]) -> list[PricedPoint]:
     """The best point of each layout, the best first."""
-    found: dict[Layout, PricedPoint] = {}
+    best_points: dict[Layout, PricedPoint] = {}
     for point in sorted(points, key=lambda p: -p.value):
-        found.setdefault(point.layout, point)
-    return list(found.values())
+        best_points.setdefault(point.layout, point)
+    return list(best_points.values())
 
 
 @dataclass(frozen=True, slots=True)

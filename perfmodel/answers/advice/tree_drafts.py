@@ -93,7 +93,7 @@ def tree_drafts(
     drafted: the priced chains. choice: the value of the choice by the objective. Raises InputError for rates
     that are none.
     """
-    found: dict[str, tuple[float, TreeDraft]] = {}
+    best_by_draft: dict[str, tuple[float, TreeDraft]] = {}
     skips: list[TreeSkip] = []
     for chains in drafted:
         if chains.candidate.tree_rates is None:
@@ -109,9 +109,9 @@ def tree_drafts(
             skips.append(TreeSkip(name, "no shape fits, or keeps the bound on the time per token"))
             continue
         value, best = _best(query, chains, priced, choice, acceptance.source)
-        if name not in found or value > found[name][0]:
-            found[name] = (value, best)
-    ranked = sorted(found.values(), key=lambda pair: -pair[0])
+        if name not in best_by_draft or value > best_by_draft[name][0]:
+            best_by_draft[name] = (value, best)
+    ranked = sorted(best_by_draft.values(), key=lambda pair: -pair[0])
     return tuple(best for _, best in ranked), tuple(dict.fromkeys(skips))
 
 

@@ -159,8 +159,8 @@ class Grid(Options):
     def doubts(self) -> tuple[str, ...]:
         """Warnings about a batch of one sequence at the longest context of each case, each once."""
         cases = ((query, s, max(contexts), query.gamma) for query, contexts, s in self.resolved())
-        found = (doubts(query, s, 1.0, c, 1 if g is None else g) for query, s, c, g in cases)
-        return tuple(dict.fromkeys(note for notes in found for note in notes))
+        doubts_of_cases = (doubts(query, s, 1.0, c, 1 if g is None else g) for query, s, c, g in cases)
+        return tuple(dict.fromkeys(note for notes in doubts_of_cases for note in notes))
 
 
 def blocks(grid: Grid) -> Iterator[Block]:
@@ -190,11 +190,11 @@ def _columns(
         gamma = np.where([[g is None for g in gammas]], best, gamma)
     p = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
     room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
-    found: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
-    found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
-    found |= {name: getattr(p, name) for name in COLUMNS if name not in found}
+    columns: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
+    columns |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
+    columns |= {name: getattr(p, name) for name in COLUMNS if name not in columns}
     shape = (batch.shape[0], gamma.shape[1])
-    return {name: np.broadcast_to(np.asarray(found[name], np.float64), shape).ravel() for name in COLUMNS}
+    return {name: np.broadcast_to(np.asarray(columns[name], np.float64), shape).ravel() for name in COLUMNS}
 
 
 def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
@@ -342,11 +342,11 @@ def _verdicts(block: Block) -> dict[str, Any]:
         rows = c["gamma"] == gamma
         batch = c["batch"][rows]
         context = c["context_tokens"][rows]
-        found = log_error(block.scenario, batch, context, np.array([int(gamma)]))
+        errors = log_error(block.scenario, batch, context, np.array([int(gamma)]))
         if not gamma:
             error[rows] = 0.0
-        elif found is not None:
-            error[rows] = found[..., 0]
+        elif errors is not None:
+            error[rows] = errors[..., 0]
     low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
     contexts, at = np.unique(c["context_tokens"], return_inverse=True)
     slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]

@@ -17,8 +17,8 @@ def parse_rates(given: object, flag: str) -> tuple[float, ...]:
         return (parse_number(given, flag),)
     rates = list[float]()
     for part in given.split(","):
-        found = RANGE.fullmatch(part.strip().lower())
-        rates += [_number(part, flag, given)] if found is None else _range(found, flag, given)
+        matched = RANGE.fullmatch(part.strip().lower())
+        rates += [_number(part, flag, given)] if matched is None else _range(matched, flag, given)
     return tuple(rates)
 
 
@@ -32,11 +32,11 @@ def _number(text: str, flag: str, given: str) -> float:
     return value
 
 
-def _range(found: re.Match[str], flag: str, given: str) -> list[float]:
-    low = _number(found[1], flag, given)
-    high = _number(found[2], flag, given)
-    step = 1.0 if found[4] is None else _number(found[4], flag, given)
-    multiplies = found[3] == "x"
+def _range(matched: re.Match[str], flag: str, given: str) -> list[float]:
+    low = _number(matched[1], flag, given)
+    high = _number(matched[2], flag, given)
+    step = 1.0 if matched[4] is None else _number(matched[4], flag, given)
+    multiplies = matched[3] == "x"
     if not 0 < low <= high or step <= 0 or (multiplies and step <= 1):
         raise refuse(flag, None, ALLOWED, given)
     steps = math.log(high / low) / math.log(step) if multiplies else (high - low) / step

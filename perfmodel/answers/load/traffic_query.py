@@ -73,19 +73,19 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
     if isinstance(given, str):
         pairs = [part.split(":") for part in given.split(",")]
     try:
-        found = sorted((float(age), float(alpha)) for age, alpha in pairs)
+        pairs_by_age = sorted((float(age), float(alpha)) for age, alpha in pairs)
     except (TypeError, ValueError):
-        found = []
-    different = len({age for age, _ in found}) == len(found)
-    allowed = all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found)
-    if not (found and different and allowed):
+        pairs_by_age = []
+    different = len({age for age, _ in pairs_by_age}) == len(pairs_by_age)
+    allowed = all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in pairs_by_age)
+    if not (pairs_by_age and different and allowed):
         raise refuse(
             flag,
             None,
             "different ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6",
             given,
         )
-    return tuple(found)
+    return tuple(pairs_by_age)
 
 
 AT_ONCE = "whose requests come at the start"

@@ -85,9 +85,9 @@ def drafter_apart(
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
     verify_s = p.verify_s + p.overhead_s
-    held = memory_of(near, batches, context, gammas, fraction)
+    memory = memory_of(near, batches, context, gammas, fraction)
     apart = memory_of(far, batches, context, gammas, fraction)
-    target_fits = held.weight_bytes + held.kv_bytes <= held.available_bytes
+    target_fits = memory.weight_bytes + memory.kv_bytes <= memory.available_bytes
     draft_fits = apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
     fits = target_fits & draft_fits
     one_after_other = draft_s + verify_s

@@ -149,7 +149,7 @@ def compare(question: CompareQuery) -> Comparison:
     gamma = question.gamma
     context = float(query.context)
     scenario = resolve(query)
-    found = both_ways(scenario, context, gamma + 1)
+    comparison = both_ways(scenario, context, gamma + 1)
     many = memory_of(scenario, gamma + 1.0, context, 0, query.memory_fraction).single()
     elsewhere = None
     if question.draft_hardware is not None:
@@ -170,7 +170,7 @@ def compare(question: CompareQuery) -> Comparison:
             question.outcomes,
         )
     draft = scenario.draft
-    figures = {f.name: getattr(found, f.name) for f in fields(found)}
+    figures = {f.name: getattr(comparison, f.name) for f in fields(comparison)}
     return Comparison(
         query=replace(query, draft=draft.name, draft_kv=draft.kv.label()),
         **figures,

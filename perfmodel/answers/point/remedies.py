@@ -48,15 +48,15 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     if _switched not in scenario.known:  # no switch depends on the workload
         scenario.known[_switched] = tuple(_switched(query, scenario))
     workload = Workload.of(query.batch, query.context)
-    found = []
+    helpful = []
     for switch, changed in scenario.known[_switched]:
         remedy = _with(switch, changed.with_acceptance(scenario.acceptance), query, workload)
         if remedy is None:
             continue
         surely = remedy.speedup_interval is not None and remedy.speedup_interval[0] > 1.0
         if surely or remedy.speedup > WORTH_A_SWITCH * max(speedup, 1.0):
-            found.append(remedy)
-    return tuple(sorted(found, key=lambda remedy: -remedy.speedup))
+            helpful.append(remedy)
+    return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
 
 
 def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

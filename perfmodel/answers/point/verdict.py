@@ -315,21 +315,21 @@ def _with_wide_weights(scenario: Scenario) -> Scenario:
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
     """The parts of a question that are outside the measured rows behind an engine's calibration."""
-    if (held := scenario.machine.calibration.measured) is None:
+    if (measured := scenario.machine.calibration.measured) is None:
         return
     kv = scenario.draft.kv.label()
     draft = scenario.draft.name
     wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]
     timed = f"{scenario.machine.calibration.name} was timed"
     so = f"intervals are {wider:.1f} times as wide"
-    if scenario.target.name != held.model:
-        yield f"{timed} serving {held.model}, not {scenario.target.name}: {so}"
-    if gamma and (draft, kv) != (held.draft, held.draft_kv):
-        yield f"{timed} with draft {held.draft} ({held.draft_kv}), not {draft} ({kv}): {so}"
+    if scenario.target.name != measured.model:
+        yield f"{timed} serving {measured.model}, not {scenario.target.name}: {so}"
+    if gamma and (draft, kv) != (measured.draft, measured.draft_kv):
+        yield f"{timed} with draft {measured.draft} ({measured.draft_kv}), not {draft} ({kv}): {so}"
     places = (
-        ("batch", batch, held.batch),
-        ("context", context, held.context),
-        ("gamma", float(gamma), held.gamma),
+        ("batch", batch, measured.batch),
+        ("context", context, measured.context),
+        ("gamma", float(gamma), measured.gamma),
     )
     for name, value, (low, high) in places:
         shift = float(name == "gamma")

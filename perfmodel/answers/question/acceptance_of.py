@@ -87,8 +87,8 @@ def published_acceptance(
         smoothed += f"; a position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     instead = f"; none is published for {head}" if unknown else ""
     source = f"{entry.source}{unsaid}{smoothed}{instead}"
-    found = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
-    return replace(found, measured_at=tuple(map(float, entry.printed)))
+    acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
+    return replace(acceptance, measured_at=tuple(map(float, entry.printed)))
 
 
 def acceptance_by_context(

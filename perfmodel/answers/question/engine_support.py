@@ -47,13 +47,13 @@ def draft_word(draft: Draft) -> str:
 
 def served_draft(engine: ServingEngine, draft: Draft) -> ServedDraft | None:
     """The draft in an engine; None if it has no such draft, or none for this architecture."""
-    found = engine.drafts.get(draft_word(draft))
+    served = engine.drafts.get(draft_word(draft))
     architecture = draft.model.model_type
-    if found is None or architecture in found.without:
+    if served is None or architecture in served.without:
         return None
     if draft.reads_inner_layers and architecture in engine.withhold_features:
         return None
-    return found
+    return served
 
 
 def runs_in(engine: str | None, draft: Draft, named_engine: str | None) -> RunsIn | None:

@@ -217,10 +217,10 @@ def _remembered(parts: _Parts) -> Scenario:
 
 def _measured(parts: _Parts, context: float) -> Acceptance:
     """The measured acceptance of these parts at a context. Raises UnknownAcceptance."""
-    found = _looked_up(parts, context)
-    if isinstance(found, Acceptance):
-        return found
-    raise UnknownAcceptance(*found)
+    acceptance = _looked_up(parts, context)
+    if isinstance(acceptance, Acceptance):
+        return acceptance
+    raise UnknownAcceptance(*acceptance)
 
 
 @lru_cache(maxsize=256)
@@ -236,33 +236,33 @@ def _looked_up(parts: _Parts, context: float) -> Acceptance | tuple[str, str, st
 
 def _published(query: Query, target: ModelSpec, draft: Draft, context: float) -> Acceptance:
     """The measured acceptance, as far as the question's draft length."""
-    found = measured_acceptance(query.model, target, draft, context, task=query.task, head=query.draft)
-    longest = found.max_gamma
+    acceptance = measured_acceptance(query.model, target, draft, context, task=query.task, head=query.draft)
+    longest = acceptance.max_gamma
     if query.gamma is None or longest is None or query.gamma <= longest:
-        return found
-    return found.extended(query.gamma, typical_decay(library_word(draft)))
+        return acceptance
+    return acceptance.extended(query.gamma, typical_decay(library_word(draft)))
 
 
-def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
+def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
     """The scenario of a question without its acceptance. looked_up: whether that is the question's."""
-    target = found.target
-    gpu = found.gpu
+    target = named.target
+    gpu = named.gpu
     tp = query.tp
-    precision = found.precision(query)
+    precision = named.precision(query)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
     ep = query.ep
     dp = query.dp
     check_groups(target, tp, ep, dp, query.redundant_experts)
-    placed = place(query, gpu, found.calibration, target, tp, ep, dp)
-    check_engine(found.calibration, gpu, target, precision, tp, ep, dp, query.calibration)
-    check_backend(query.attention_backend, found.calibration, gpu, target)
+    placed = place(query, gpu, named.calibration, target, tp, ep, dp)
+    check_engine(named.calibration, gpu, target, precision, tp, ep, dp, query.calibration)
+    check_backend(query.attention_backend, named.calibration, gpu, target)
     if tp > 1 and (query.layer_split > 1 or gpu.in_turn):
         raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if looked_up:
-        query = with_draft(query, found)
-    conversion = conversion_of(found.calibration)
+        query = with_draft(query, named)
+    conversion = conversion_of(named.calibration)
     draft_precision = Precision(precision.weights, draft_kv_type)
     draft = make_draft(
         "self" if query.draft is None else query.draft,
@@ -275,7 +275,7 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         own_on=None if query.weights or (conversion and conversion.drafts_too) else gpu.peak,
     )
     check_head(query.draft, target)
-    check_vocabulary(engine_of(found.calibration), draft, target)
+    check_vocabulary(engine_of(named.calibration), draft, target)
     if query.draft_tp is None:
         allowed = largest_degree(draft.model, tp // dp) * dp
         if allowed != tp:
@@ -290,10 +290,10 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
     ):
         check_parts(flag, given, model)
         gpu.check_peaks(weights.computes, query.hardware, flag)
-    server = _server(query, gpu, found.calibration)
+    server = _server(query, gpu, named.calibration)
     return Scenario(
         target=target,
-        machine=_machine(query, found, placed),
+        machine=_machine(query, named, placed),
         precision=precision,
         draft=draft,
         kv_page=query.kv_page,
@@ -304,24 +304,24 @@ def _built(query: Query, found: Named, looked_up: bool) -> Scenario:
         data_parallel=dp,
         layout=placed.layout,
         power_limit_w=modelled_power_limit(gpu, query.power_limit),
-        account=account_of(engine_of(found.calibration), server),
+        account=account_of(engine_of(named.calibration), server),
     )
 
 
-def _machine(query: Query, found: Named, placed: Placed) -> Machine:
+def _machine(query: Query, named: Named, placed: Placed) -> Machine:
     """The devices, and the layers and experts that llama.cpp leaves to their host."""
     host_layers = 0.0
     if query.gpu_layers is not None:
-        layers = found.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
+        layers = named.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
         host_layers = max(0.0, 1.0 - query.gpu_layers / layers)
     engine = serving_engines().get(engine_of(found.calibration) or "")
     return Machine(
-        found.gpu,
-        found.calibration,
+        named.gpu,
+        named.calibration,
         query.tp,
         query.kv_reread,
         attention_backend=query.attention_backend,
-        host_experts=_host_experts(query, found.target) if query.cpu_moe else 0.0,
+        host_experts=_host_experts(query, named.target) if query.cpu_moe else 0.0,
         host_layers=host_layers,
         fabric=placed.fabric,
         schedulers=query.dp * query.pp,
@@ -352,9 +352,9 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
     """The question with the draft whose acceptance is looked up, if the question names no draft."""
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
-    found = named or Named.of(query)
+    specs = named or Named.of(query)
     return replace(
-        query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine)
+        query, draft=usual_draft(query.model, specs.target, engine_of(specs.calibration), query.engine)
     )
 
 

@@ -28,8 +28,8 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
     if isinstance(given, Sequence) and not isinstance(given, str):
         text = "x".join(map(str, given))
     allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
-    found = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
-    steps, candidates, tokens = map(int, found.groups()) if found else (MAX_LEVELS,) * 3
+    matched = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
+    steps, candidates, tokens = map(int, matched.groups()) if matched else (MAX_LEVELS,) * 3
     if not (steps < MAX_LEVELS and candidates <= MAX_CHILDREN and 2 <= tokens <= MAX_SIZE):
         raise refuse(flag, None, allowed, given)
     return steps, candidates, tokens
@@ -133,10 +133,10 @@ def tree(question: TreeQuery) -> TreeAnswer:
     context = query.context
     scenario = resolve_costs(query)
     if question.given is None:
-        found = choose(scenario, acceptance, batch, context, question.size, question.levels)
+        choice = choose(scenario, acceptance, batch, context, question.size, question.levels)
     else:
-        found = as_given(scenario, acceptance, batch, context, ServerShape(*question.given))
-    shape = found.tree
+        choice = as_given(scenario, acceptance, batch, context, ServerShape(*question.given))
+    shape = choice.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     return TreeAnswer(
         batch=batch,
@@ -146,10 +146,10 @@ def tree(question: TreeQuery) -> TreeAnswer:
         widths=tuple(shape.widths),
         parents=tuple(shape.parents),
         tokens_per_iteration=shape.tokens_per_iteration,
-        speedup=found.speedup,
-        tpot_s=found.iteration_s / shape.tokens_per_iteration,
-        ar_tpot_s=found.target_s,
-        first_order_rule=FirstOrderRule(found.rule_size, found.rule_speedup),
+        speedup=choice.speedup,
+        tpot_s=choice.iteration_s / shape.tokens_per_iteration,
+        ar_tpot_s=choice.target_s,
+        first_order_rule=FirstOrderRule(choice.rule_size, choice.rule_speedup),
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,

@@ -63,8 +63,8 @@ class AcceptanceEntry(Frozen):
             raise ValueError("one of alpha, positions, histogram and confidence must be given, and only one")
         if len({len(each.positions) for each in self.confidence or ()}) > 1:
             raise ValueError("confidence must have as many positions in every bin")
-        held = self.context_range_tokens
-        if held is not None and not held[0] <= self.context_tokens <= held[1]:
+        contexts = self.context_range_tokens
+        if contexts is not None and not contexts[0] <= self.context_tokens <= contexts[1]:
             raise ValueError("context_range_tokens must hold context_tokens, the lower end first")
         if self.histogram is not None and not sum(self.histogram):
             raise ValueError("histogram must have a count above 0")

@@ -88,8 +88,8 @@ def short_name(name: str) -> str:
     own = IN_FORMAT.fullmatch(spelling(name))
     known = hub_id(name) or (own and hub_id(own[1])) or load_model(name).name
     tail = os.path.basename(known.rstrip("/")).lower()
-    found = IN_FORMAT.fullmatch(tail)
-    return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", found[1] if found else tail))
+    matched = IN_FORMAT.fullmatch(tail)
+    return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", matched[1] if matched else tail))
 
 
 @dataclass(frozen=True, slots=True)

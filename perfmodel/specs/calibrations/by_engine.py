@@ -90,10 +90,10 @@ def calibration_of(
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
-        found = load_calibration(calibration, version=version or None)
-        if engine is not None and word != engine_of(found):
-            raise refuse("--engine", None, f"left out with --calibration {found.name}", engine)
-        return found if looks_like_path(calibration) else on_board(found, gpu)
+        calibrated = load_calibration(calibration, version=version or None)
+        if engine is not None and word != engine_of(calibrated):
+            raise refuse("--engine", None, f"left out with --calibration {calibrated.name}", engine)
+        return calibrated if looks_like_path(calibration) else on_board(calibrated, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
     engine, _, version = parse_engine(engine or usual_engine(gpu, gguf, mlx)).partition(DRIFT)

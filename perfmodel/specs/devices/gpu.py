@@ -359,8 +359,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         if files.looks_like_path(gpu.calibration):
             return gpu.replace(calibration=beside)
         return gpu
-    found = _bundled_name(name, flag)
-    return load_gpu(found, flag) if ":" in found else load_bundled(found)
+    bundled = _bundled_name(name, flag)
+    return load_gpu(bundled, flag) if ":" in bundled else load_bundled(bundled)
 
 
 def _bundled_name(name: str, flag: str) -> str:
@@ -373,6 +373,6 @@ def _bundled_name(name: str, flag: str) -> str:
         from perfmodel.specs.devices.pasted import pasted_name  # only names that are not listed
 
         spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
-        if (found := pasted_name(name, flag, _bundled_name, spelled, load_bundled)) is None:
+        if (pasted := pasted_name(name, flag, _bundled_name, spelled, load_bundled)) is None:
             raise
-        return found
+        return pasted

@@ -120,13 +120,13 @@ class Engines(Frozen):
         architecture: takes the drifts that are stated as ``VERSION/ARCHITECTURE`` for it; by default those
         that are stated for a version alone.
         """
-        found: dict[str, Stated] = {}
+        stated: dict[str, Stated] = {}
         for since, constants in sorted(
             self.engines[engine].drifts.items(), key=lambda drift: release(drift[0])
         ):
             if release(since) <= release(version) and since.partition(ONLY)[2] == architecture:
-                found |= constants
-        return found
+                stated |= constants
+        return stated
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
         """Corrections of an engine's constants, in order: for an architecture `other` than the kernels', for
@@ -180,9 +180,9 @@ def release(version: str) -> tuple[int, ...]:
     """
     if build := BUILD.fullmatch(version):
         return (int(build[1]),)
-    if not (found := VERSION.search(version)):
+    if not (matched := VERSION.search(version)):
         return ()
-    major, minor, patch, candidate = found.groups()
+    major, minor, patch, candidate = matched.groups()
     return int(major), int(minor), int(patch or 0), int(candidate) if candidate else _NO_CANDIDATE
 
 

@@ -50,13 +50,13 @@ def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
     spec = files.parse(ModelSpec, reader.fields(), str(path))
     counted = sum(tensor.values for tensor in reader.counted)
     if abs(counted / spec.total_params - 1) > TOLERANCE:
-        held = (
+        formats = (
             f"{counted / 1e9:.2f}B parameters in the file, {spec.total_params / 1e9:.2f}B in the shape read"
         )
         raise refuse(
             str(path),
             "general.architecture",
-            f"one that is known ({held}): give its config.json",
+            f"one that is known ({formats}): give its config.json",
             reader.architecture,
         )
     return spec, [
@@ -107,10 +107,10 @@ class _Reader:
     def each(self, key: str, default: int | None = None, high: int = 2**40) -> list[int]:
         """One whole number, or one for each layer."""
         value = self.keys.get(f"{self.architecture}.{key}", default)
-        found: list[Any] = value if isinstance(value, list) and value else [value]
-        if not all(isinstance(one, int) and 0 <= one <= high for one in found):
+        values: list[Any] = value if isinstance(value, list) and value else [value]
+        if not all(isinstance(one, int) and 0 <= one <= high for one in values):
             raise refuse(str(self.path), f"{self.architecture}.{key}", f"a whole number up to {high}", value)
-        return [int(one) for one in found]
+        return [int(one) for one in values]
 
     def attention(self, every: Layer, attends: list[int], width: int) -> Fields:
         """Biases, norms and gates of attention, whose heads together have `width` values."""

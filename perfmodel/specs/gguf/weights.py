@@ -55,12 +55,12 @@ def weights_of(
     return spelled(formats, formats.get("gate_up", formats.get("experts", "bf16")))
 
 
-def _mixed(held: Counter[str]) -> str:
+def _mixed(forms: Counter[str]) -> str:
     """Formats by their share of the values, as ``A*11+B*1``. Small fp32 tensors among others do not count."""
-    if len(held) > 1:
-        del held["fp32"]
-    if len(held) < 2:
-        return next(iter(held))
-    shares = {form: Fraction(count, held.total()).limit_denominator(999) for form, count in held.items()}
+    if len(forms) > 1:
+        del forms["fp32"]
+    if len(forms) < 2:
+        return next(iter(forms))
+    shares = {form: Fraction(count, forms.total()).limit_denominator(999) for form, count in forms.items()}
     whole = max(share.denominator for share in shares.values())
     return "+".join(f"{form}*{max(round(share * whole), 1)}" for form, share in shares.items())

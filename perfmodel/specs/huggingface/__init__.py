@@ -215,16 +215,16 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
     gemms: tuple[str, ...] = ("qkv_down", "q_up", "o") if shape.get("mla") else ("qkv", "o")
     if shape.get("low_rank"):
         gemms = ("qkv", "q_up", "o_down", "o")
-    found = dict.fromkeys(gemms, at["attention"])
-    found |= dict.fromkeys(("state_in", "state_out"), at["mamba"])
-    found |= dict.fromkeys(("gate_up", "down"), at["mlp"])
+    layers_of = dict.fromkeys(gemms, at["attention"])
+    layers_of |= dict.fromkeys(("state_in", "state_out"), at["mamba"])
+    layers_of |= dict.fromkeys(("gate_up", "down"), at["mlp"])
     if shape.get("indexer"):
-        found["index_q"] = at["attention"]
+        layers_of["index_q"] = at["attention"]
     shared = ("shared_gate_up", "shared_down") if moe and moe.get("shared_intermediate_size") else ()
-    found |= dict.fromkeys(("experts", *shared), at["moe"] if moe else [])
+    layers_of |= dict.fromkeys(("experts", *shared), at["moe"] if moe else [])
     if moe and moe.get("latent_size"):
-        found |= dict.fromkeys(("latent_in", "latent_out"), at["moe"])
-    return found | {"mtp": list(range(depth, depth + (shape["num_nextn_predict_layers"] or 0)))}
+        layers_of |= dict.fromkeys(("latent_in", "latent_out"), at["moe"])
+    return layers_of | {"mtp": list(range(depth, depth + (shape["num_nextn_predict_layers"] or 0)))}
 
 
 def _name(where: str) -> str:

@@ -200,8 +200,8 @@ def _features(kind: str, keys: Keys) -> int:
         (eagle, "eagle_aux_hidden_state_layer_ids"),
         (flash, "target_layer_ids"),
     ):
-        if place and (found := place.integers(key)):
-            return len(found)
+        if place and (named := place.integers(key)):
+            return len(named)
     if kind in _EAGLES:
         whole = "draft_vocab_size" in keys.data or "eagle3" in str(keys.data.get("architectures")).lower()
         return keys.integer("num_aux_hidden_states", 3, high=MAX_LAYERS) if whole else 1

@@ -362,7 +362,7 @@ def looped(keys: Keys, layers: int) -> Fields:
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
     heads = keys.integer("num_attention_heads")
-    found = _named_windows(keys, layers)
+    fields = _named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
     types = layer_types(keys, layers, _KINDS, [_KINDS[0]] * layers)
     full, sliding = (
@@ -373,13 +373,13 @@ def head_gates(keys: Keys, layers: int) -> Fields:
     own = next(iter(sliding), heads)
     slide = types.count(_KINDS[1])
     if own != heads:
-        found["sliding_heads"] = {
+        fields["sliding_heads"] = {
             "num_attention_heads": own,
             "num_key_value_heads": keys.integer("num_key_value_heads"),
             "head_dim": keys.integer("head_dim"),
         }
     kinds = ((layers - slide, heads), (slide, own)) if keys.data.get("gating", True) else ()
-    return found | {"projections": [head_gate(keys, n, each) for n, each in kinds if n]}
+    return fields | {"projections": [head_gate(keys, n, each) for n, each in kinds if n]}
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:
@@ -418,14 +418,14 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
 
 def gemma3n(keys: Keys, layers: int) -> Fields:
     """Gemma-3n: four hidden states, of which a layer runs one, and a low-rank branch next to attention."""
-    found = inputs_of_layers(keys, layers)
+    fields = inputs_of_layers(keys, layers)
     hidden = keys.integer("hidden_size")
     count = keys.integer("altup_num_inputs")
     rank = keys.integer("laurel_rank")
-    return found | {
+    return fields | {
         "residual_streams": count,
         "projections": [
-            *found.get("projections", ()),
+            *fields.get("projections", ()),
             {"name": "laurel_in", "layers": layers, "inputs": hidden, "outputs": rank},
             {"name": "laurel_out", "layers": layers, "inputs": rank, "outputs": hidden},
             {"name": "streams", "layers": layers, "inputs": hidden, "outputs": count},

@@ -25,15 +25,15 @@ def formats_of(
     GEMM -> layers that have it, with ``mtp`` for the layers after the model's own. Raises InputError for an
     unknown format.
     """
-    found = keys.mapping("quantization_config")
+    method = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
         scheme = modelopt(inner)
         settings = inner
-        if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
-            scheme = replace(scheme, default=fp8(found), kept=None)  # the other tensors stay in fp8
-    elif found:
-        scheme = scheme_of(found)
-        settings = found
+        if method and scheme.default == "bf16" and method.data.get("quant_method") == "fp8":
+            scheme = replace(scheme, default=fp8(method), kept=None)  # the other tensors stay in fp8
+    elif method:
+        scheme = scheme_of(method)
+        settings = method
     else:
         return {}
     modules = other_spellings("module") | (
@@ -64,8 +64,8 @@ def _mixed(layers: Counter[str]) -> str:
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
     """Format of a GEMM in one layer: that of its first module that differs from the others."""
-    found = [scheme.of(f"layers.{layer}.{module}") for module in modules]
-    return next((name for name in found if name != scheme.default), scheme.default)
+    formats = [scheme.of(f"layers.{layer}.{module}") for module in modules]
+    return next((name for name in formats if name != scheme.default), scheme.default)
 
 
 def spelled(formats: Mapping[str, str], first: str) -> str:

@@ -135,23 +135,23 @@ def qwen4(keys: Keys, layers: int) -> Fields:
     Its n-gram tables are read by row and stay in host memory, so they are not counted; the layers that have
     one project a row onto all streams.
     """
-    found = gated_delta(keys, layers, kinds=(*_DELTA, "indexed_attention"))
-    found |= sparse.gated_streams(keys, layers)
+    fields = gated_delta(keys, layers, kinds=(*_DELTA, "indexed_attention"))
+    fields |= sparse.gated_streams(keys, layers)
     tables = len(keys.integers("ple_layer_ids"))
     hidden = keys.integer("hidden_size")
     if tables:
         row = keys.integer("ple_embed_dim", hidden)
-        outputs = hidden * (found["residual_streams"] + 1)
+        outputs = hidden * (fields["residual_streams"] + 1)
         joined = {"name": "streams (n-gram)", "layers": tables, "inputs": row, "outputs": outputs}
-        found["projections"] = [*found["projections"], joined]
+        fields["projections"] = [*fields["projections"], joined]
         values = tables * row * keys.integer("ngram_vocab_size_base", 20_000_000, high=2**31)
-        found["notes"] = f"N-gram tables of {values / 1e9:.0f}B values stay in host memory: not counted."
+        fields["notes"] = f"N-gram tables of {values / 1e9:.0f}B values stay in host memory: not counted."
     keys.ignore("ngram_vocab_size_base", "heads_per_ngram", "ple_conv_kernel_size", "ple_embed_dim")
     keys.ignore("number_of_conv_states")
     if keys.data.get("indexer_n_heads") is None:
-        return found
-    attention = layers - found["linear_attention"]["layers"]
-    return found | {"indexer": sparse.mean_indexer(keys, attention)}
+        return fields
+    attention = layers - fields["linear_attention"]["layers"]
+    return fields | {"indexer": sparse.mean_indexer(keys, attention)}
 
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
@@ -280,11 +280,11 @@ def bailing(keys: Keys, layers: int) -> Fields:
     shape = ((heads, dim), (heads, dim))
     linear = types.count(kinds[0])
     keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
-    found = sparse.latent(keys, layers, ranked=False)
+    fields = sparse.latent(keys, layers, ranked=False)
     if not kernel:
-        return found | {"linear_attention": _state("lightning", linear, *shape, 1)}
+        return fields | {"linear_attention": _state("lightning", linear, *shape, 1)}
     decay = {"inputs": keys.integer("hidden_size"), "outputs": heads * dim, "split": "outputs"}
-    return found | {
+    return fields | {
         "linear_attention": _state("kimi_delta", linear, *shape, keys.integer(kernel)),
         "projections": [
             {"name": "state_decay", "layers": linear, **decay},
@@ -295,12 +295,12 @@ def bailing(keys: Keys, layers: int) -> Fields:
 
 def glm5_next(keys: Keys, layers: int) -> Fields:
     """GLM-5-Next: Kimi's delta attention, or a latent whose indexer has one key per `index_kpool` tokens."""
-    found = kimi_delta(keys, layers) | sparse.streams(keys, layers)
+    fields = kimi_delta(keys, layers) | sparse.streams(keys, layers)
     sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
     sizes |= {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": keys.integer("index_kpool", 1)}
     keys.ignore("indexer_types", "index_kpool_always_select_tail", "linear_lower_bound")
-    full = layers - found["linear_attention"]["layers"]
-    return found | {"indexer": {**sizes, "layers": full, "key_projections": 2}}
+    full = layers - fields["linear_attention"]["layers"]
+    return fields | {"indexer": {**sizes, "layers": full, "key_projections": 2}}
 
 
 def lfm3(keys: Keys, layers: int) -> Fields:

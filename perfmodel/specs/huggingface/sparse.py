@@ -73,10 +73,10 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
     """Mistral-Large-4: queries come from the hidden state. Some layers have no rotary part, and some read
     another layer's cache.
     """
-    found = latent(keys, layers, ranked=False)
+    fields = latent(keys, layers, ranked=False)
     sources = keys.integers("kv_source_layers")
-    found["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
-    return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
+    fields["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
+    return fields | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
 
 
 def streams(keys: Keys, layers: int, exchanged: bool = True) -> Fields:

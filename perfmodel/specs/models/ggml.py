@@ -171,7 +171,7 @@ def repository(model: str) -> tuple[str, str | None] | None:
 
     The mix is None if none is stated; the result is None for any other name.
     """
-    if (found := _FILE.fullmatch(model)) is None:
+    if (matched := _FILE.fullmatch(model)) is None:
         return None
-    mix = (found[3] or found[2] or "").lower()
-    return found[1], _IN_NAMES.get(mix, mix) or None
+    mix = (matched[3] or matched[2] or "").lower()
+    return matched[1], _IN_NAMES.get(mix, mix) or None

@@ -55,13 +55,13 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     if repo := repository(name):
         base = load_model(repo[0], flag)
         return base.replace(weights=repo[1] or CONVERTED.get(base.weights, USUAL_MIX))
-    found = _quantised(key) or load_bundled(
+    spec = _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )
     other = variant(name)
     if other is None:
-        return found
-    return found.replace(max_position_embeddings=other.max_position_embeddings)
+        return spec
+    return spec.replace(max_position_embeddings=other.max_position_embeddings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,11 @@ def _quantised(key: str) -> ModelSpec | None:
                 weights=row.weights, kv_dtype=row.kv_dtype, hf_id=row.checkpoint
             )
     with suppress(InputError):
-        if found := IN_FORMAT.fullmatch(key):
-            weights = _MEANT.get(found[2], found[2])
+        if matched := IN_FORMAT.fullmatch(key):
+            weights = _MEANT.get(matched[2], matched[2])
             scaled = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
             cache = {"kv_dtype": "fp8"} if scaled else {}
-            return load_model(found[1]).replace(**{"weights": weights} | cache)
+            return load_model(matched[1]).replace(**{"weights": weights} | cache)
     return None
 
 
@@ -194,19 +194,19 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     """
     if (repo := repository(name)) and not exists(name):
         return hub_id(repo[0], flag)
-    found = load_model(name, flag)
+    spec = load_model(name, flag)
     key = files.spelling(name)
-    if is_folder(name) or key == found.name:
-        return name if is_folder(name) else found.hf_id
+    if is_folder(name) or key == spec.name:
+        return name if is_folder(name) else spec.hf_id
     if exists(name):
-        return found.hf_id
-    listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
+        return spec.hf_id
+    listed = [i for i in (spec.hf_id, *spec.aliases) if i and "/" in i]
     if "/" in name:
         return next((i for i in listed if files.spelling(i) == key), name)
     tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
     bare = {base_name(i): i for i in reversed(tails.values())}
     like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
-    return like or (found.hf_id if key in aliases() else None)
+    return like or (spec.hf_id if key in aliases() else None)
 
 
 def served_id(name: str, flag: str = "--model") -> str | None:
@@ -216,12 +216,12 @@ def served_id(name: str, flag: str = "--model") -> str | None:
     of its aliases does: ``llama-3.1-8b`` is served as ``meta-llama/Llama-3.1-8B-Instruct``. Servers run
     these, and heads are trained for their output.
     """
-    found = hub_id(name, flag)
-    if found is None or "/" in name or _TUNED.search(found) or exists(name):
-        return found
+    hub = hub_id(name, flag)
+    if hub is None or "/" in name or _TUNED.search(hub) or exists(name):
+        return hub
     model = load_model(name)
-    plain = base_name(found)
-    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and base_name(i) == plain), found)
+    plain = base_name(hub)
+    return next((i for i in model.aliases if "/" in i and _TUNED.search(i) and base_name(i) == plain), hub)
 
 
 _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)

@@ -146,8 +146,8 @@ class VLLMAccount(Account):
         group = _group([a.layers - a.shared for a in part.attentions])
         cached = sum(_rounded(a.layers - a.shared, group) * a.layout.token_bytes * length for a in full)
         for a in sliding:
-            held = self._held(gpu, part, a.window or 0)
-            cached += _rounded(a.layers - a.shared, group) * a.layout.token_bytes * held
+            held_tokens = self._held(gpu, part, a.window or 0)
+            cached += _rounded(a.layers - a.shared, group) * a.layout.token_bytes * held_tokens
         return cached + rest + draft_token_bytes * length
 
     def _held(self, gpu: GPUSpec, part: Shard, window: int) -> float:

@@ -122,6 +122,6 @@ class PoolAdvice:
     @property
     def ratios(self) -> str | None:
         """The ratio of prefill to decode devices with and without a draft, in words."""
-        found = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
-        parts = [f"{each.ratio:.2f} with {each.drafting}" for each in found if each and each.ratio]
+        best_of_both = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
+        parts = [f"{each.ratio:.2f} with {each.drafting}" for each in best_of_both if each and each.ratio]
         return f"Prefill GPUs for each of decode within the limits: {', '.join(parts)}" if parts else None

@@ -25,13 +25,13 @@ SHORTLIST = 6
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
 
 
-def advise_pools(question: AdviseQuery, found: Candidates) -> tuple[PoolAdvice, Candidates]:
+def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdvice, Candidates]:
     """The best of one pool and of two pools, each with and without a draft, for the asked rate; and the
     candidates of one pool with the lowest TPOT there.
     """
     assert question.gpus is not None
     assert question.request_rate is not None
-    made = drafting_of(question, found)
+    made = drafting_of(question, candidates)
     plain = [each for each in made if each.draft is None]
     drafted = [each for each in made if each.draft is not None]
     search = Search(question.gpus, question.request_rate)
@@ -51,7 +51,7 @@ def advise_pools(question: AdviseQuery, found: Candidates) -> tuple[PoolAdvice, 
         searched=sum(len(instance.steps) for each in made for instance in each.instances),
         notes=tuple(notes),
     )
-    shortlist = replace(found, baselines=search.fastest(plain), drafted=search.fastest(drafted))
+    shortlist = replace(candidates, baselines=search.fastest(plain), drafted=search.fastest(drafted))
     return advice, shortlist
 
 
@@ -111,28 +111,28 @@ class Search:
                 transfer_of(drafting.question, instance.scenario.machine.gpu)
             limits_s = drafting.question.limits_s
             pairs = pairs_of(drafting, limits_s)
-            found = best_on(pairs, self.gpus, limits_s)
-            if found is not None and (best is None or found.rate > best[-1].rate):
-                best = drafting, pairs, found
+            sized = best_on(pairs, self.gpus, limits_s)
+            if sized is not None and (best is None or sized.rate > best[-1].rate):
+                best = drafting, pairs, sized
         return None if best is None else self._of_pools(*best)
 
-    def _of_pools(self, drafting: Drafting, pairs: list[Pair], found: SizedPools) -> PoolOption:
+    def _of_pools(self, drafting: Drafting, pairs: list[Pair], sized: SizedPools) -> PoolOption:
         asked = drafting.question
-        pools = found.pools
+        pools = sized.pools
         prefill = str(pools.prefill)
         decode = str(pools.decode)
         fewest = pools_for(pairs, self.rate, asked.limits_s)
         row = pools.at(self.rate, asked.limits_s)
-        shown = self.rate <= found.rate
+        shown = self.rate <= sized.rate
         return PoolOption(
             servers=None,
             prefill=prefill,
             decode=decode,
             draft=drafting.draft,
             gamma=pools.steps.gamma,
-            most_requests_per_s=found.rate,
-            most_requests_per_s_per_gpu=found.rate / self.gpus,
-            ratio=found.pair.ratio,
+            most_requests_per_s=sized.rate,
+            most_requests_per_s_per_gpu=sized.rate / self.gpus,
+            ratio=sized.pair.ratio,
             needed=None if fewest is None else f"prefill {fewest.prefill}, decode {fewest.decode}",
             needed_gpus=None if fewest is None else fewest.devices,
             **{name: getattr(row, name) if shown else None for name in TIMES},
