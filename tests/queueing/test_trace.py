@@ -91,7 +91,7 @@ def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monke
     where.write_text(text.replace("\n", "\n\n"))
     whole = trace.read_trace(where)
     monkeypatch.setattr(trace, "LONGEST", 2)
-    for name in ("FEW", "AT_ONCE", "BLOCK_BYTES"):
+    for name in ("LINES_OF_COLUMNS", "AT_ONCE", "BLOCK_BYTES"):
         monkeypatch.setattr(trace, name, 1)
     beginning = trace.read_trace(where)
     assert beginning.at_s.tolist() == whole.at_s.tolist()
