@@ -314,7 +314,7 @@ def _machine(query: Query, named: Named, placed: Placed) -> Machine:
     if query.gpu_layers is not None:
         layers = named.target.num_hidden_layers + 1  # the output counts as one, as in llama.cpp
         host_layers = max(0.0, 1.0 - query.gpu_layers / layers)
-    engine = serving_engines().get(engine_of(found.calibration) or "")
+    engine = serving_engines().get(engine_of(named.calibration) or "")
     return Machine(
         named.gpu,
         named.calibration,
