@@ -102,8 +102,11 @@ def pairs_of(drafting: Drafting, limits_s: dict[str, float]) -> list[Pair]:
 
 
 def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decoding]:
-    """Decode instances with the requests per second within the limit on TPOT alone."""
-    only = {name: limit for name, limit in limits_s.items() if name == "tpot"}
+    """Decode instances with the requests per second within the limit on TPOT alone. A mean answer takes no
+    less than its tokens after the first.
+    """
+    limit = limits_s.get("tpot", math.inf)
+    of_answer = limits_s.get("e2e", math.inf) / drafting.question.lengths.decoded
     for instance in drafting.instances:
         for steps in instance.steps.values():
             alone = two_pools(
@@ -114,9 +117,10 @@ def _decoding(drafting: Drafting, limits_s: dict[str, float]) -> Iterator[Decodi
                 instance.prompts,
                 steps,
             )
-            within = np.ones(steps.batches.size, bool)
-            if only:
-                within = alone.tpot_at(steps.batches).below(only["tpot"]) >= SHARE_WANTED
+            tpot = alone.tpot_at(steps.batches)
+            within = np.asarray(tpot.mean) <= of_answer
+            if math.isfinite(limit):
+                within &= tpot.below(limit) >= SHARE_WANTED
             # steps rise with the batch, so that a smaller one is within the limit too
             largest = np.flatnonzero(within)
             if largest.size:
