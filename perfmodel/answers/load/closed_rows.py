@@ -6,6 +6,7 @@ import numpy as np
 
 from perfmodel.answers.load.closed_form_range import doubts
 from perfmodel.answers.load.loop import Loop
+from perfmodel.answers.load.rising import at_most
 from perfmodel.answers.load.slo import SHARE_WANTED, falling_slo_share, replicas_of
 from perfmodel.answers.load.tpot_errors import tpot_interval
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -35,6 +36,8 @@ def closed_rows(
     for rate, row in zip(loads.tolist(), rows, strict=True):
         if row.ttft_s is None or rate >= closed.requests_per_s:
             row = replace(closed, **loop.named(rate), replicas=row.replicas)
+        else:  # no time is longer than in the closed loop
+            row = at_most(replace(row, doubts=row.doubts or closed.doubts), closed)
         capped.append(row)
     return capped
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -195,7 +196,7 @@ def _clients(question: TrafficQuery) -> tuple[float, ...]:
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:
     """A share of the way from a row to another: times by factors, other figures by differences."""
-    values = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
+    values: dict[str, Any] = {name: _part(getattr(low, name), getattr(high, name), share) for name in FIGURES}
     for name in SHARED:
         lower = getattr(low, name)
         higher = getattr(high, name)
