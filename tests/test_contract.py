@@ -234,7 +234,7 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
         for c, context in enumerate((512.0, 8192.0)):
             for gamma in gammas:
                 one = predict(s, Workload.of(batch, context, gamma), last)
-                assert float(one.speedup) == pytest.approx(grid.speedup[b, c, gamma], rel=1e-12)
+                assert one.speedup == pytest.approx(grid.speedup[b, c, gamma], rel=1e-12)
                 assert int(one.gamma_optimal) == grid.gamma_optimal[b, c, gamma]
                 if gamma:
                     assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(

@@ -35,7 +35,9 @@ def test_bytes_text_and_rows_are_what_is_there(tmp_path: Path) -> None:
     assert read_bytes(path, most=4) == path.read_bytes()
     assert unread(path, 3) == f"{path}: must be at most 3 bytes, given 4"
     path.write_text('b,a\n"two\nlines",1\n3,4\n')
-    assert read_csv(path, ("a", "b")) == [(3, {"b": "two\nlines", "a": "1"}), (4, {"b": "3", "a": "4"})]
+    first, second = read_csv(path, ("a", "b"))
+    assert first == (3, {"b": "two\nlines", "a": "1"})
+    assert second == (4, {"b": "3", "a": "4"})
 
 
 def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -104,7 +104,8 @@ def test_an_option_that_changes_nothing(verb: str) -> None:
     """A tree has no n-gram draft."""
     asked = {"topk_reuse": 0.5, "state_rollback": "replay", "draft_weights": "fp8", "draft_kv_dtype": "fp8"}
     said = doubts_of(verb, "ngram", **asked, calibration="ideal")
-    assert re.findall(r"(--[\w-]+) has no effect: ", said) == [f"--{n.replace('_', '-')}" for n in asked]
+    flags = [f"--{name.replace('_', '-')}" for name in asked]
+    assert re.findall(r"(--[\w-]+) has no effect: ", said) == flags
     assert "has no effect" not in doubts_of(verb, "ngram", model="qwen3-next-80b-a3b", hardware="h200")
 
 

@@ -24,9 +24,9 @@ def test_experts_touched_by_a_simulation() -> None:
     seen = [{e for _ in range(16) for e in rng.choice(128, 8, replace=False)} for _ in range(2000)]
     touched = np.mean([len(s) for s in seen])
     fullest = np.mean([np.bincount([e // 32 for e in s]).max() for s in seen])
-    assert float(experts.touched(16)) == pytest.approx(touched, rel=5e-3)
-    assert float(experts.touched(1)) == pytest.approx(8.0)
-    assert float(replace(experts, groups=4).fullest(16)) == pytest.approx(fullest, rel=1e-2)
+    assert experts.touched(16) == pytest.approx(touched, rel=5e-3)
+    assert experts.touched(1) == pytest.approx(8.0)
+    assert replace(experts, groups=4).fullest(16) == pytest.approx(fullest, rel=1e-2)
 
 
 def test_verification_costs_2_5_then_1_0_then_1_1_baseline_steps() -> None:

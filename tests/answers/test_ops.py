@@ -25,6 +25,16 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "cpu_moe": (0, 0, 0, 4),
 }
 
+EIGHT_H100 = {
+    "model": "llama-3.1-8b",
+    "hardware": "h100",
+    "tp": 8,
+    "context": 1024,
+    "draft": "eagle3",
+    "gamma": 3,
+    "alpha": 0.7,
+}
+
 
 @pytest.mark.parametrize(
     ("stage", "engine", "name", "limit"),
@@ -35,18 +45,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     ],
 )
 def test_every_second_of_a_pass_stands_in_a_row(stage: str, engine: str, name: str, limit: str) -> None:
-    a = pm.ops(
-        model="llama-3.1-8b",
-        hardware="h100",
-        engine=engine,
-        tp=8,
-        batch=256 if stage == "draft" else 1,
-        context=1024,
-        draft="eagle3",
-        gamma=3,
-        stage=stage,
-        alpha=0.7,
-    )
+    batch = 256 if stage == "draft" else 1
+    a = pm.ops(**EIGHT_H100, engine=engine, batch=batch, stage=stage)
     row = next(row for row in a.ops if row.name == name)
     assert row.limiter == limit
     assert row.kind == "pass"

@@ -60,7 +60,7 @@ def test_every_pass_is_the_one_of_the_scenario(p: Predictor, data: st.DataObject
     with_draft = predict(scenario, Workload.of(batch, context, drafted), p.max_gamma)
     np.testing.assert_allclose(p.draft_s(batch, context, drafted), with_draft.draft_s, rtol=EXACT)
     for at, (b, c, g) in enumerate(zip(batch.tolist(), context.tolist(), gamma.tolist(), strict=True)):
-        assert float(p.iteration_s(b, c, g)) == pytest.approx(float(expected.iteration_s[at]), rel=EXACT)
+        assert p.iteration_s(b, c, g) == pytest.approx(float(expected.iteration_s[at]), rel=EXACT)
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,9 @@ def test_a_drain_by_hand() -> None:
     assert alone.duration_s == pytest.approx(0.040 + 0.14 + 0.12 + 0.10)
     certain = {"survival": np.array([1.0, 1.0])}
     drafts = StepTimes(1, 2.0, np.array([0.016]), np.full(1, 0.010), 1, 0.01, **certain)
-    tail = StepTimes(
-        1,
-        2.0,
-        np.array([0.016, 0.024, 0.028]),
-        np.full(3, 0.010),
-        3,
-        0.01,
-        table=(drafts, plain, plain),
-        **certain,
-    )
+    table = (drafts, plain, plain)
+    decode_s = np.array([0.016, 0.024, 0.028])
+    tail = StepTimes(1, 2.0, decode_s, np.full(3, 0.010), 3, 0.01, table=table, **certain)
     drained = replay(tail, Lengths(100.0, 21.0), Limits(3, 1000), burst)
     assert drained.duration_s == pytest.approx(alone.duration_s - 0.020 + 0.006)
 

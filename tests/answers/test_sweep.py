@@ -55,9 +55,8 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
     for row, query in zip(rows, queries, strict=True):
         alone = whatif(query).as_dict()
         expected = {"batch": query.batch, "context_tokens": query.context, "gamma": alone["query"]["gamma"]}
-        expected |= {
-            f"{step}_s": alone[f"{step}_step"]["predicted_s"] for step in ("target", "draft", "verify")
-        }
+        for step in ("target", "draft", "verify"):
+            expected[f"{step}_s"] = alone[f"{step}_step"]["predicted_s"]
         expected |= alone["acceptance"] | alone["memory"]
         for name in sweep.COLUMNS:
             value = expected[name] if name in expected else alone[name]
@@ -154,7 +153,8 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
         QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="streamingllm:512", alpha=None, gamma="2"
     )
     rows = list(rows_of(replace(question, context="4000,8000")))
-    assert [(row["context_tokens"], row["alpha"]) for row in rows] == [(4000, 0.84)] * 2 + [(8000, 0.83)] * 2
+    rates = [(row["context_tokens"], row["alpha"]) for row in rows]
+    assert rates == [(4000, 0.84), (4000, 0.84), (8000, 0.83), (8000, 0.83)]
     refused("was measured at", list, sweep.blocks(replace(question, context="4000,1m")))
 
 
@@ -215,12 +215,9 @@ def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: P
     wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
     for name, values in wrong.items():
         grid = replace(QUESTION, **{name: values})
-        refused(
-            f"{name}: .* given {values.rpartition(',')[2]}$|tp: ",
-            sweep_files.write_sweep,
-            grid,
-            tmp_path / "grid.csv",
-        )
+        last = values.rpartition(",")[2]
+        says = f"{name}: .* given {last}$|tp: "
+        refused(says, sweep_files.write_sweep, grid, tmp_path / "grid.csv")
         assert not list(tmp_path.iterdir())
 
 

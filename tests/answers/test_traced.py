@@ -55,7 +55,8 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
         trace=trace(tmp_path, (0, 100, 10), (1e7, 100, 10)),
         **ASKED,
     )
-    crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
+    at_once = trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200)))
+    crowd = traffic(trace=at_once, **ASKED).replay
     assert crowd is not None
     assert "requests come at 1e+03/s, but only 10.4/s can be served" in crowd[0].warnings[-1]
     refused("output_len: must be given, or trace", traffic, input_len=10, request_rate=1, **ASKED)

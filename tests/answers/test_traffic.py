@@ -105,9 +105,8 @@ def test_no_more_than_the_whole_room_is_taken():
         gamma=0,
         closed_form=True,
     ).rows
-    assert [row.kv_share * 14.797 for row in (few, many)] == [
-        pytest.approx(row.running_mean, rel=1e-3) for row in (few, many)
-    ]
+    for row in (few, many):
+        assert row.kv_share * 14.797 == pytest.approx(row.running_mean, rel=1e-3)
     assert 5 < many.running_mean < 14.797
 
 
@@ -122,9 +121,9 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
 
 
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own(monkeypatch):
-    one, eight = (
-        TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8)
-    )
+    question = TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8)
+    one = replace(question, dp=1).limits
+    eight = replace(question, dp=8).limits
     assert eight.max_num_seqs == 8 * one.max_num_seqs
     assert eight.max_num_batched_tokens == 8 * one.max_num_batched_tokens
     slo = "ttft:2000,tpot:30"

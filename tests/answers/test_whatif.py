@@ -31,18 +31,16 @@ def check(a: dict) -> dict:
     ratios = a["cost_ratios"]
     gained = a["acceptance"]["tokens_per_iteration"]
     target = a["target_step"]["predicted_s"]
-    iteration = (
-        q["gamma"] * ratios["draft_to_target"] * target + a["verify_step"]["predicted_s"] + a["overhead_s"]
-    )
+    drafting = q["gamma"] * ratios["draft_to_target"] * target
+    iteration = drafting + a["verify_step"]["predicted_s"] + a["overhead_s"]
     assert a["speedup"] == pytest.approx(gained * target / iteration, rel=1e-9)
     assert a["tpot_s"] == pytest.approx(iteration / gained, rel=1e-9)
     assert a["ar_tpot_s"] == pytest.approx(target, rel=1e-12)
     assert a["throughput_tokens_per_s"] == pytest.approx(q["batch"] / a["tpot_s"], rel=1e-12)
     assert a["ar_throughput_tokens_per_s"] == pytest.approx(q["batch"] / target, rel=1e-12)
     assert ratios["verify_to_target"] == pytest.approx(a["verify_step"]["predicted_s"] / target, rel=1e-9)
-    assert a["speedup_at_gamma_optimal"] >= max(1, a["speedup"] if q["gamma"] <= q["max_gamma"] else 0) * (
-        1 - 1e-12
-    )
+    tried = a["speedup"] if q["gamma"] <= q["max_gamma"] else 0
+    assert a["speedup_at_gamma_optimal"] >= max(1, tried) * (1 - 1e-12)
     if a["speedup_interval"] is None:
         assert a["interval_coverage"] is None
     else:
@@ -81,19 +79,19 @@ def test_the_question_of_the_readme():
     + 3 x 4096) bytes for the pass and 64 x 128 256 x 12 for the sampler; 0.07 + 0.15 + 1 GiB are outside
     PyTorch on eight devices, and graphs with a draft take 0.15 x 1.29 GiB.
     """
-    available = (0.9 * 79.2 - 1.22 - 0.15 * 1.29) * 2**30 - 2048 * 2 * 15_872 - 64 * 128_256 * 12
+    device = (0.9 * 79.2 - 1.22 - 0.15 * 1.29) * 2**30
+    activations = 2048 * 2 * 15_872
+    logits = 64 * 128_256 * 12
+    available = device - activations - logits
     a = ask()
     assert a["verdict"] == "likely_pays"  # no engine of the rows drafts for itself
-    assert a["draft_step"]["predicted_s"] == pytest.approx(
-        a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"]
-    )
+    expected = a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"]
+    assert a["draft_step"]["predicted_s"] == pytest.approx(expected)
     assert a["target_step"]["param_load_s"] == pytest.approx(1_876_164_608 / 2.039e12)
     assert a["target_step"]["kv_load_s"] == pytest.approx(64 * 32_000 * 16_384 / 2.039e12)
-    assert [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")] == [
-        64 * 32_003 * 16_384,
-        64 * 512 * 16_384,
-        pytest.approx(available),
-    ]
+    assert a["memory"]["kv_bytes"] == 64 * 32_003 * 16_384
+    assert a["memory"]["draft_kv_bytes"] == 64 * 512 * 16_384
+    assert a["memory"]["available_bytes"] == pytest.approx(available)
     assert "limited by KV)" in a["reason"]
 
 
@@ -201,9 +199,8 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
     assert a.iteration_s == at.iteration_s
     assert a.memory == at.memory
     if "gamma" not in changes:  # no other draft length needs less
-        assert all(
-            whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
-        )
+        for n in (1, 2, 3, 5, 9):
+            assert whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9
     alpha = f"{a.break_even_alpha:.2f}"
     assert a.headline() == f"Undecided: {a.typical.sentence}; pays from alpha {alpha} (gamma {gamma})"
 
@@ -216,7 +213,8 @@ def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() 
     assert 0.5 < first_low < first_high < 0.9
     assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in a.headline()
     assert "--target qwen2.5-7b --draft eagle3" in a.typical.measure
-    positions = "/".join(f"{first_high * typical_decay('eagle3') ** j:.12g}" for j in range(5))
+    decay = typical_decay("eagle3")
+    positions = "/".join(f"{first_high * decay**j:.12g}" for j in range(5))
     best = max(whatif(UNKNOWN, rate=positions, gamma=n).speedup or 0.0 for n in range(6))
     assert best == pytest.approx(high)
 

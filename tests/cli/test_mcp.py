@@ -128,10 +128,15 @@ def test_no_file_is_read_without_a_folder(folder: Path) -> None:
         assert "answer" not in result, given
         assert "root:" not in result["text"]
         assert SECRET not in result["text"]
-    mine, system, there, absent = (
-        called("traffic", ASKED["traffic"] | {"trace": path}, None)["text"].partition(": ")[2]
-        for path in (str(folder / "trace.csv"), "/proc/self/environ", "/etc/passwd", "/no/such/file")
-    )
+
+    def said(path: str) -> str:
+        answer = called("traffic", ASKED["traffic"] | {"trace": path}, None)
+        return answer["text"].partition(": ")[2]
+
+    mine = said(str(folder / "trace.csv"))
+    system = said("/proc/self/environ")
+    there = said("/etc/passwd")
+    absent = said("/no/such/file")
     assert "--files DIR" in mine
     assert "file of the system" in system
     assert there == absent  # nobody learns which files exist

@@ -44,7 +44,8 @@ def test_popular_experts_are_touched_less() -> None:
     evenly = 128 * (1 - (31 / 32) ** tokens)
     b = 1 / ((32 / 31) ** 0.5 - 1)
     assert experts(1.0).touched(tokens) == pytest.approx([4, 64, 96])
-    assert experts(2.0).touched(tokens) == pytest.approx(128 * (1 - (1 + tokens / b) ** -2))
+    expected = 128 * (1 - (1 + tokens / b) ** -2)
+    assert experts(2.0).touched(tokens) == pytest.approx(expected)
     assert experts(0.0).touched(tokens) == pytest.approx(evenly)
     assert experts(1e9).touched(tokens) == pytest.approx(evenly, rel=1e-6)
     assert experts(1e9).touched(tokens) == pytest.approx(experts(0.0).touched(tokens), rel=1e-6)
@@ -122,7 +123,8 @@ def test_the_effect_ends_where_heads_fill_the_device() -> None:
 
 
 def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
-    assert vllm("flash-attn2", 2.0).op_predicted_s(layer(4.0)) == pytest.approx(2 * 4 * 16384 * 1024 / BW)
+    expected = 2 * 4 * 16384 * 1024 / BW
+    assert vllm("flash-attn2", 2.0).op_predicted_s(layer(4.0)) == pytest.approx(expected)
     own = vllm("trtllm")
     c = own.calibration
     slope = c.latent_reread_per_query.replace(value=1.0)
@@ -184,14 +186,14 @@ def test_a_pass_takes_as_long_as_the_host_that_launches_it() -> None:
     host = {"host_pass_s": 2.2e-3, "host_layer_s": 1e-4, "host_latent_layer_s": 2.2e-4}
     own = hosted("0.10.1", **host)
     load = Op("x", "linear", 1, Cost(weight_bytes=BW * 5e-3))
-    assert float(own.predicted_s([load, launches(head="latent")], 1.0)) == pytest.approx(15.62e-3)
-    assert float(own.predicted_s([load, launches(layers=24)], 1.0)) == pytest.approx(5e-3)  # 4.6 ms beside
+    assert own.predicted_s([load, launches(head="latent")], 1.0) == pytest.approx(15.62e-3)
+    assert own.predicted_s([load, launches(layers=24)], 1.0) == pytest.approx(5e-3)  # 4.6 ms beside
     time = own.time([load, launches(head="latent")], 1.0)
     assert time.terms_s["host"] == pytest.approx(10.62e-3)
     assert sum(time.terms_s.values()) == pytest.approx(time.predicted_s)
     assert time.at().limiter == "host"
-    assert float(hosted("0.11.0", **host).predicted_s([load, launches()], 1.0)) == pytest.approx(5e-3)
-    assert float(hosted("0.7.3", **host).predicted_s([load, launches()], 1.0)) == pytest.approx(5e-3)
+    assert hosted("0.11.0", **host).predicted_s([load, launches()], 1.0) == pytest.approx(5e-3)
+    assert hosted("0.7.3", **host).predicted_s([load, launches()], 1.0) == pytest.approx(5e-3)
 
 
 def test_the_host_launches_drafts_and_verifications_without_a_graph() -> None:

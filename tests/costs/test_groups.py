@@ -34,8 +34,10 @@ def test_every_device_reads_its_share_of_whole_experts() -> None:
     one, all_tokens = (counted(dealt, batch=batch)["experts"].cost for batch in (1.0, 1e6))
     # of 8 chosen, 2 +- sqrt(2 * 15/16) a device; the largest of four normal numbers is 1.05 deviations up
     touched = one.weight_bytes / dealt.experts.expert_weight_bytes
-    assert touched == pytest.approx(2 + 1.05 * (2 * 15 / 16) ** 0.5, rel=2e-3)
-    assert all_tokens.weight_bytes == pytest.approx(32 * 48 * 2 * 3 * 2048 * 768)
+    expected = 2 + 1.05 * (2 * 15 / 16) ** 0.5
+    assert touched == pytest.approx(expected, rel=2e-3)
+    expected = 32 * 48 * 2 * 3 * 2048 * 768
+    assert all_tokens.weight_bytes == pytest.approx(expected)
     assert one.flops == counted(cut, batch=1.0)["experts"].cost.flops
 
 

@@ -150,7 +150,8 @@ def test_experts_beside_a_dense_layer() -> None:
 
 def test_the_shapes_of_experts() -> None:
     found = ops(part(**EXPERTS))
-    assert found["experts"].columns == pytest.approx(3.9375 * 2 * (2 * 24 + 48))
+    expected = 3.9375 * 2 * (2 * 24 + 48)
+    assert found["experts"].columns == pytest.approx(expected)
     assert found["experts"].rows == 6
     assert found["experts"].expert_layers == 2
     assert found["routing"].expert_layers == 2
@@ -161,7 +162,8 @@ def test_the_shapes_of_experts() -> None:
 def test_four_of_six_tokens_choose_experts_on_their_own() -> None:
     alike = ops(part(**EXPERTS), independent_query=2.0)["experts"]
     touched = 4 * (1 - 0.5**4)
-    assert alike.cost.weight_bytes == pytest.approx(touched * 2 * 3 * 48 * 24 * 2)
+    expected = touched * 2 * 3 * 48 * 24 * 2
+    assert alike.cost.weight_bytes == pytest.approx(expected)
 
 
 def test_stored_weights_of_experts() -> None:

@@ -150,7 +150,8 @@ def test_a_longcat_module_has_an_mlp_in_place_of_the_experts() -> None:
     projection = 2 * 6144**2
     read = sum(op.cost.weight_bytes for op in s.draft_ops(1.0, 4096.0, 1.0) if op.name != "lm_head")
     assert s.draft.model.moe is None
-    assert read == pytest.approx(2 * (query + latent + output + mlp + projection), rel=1e-3)
+    expected = 2 * (query + latent + output + mlp + projection)
+    assert read == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ def laid_out(figure: Figure) -> Figure:
     return figure
 
 
+def within(whole: Any, box: Any) -> bool:
+    return bool(whole.contains(box.x0, box.y0) and whole.contains(box.x1, box.y1))
+
+
 def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Every visible text of a drawn figure and where it is."""
     for text in figure.findobj(matplotlib.text.Text):
@@ -89,11 +93,7 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
     """Ticks beyond the limits of an axis are texts too, which are not drawn."""
     figure = laid_out(DRAWINGS[name]())
     whole = figure.bbox.padded(1.0)
-    outside = [
-        text
-        for text, box in texts(figure)
-        if not whole.contains(box.x0, box.y0) or not whole.contains(box.x1, box.y1)
-    ]
+    outside = [text for text, box in texts(figure) if not within(whole, box)]
     assert not [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
     assert "calibration" in figure.get_supxlabel()
     title = next(box for text, box in texts(figure) if text == figure.get_suptitle())
@@ -188,7 +188,7 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
     assert axes.texts[-1].get_text().endswith("GB/s")
     boxes = [text.get_window_extent() for text in axes.texts]
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
-    assert all(figure.bbox.contains(box.x0, box.y0) and figure.bbox.contains(box.x1, box.y1) for box in boxes)
+    assert all(within(figure.bbox, box) for box in boxes)
     assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
 
 
@@ -252,18 +252,16 @@ PICTURE = of_docs("picture")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
-def fresh(one: str, two: str, within: float = 0.5) -> bool:
+def fresh(one: str, two: str, points: float = 0.5) -> bool:
     """Are two .svg files alike to half a point? The last digits of a coordinate differ between processors."""
     made = re.compile(r"Matplotlib v[\d.]+")
     if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
         pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
     bare = [re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", text)) for text in (one, two)]
-    numbers = [np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two)]
-    return (
-        bare[0] == bare[1]
-        and numbers[0].size == numbers[1].size
-        and bool(np.all(np.abs(numbers[0] - numbers[1]) < within))
-    )
+    first, second = (np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two))
+    if bare[0] != bare[1] or first.size != second.size:
+        return False
+    return bool(np.all(np.abs(first - second) < points))
 
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
@@ -276,11 +274,11 @@ def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
 
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
-    one, two = (
-        plots.save(plots.surface(resolve(replace(ASK, alpha=alpha)), points=9), tmp_path / f"{alpha}.svg")
-        for alpha in (0.81, 0.83)
-    )
-    assert not fresh(one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8"))
+    def drawn(alpha: float) -> str:
+        figure = plots.surface(resolve(replace(ASK, alpha=alpha)), points=9)
+        return plots.save(figure, tmp_path / f"{alpha}.svg").read_text(encoding="utf-8")
+
+    assert not fresh(drawn(0.81), drawn(0.83))
 
 
 # A caption says whatever of the question moves the picture.

@@ -31,9 +31,8 @@ def server(
 ) -> StepTimes:
     """Passes that are a straight line in the batch."""
     batch = np.arange(1.0, seats + 1)
-    return StepTimes(
-        gamma, gained, fixed_s + sequence_s * batch, np.full(seats, prompt_s), seats, kv_share, **more
-    )
+    decode_s = fixed_s + sequence_s * batch
+    return StepTimes(gamma, gained, decode_s, np.full(seats, prompt_s), seats, kv_share, **more)
 
 
 drawn_servers = st.builds(
@@ -56,7 +55,9 @@ drawn_drafts = st.sampled_from([(0, 1.0), (1, 1.6), (3, 2.2), (7, 2.6)])
 
 def inside(met, share=0.1):
     """Without this share of the requests at either end, which meet a server that fills or empties."""
-    kept = slice(int(share * met.ttft_s.size), met.ttft_s.size - int(share * met.ttft_s.size))
+    size = met.ttft_s.size
+    left_out = int(share * size)
+    kept = slice(left_out, size - left_out)
     return replace(
         met,
         ttft_s=met.ttft_s[kept],
@@ -82,18 +83,17 @@ def test_open_loop(steps, lengths, draft, utilisation):
     rate = utilisation * capacity(steps, lengths, limits)[0]
     predicted = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
     seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
-    runs = [
-        inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05))
-        for s in seeds
-    ]
+    runs = []
+    for seed in seeds:
+        requests = arrivals(lengths, 6000, rate, 1.0, seed)
+        runs.append(inside(replay(steps, lengths, limits, requests, spread=0.05)))
     assert predicted.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
     per_pass = prompts_per_pass(steps, lengths, limits, predicted.running)[0]
     splits = utilisation > LEAST_BUSY and LEAST_PROMPTS < per_pass < MOST_PROMPTS  # where a row is a replay's
-    assert predicted.ttft.mean[0] == pytest.approx(
-        np.mean([met.ttft_s for met in runs]), rel=0.30 if splits else TTFT
-    )
+    ttft_s = np.mean([met.ttft_s for met in runs])
+    assert predicted.ttft.mean[0] == pytest.approx(ttft_s, rel=0.30 if splits else TTFT)
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
-    assert float(predicted.tpot.quantiles(0.99)[0, 0]) == pytest.approx(tail, rel=0.20)
+    assert predicted.tpot.quantiles(0.99)[0, 0] == pytest.approx(tail, rel=0.20)
 
 
 @CASES
@@ -166,6 +166,8 @@ def test_a_seat_that_others_wait_for_does_not_wait_for_the_next_client() -> None
     """An answer decodes for 100 ms after 10 of its prompt; the next is on its way for 30."""
     steps = server(0.001, 0.0, 0.01, seats=1, own_s=0.03)
     lengths = Lengths(500.0, 101.0, output_std=50.0)
-    predicted = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits := Limits(1))
-    met = [replay(steps, lengths, limits, arrivals(lengths, 999, None, 1.0, 1), n) for n in (1, 2, 9)]
+    limits = Limits(1)
+    predicted = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits)
+    requests = arrivals(lengths, 999, None, 1.0, 1)
+    met = [replay(steps, lengths, limits, requests, clients) for clients in (1, 2, 9)]
     np.testing.assert_allclose(predicted.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)

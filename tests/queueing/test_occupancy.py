@@ -48,7 +48,8 @@ def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
     most, _ = capacity(server([0.01] * 60), LENGTHS, Limits())
     o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), most, 1.0)
     load = 8.0 * 100 * 0.01
-    poisson = np.exp(-load) * load ** np.arange(8) / np.cumprod([1, *range(1, 8)])
+    factorials = np.cumprod([1, *range(1, 8)])
+    poisson = np.exp(-load) * load ** np.arange(8) / factorials
     np.testing.assert_allclose(o.share[0, :8], poisson, rtol=1e-9)
     assert o.running[0] == pytest.approx(load)
 
@@ -58,7 +59,8 @@ def test_passes_in_proportion_to_the_batch_are_one_server():
     each).
     """
     steps = server(0.001 * np.arange(1.0, 400.0))
-    o = occupancy(steps, LENGTHS, np.array([5.0]), capacity(steps, LENGTHS, Limits())[0], 1.0)
+    most, _ = capacity(steps, LENGTHS, Limits())
+    o = occupancy(steps, LENGTHS, np.array([5.0]), most, 1.0)
     assert o.running[0] == pytest.approx(0.5 / 0.5, rel=1e-6)
 
 
@@ -86,13 +88,13 @@ def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
     """
     one = server(0.010 * np.arange(1.0, 9.0), gained=1.0)
     for saved, expected in ((0.002, {0}), (0.5, {0, 3})):
-        three = server(
-            np.concatenate([[0.025], 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)]), gained=2.0, gamma=3
-        )
+        larger_s = 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)
+        three = server(np.concatenate([[0.025], larger_s]), gained=2.0, gamma=3)
         assert set(by_batch([one, three], LENGTHS, 0.5)[1].tolist()) == expected
     batch = np.arange(1.0, 13.0)
-    grow = server(0.010 + 0.0005 * batch, 0.02), server(0.015 + 0.002 * batch, 0.02, gained=2.0, gamma=3)
-    assert by_batch(grow, LENGTHS, 5.0)[1].tolist() == [3] * 3 + [0] * 9
+    plain = server(0.010 + 0.0005 * batch, 0.02)
+    drafting = server(0.015 + 0.002 * batch, 0.02, gained=2.0, gamma=3)
+    assert by_batch((plain, drafting), LENGTHS, 5.0)[1].tolist() == [3] * 3 + [0] * 9
 
 
 def test_what_one_request_more_costs_balances_at_the_empty_end():

@@ -9,6 +9,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
+from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import prompt_times
@@ -35,11 +36,12 @@ def test_adaptive_steps_settle_by_accepted_tokens_and_running_requests(alpha, ta
 
 
 def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that_runs() -> None:
-    question = {**ASKED, "alpha": 0.6, "request_rate": "1,40"}
-    alone, table = (
-        next(row for row in pm.traffic(**question, gamma=gamma).rows if row.gamma)
-        for gamma in (3, "adaptive")
-    )
+    def first_drafting(gamma: int | str) -> TrafficRow:
+        rows = pm.traffic(**ASKED, alpha=0.6, request_rate="1,40", gamma=gamma).rows
+        return next(row for row in rows if row.gamma)
+
+    alone = first_drafting(3)
+    table = first_drafting("adaptive")
     assert table.ttft_s.mean == pytest.approx(alone.ttft_s.mean, rel=1e-3)
 
 
@@ -87,12 +89,9 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
 def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> None:
     """Drafts stop at 64 requests: fewer are served than among 63. The number that decode varies."""
     question = {"output_std": 150, "draft": "eagle3", "alpha": 0.85, "engine": "sglang", "gamma": "adaptive"}
-    predicted, met = (
-        pm.traffic(
-            "mistral-small-3.2-24b", "h100", 100, 300, max_concurrency=clients, **question, **more
-        ).rows[1]
-        for more in ({"closed_form": True}, {"replay": True})
-    )
+    load = ("mistral-small-3.2-24b", "h100", 100, 300)
+    predicted = pm.traffic(*load, max_concurrency=clients, **question, closed_form=True).rows[1]
+    met = pm.traffic(*load, max_concurrency=clients, **question, replay=True).rows[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
     assert predicted.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
     assert (Doubt.CHANGING_LENGTH in predicted.doubts) == (clients == 65)

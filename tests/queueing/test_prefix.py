@@ -157,10 +157,8 @@ def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:
     """
     first = replace(LENGTHS, input_mean=100.0, input_std=0.0, output_mean=20.0)
     kinds = Reuse(first, prefix=40.0, turns=2, turn_tokens=30.0).kinds
-    assert set(zip(kinds.prompt, kinds.matched, kinds.returns, strict=True)) == {
-        (100.0, 40.0, False),
-        (150.0, 119.0, True),
-    }
+    found = set(zip(kinds.prompt, kinds.matched, kinds.returns, strict=True))
+    assert found == {(100.0, 40.0, False), (150.0, 119.0, True)}
 
 
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
@@ -170,9 +168,8 @@ def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     steps = replace(steps, cached=reuse.cached(HitLaw(10), 100.0, reuse.first, np.ones(4)))
     shared = Shared([(), ((1, 101),)], [1, 1], [-1, 0], [0.0, 0.05])
     requests = Arrivals(np.zeros(2), np.array([100, 150]), np.array([2, 2]), shared)
-    met = replay(
-        steps, reuse.first, TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).limits, requests
-    )
+    limits = TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).limits
+    met = replay(steps, reuse.first, limits, requests)
     np.testing.assert_allclose(met.ttft_s, [0.11, 0.01 + 0.05])  # 150 less ten blocks
     np.testing.assert_allclose(met.duration_s, 0.12 + 0.05 + 0.06 + 0.01)
     assert met.hit_rate == 100 / 250
@@ -244,7 +241,8 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert light.block == 2144
     assert light.dropped_tokens == 2144
     assert (light.hit_rate_without, light.hit_rate) == pytest.approx((3 * 2096 / 8192, 2 * 2144 / 8192))
-    assert light.net_s == pytest.approx(rows[0].e2e_s.mean - rows[2].e2e_s.mean)
+    expected = rows[0].e2e_s.mean - rows[2].e2e_s.mean
+    assert light.net_s == pytest.approx(expected)
     waits = rows[2].ttft_s.mean - rows[0].ttft_s.mean
     assert light.net_s == pytest.approx(light.decode_gain_s - waits)
     assert 0.5 * waits < light.recomputed_s < waits
@@ -256,7 +254,8 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert best.pays is True
     kept = pm.traffic("qwen3.5-35b-a3b", "h200", **question, disable_eagle_block_drop=True)
     assert kept.verdicts[1].gamma
-    assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
+    expected = kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean
+    assert best.net_s == pytest.approx(expected)
 
 
 @pytest.mark.filterwarnings("error")
@@ -283,10 +282,9 @@ def test_clients_that_think_see_all_others_that_do_not() -> None:
         "alpha": 0.85,
         "gamma": 5,
     }
-    predicted, met = (
-        pm.traffic("qwen3.5-35b-a3b", "h200", **question, acceptance_std=0, **more).rows[1]
-        for more in ({"closed_form": True}, {"replay": True})
-    )
+    question |= {"model": "qwen3.5-35b-a3b", "hardware": "h200", "acceptance_std": 0}
+    predicted = pm.traffic(**question, closed_form=True).rows[1]
+    met = pm.traffic(**question, replay=True).rows[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.08)
 
 

@@ -90,16 +90,16 @@ decoding.
 def test_a_trace_by_hand(name: str) -> None:
     steps, more, at, outputs, first, last, decoding = TRACES[name]
     limits = Limits(more.get("seats", 256), more.get("budget", 8192))
-    requests = Arrivals(
-        np.array(at) / 1000, np.array(more.get("prompts", [100] * len(at))), np.array(outputs)
-    )
+    prompts = more.get("prompts", [100] * len(at))
+    requests = Arrivals(np.array(at) / 1000, np.array(prompts), np.array(outputs))
     met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
     np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
     np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
     assert met.running * met.duration_s * 1000 == pytest.approx(decoding)
     assert met.preemptions == more.get("preempted", 0)
     assert met.output_tokens.tolist() == outputs
-    np.testing.assert_allclose(met.tpot_s, (met.e2e_s - met.ttft_s) / np.maximum(np.array(outputs) - 1, 1))
+    decoded = np.maximum(np.array(outputs) - 1, 1)
+    np.testing.assert_allclose(met.tpot_s, (met.e2e_s - met.ttft_s) / decoded)
 
 
 @pytest.mark.parametrize(
@@ -164,16 +164,13 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
     together.
     """
     monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
-    assert drawing.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
-        1,
-        1,
-        2,
-        2,
-        201,
-        201,
-    ]
-    for steps, passes in ((server([10]), [1, 2, 7]), (server([10], gamma=3, gained=4.0), [1, 1, 2])):
-        assert drawing.iterations(steps, np.array([1, 2, 7]), 0.1, seed=1).tolist() == passes
+    alike = drawing.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1)
+    assert alike.tolist() == [1, 1, 2, 2, 201, 201]
+    outputs = np.array([1, 2, 7])
+    plain = drawing.iterations(server([10]), outputs, 0.1, seed=1)
+    assert plain.tolist() == [1, 2, 7]
+    certain = drawing.iterations(server([10], gamma=3, gained=4.0), outputs, 0.1, seed=1)
+    assert certain.tolist() == [1, 1, 2]
 
 
 def test_arrivals_are_as_they_are_asked_for():

@@ -38,7 +38,8 @@ def test_lengths_and_times_by_hand() -> None:
     assert lengths.decoded == 99
     assert lengths.context == 1052
     assert lengths.input_cv == 0.3
-    assert lengths.context_std == pytest.approx((300**2 + 100**2 / 12) ** 0.5)
+    expected = (300**2 + 100**2 / 12) ** 0.5
+    assert lengths.context_std == pytest.approx(expected)
     assert Lengths(10.0, 10.0, 100.0).context_std == pytest.approx(15 / 3**0.5)  # no wider than from 0 on
     assert DRAFTS.alone_s(LENGTHS) == pytest.approx(100.917 / 2.2 * 1.4 * 0.021, rel=1e-5)
     twice = PLAIN.slowed(2.0)

@@ -122,5 +122,8 @@ def test_histogram_by_hand_and_its_refusals():
     assert positions_from_histogram([50, 25, 25]) == (0.5, 0.5)
     assert positions_from_histogram([1, 0, 0]) == (0.0, 0.0)
     assert positions_from_histogram([0, 4]) == (1.0,)
-    for bad in ([], [3], [0, 0], [1, -1], [2, -1, -1], [1, math.nan], [1, math.inf]):
-        refused("2 or more counts, none negative and not all 0", positions_from_histogram, bad)
+
+
+@pytest.mark.parametrize("bad", [[], [3], [0, 0], [1, -1], [2, -1, -1], [1, math.nan], [1, math.inf]])
+def test_a_histogram_that_counts_nothing_is_refused(bad: list[float]) -> None:
+    refused("2 or more counts, none negative and not all 0", positions_from_histogram, bad)

@@ -49,8 +49,9 @@ def test_the_nearer_place_wins() -> None:
     assert engines().chosen("vllm", "hopper")["drafted_token_s"] == "all.drafted_token_s"
 
 
-def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_their_architecture() -> None:
-    for gpu, engine, name in (
+@pytest.mark.parametrize(
+    ("gpu", "engine", "name"),
+    [
         ("h200-sxm-141gb", None, "h200-sxm-141gb.vllm"),
         ("xeon-amx-2core", None, "xeon-amx-2core.micro"),
         ("h100-sxm-80gb", "magicdec", "h100-sxm-80gb.magicdec"),
@@ -60,11 +61,15 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
         ("gh200-144gb", None, "h200-sxm-141gb.vllm"),  # 4.9 TB/s
         ("mi300x-192gb", None, "h200-sxm-141gb.vllm"),  # none of its architecture: by bandwidth
         ("h200-sxm-141gb", "magicdec", "h100-sxm-80gb.magicdec"),
-    ):
-        assert calibration_of(load_gpu(gpu), engine).name == name
-    for name in files.bundled_names(
-        "calibrations"
-    ):  # `calibration_of` looks no further than the files' names
+    ],
+)
+def test_a_device_takes_its_own_calibration_or_the_nearest_of_its_architecture(gpu, engine, name) -> None:
+    assert calibration_of(load_gpu(gpu), engine).name == name
+
+
+def test_every_calibration_is_that_of_its_device_and_engine() -> None:
+    """`calibration_of` looks no further than the files' names."""
+    for name in files.bundled_names("calibrations"):
         made = read_kernels(name)
         assert made.name == name
         assert made.gpu == (name.rpartition(".")[0] or None)
@@ -155,15 +160,21 @@ def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:
         assert served.error(quantity, "none", load_gpu("h200-sxm-141gb")) is served.errors["model"]["ratio"]  # type: ignore[arg-type]
 
 
-def test_every_engine_says_what_an_error_rests_on() -> None:
-    for kernels, model, gpu, relation in (
+@pytest.mark.parametrize(
+    ("kernels", "model", "gpu", "relation"),
+    [
         ("h200-sxm-141gb", "gpt-oss-120b", "h200-sxm-141gb", "seen"),
         ("h200-sxm-141gb", "qwen3-8b", "h200", "model"),
         ("h200-sxm-141gb", "gpt-oss-120b", "h20-sxm-96gb", "transferred"),
         ("h200-sxm-141gb", "gpt-oss-120b", "mi300x-192gb", "maker"),
         ("gb200-186gb", "gpt-oss-120b", "gb200", "gpu"),
-    ):
-        assert load_bundled(f"{kernels}.vllm").relation("target_s", model, load_gpu(gpu)) == relation
+    ],
+)
+def test_what_an_error_rests_on(kernels: str, model: str, gpu: str, relation: str) -> None:
+    assert load_bundled(f"{kernels}.vllm").relation("target_s", model, load_gpu(gpu)) == relation
+
+
+def test_what_is_less_known_has_a_wider_error() -> None:
     for engine, quantity in product(SERVED, ("target_s", "ratio")):
         widths = [engines().engines[engine].errors[r][quantity].deviation for r in get_args(Relation)]
         assert widths == sorted(widths)

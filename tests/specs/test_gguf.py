@@ -1,6 +1,7 @@
 """Models from headers of GGUF files: shapes and formats by hand, names of bundled models, hostile files."""
 
 import contextlib
+import math
 import random
 import struct
 from pathlib import Path
@@ -99,10 +100,10 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
     differs = {key for key, value in mine.as_mapping().items() if value != known[key]}
     assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
     stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
-    in_file = sum(
-        BLOCKS[form][2] / BLOCKS[form][1] * (sizes[0] * (sizes[1] if len(sizes) > 1 else 1))
-        for sizes, form in tensors.values()
-    )
+    in_file = 0.0
+    for sizes, form in tensors.values():
+        _, values, size = BLOCKS[form]
+        in_file += math.prod(sizes) * size / values
     assert stored == pytest.approx(in_file, rel=1e-3)  # norms are in fp32
 
 
@@ -149,10 +150,12 @@ def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_pat
 def test_a_split_file(tmp_path: Path) -> None:
     keys, tensors = qwen3()
     half = len(tensors) // 2
-    parts = [dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:])]
+    every = list(tensors.items())
+    parts = [dict(every[:half]), dict(every[half:])]
     names = [f"m-0000{i}-of-00002.gguf" for i in (1, 2)]
     written(tmp_path, {"split.count": 2}, parts[1], names[1])
-    assert load_model(written(tmp_path, keys | {"split.count": 2}, parts[0], names[0])).total_params > 5e8
+    first = written(tmp_path, keys | {"split.count": 2}, parts[0], names[0])
+    assert load_model(first).total_params > 5e8
     (tmp_path / names[1]).unlink()
     refused(
         r"m-00002-of-00002\.gguf: must be a readable file",

@@ -29,7 +29,10 @@ def test_vllm_divides_what_an_a100_reports() -> None:
     sampler, 0.07 GiB outside PyTorch and 16 060 522 496 of weights; 131 072 bytes for a token.
     """
     printed = caches("llama-3.1-8b", "a100-sxm-40gb", "vllm@0.11.0", max_model_len=4096)
-    by_hand = (0.9 * 39.4 - 0.07) * GIB - 2048 * 2 * 40_960 - 256 * 128_256 * 34 - 16_060_522_496
+    device = (0.9 * 39.4 - 0.07) * GIB
+    activations = 2048 * 2 * 40_960
+    logits = 256 * 128_256 * 34
+    by_hand = device - activations - logits - 16_060_522_496
     assert printed.pool_bytes == pytest.approx(by_hand)
     assert printed.pool_bytes / GIB == pytest.approx(19.24, rel=0.005)
     assert printed.kv_tokens == pytest.approx(157_584, rel=0.005)
@@ -73,7 +76,8 @@ def test_seats_and_the_budget_of_a_pass_take_memory() -> None:
     more = caches("qwen3-8b", "h100", "vllm@0.11", max_num_seqs=512, max_num_batched_tokens=8192).pool_bytes
     longer = caches("qwen3-8b", "h100", "vllm@0.11", max_num_seqs=256, max_num_batched_tokens=16384)
     assert base - more == pytest.approx(256 * 151_936 * 34)
-    assert base - longer.pool_bytes == pytest.approx(8192 * 2 * (2 * 12_288 + 3 * 4096))
+    expected = 8192 * 2 * (2 * 12_288 + 3 * 4096)
+    assert base - longer.pool_bytes == pytest.approx(expected)
 
 
 def test_llamacpp_reads_prompts_in_passes_of_512_tokens() -> None:
@@ -122,8 +126,9 @@ def test_mxfp4_experts_are_padded() -> None:
     """gpt-oss-20b: 24 x 32 x 3 x 2880^2 values of 4.25 bits, as 2944 x 3072; logs print 13.72 GiB in all."""
     s = server("gpt-oss-20b", "h100", "vllm@0.12")
     experts = 24 * 32 * 3 * 2880**2 * 4.25 / 8
+    expected = experts * (2944 * 3072 / 2880**2 - 1)
     assert weight_bytes(s) - s.weight_bytes == pytest.approx(
-        experts * (2944 * 3072 / 2880**2 - 1),
+        expected,
         rel=2e-3,  # and biases
     )
     assert weight_bytes(s) / GIB == pytest.approx(13.72, rel=0.02)

@@ -107,9 +107,11 @@ def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
 def test_the_context_after_the_last_one_with_a_property(turn: float) -> None:
     """Also of two stretches with it."""
     assert turn <= last_where(lambda c: c < turn) == pytest.approx(turn, rel=1e-7)
-    assert last_where(lambda c: (c < turn / 8) | ((c > turn / 4) & (c < turn))) == pytest.approx(
-        turn, rel=1e-7
-    )
+
+    def in_two_stretches(c):
+        return (c < turn / 8) | ((c > turn / 4) & (c < turn))
+
+    assert last_where(in_two_stretches) == pytest.approx(turn, rel=1e-7)
 
 
 def test_a_property_that_never_turns() -> None:

@@ -30,25 +30,25 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
     extra = float(quest.draft_pass_s(64.0, 32000.0)) - float(window.draft_pass_s(64.0, 32000.0))
     assert chosen_s == pytest.approx(8.229e-3, rel=1e-3)
     assert extra == pytest.approx(chosen_s, rel=1e-9)
-    assert float(quest.draft_step(64.0, 32000.0).predicted_s) == pytest.approx(
+    assert quest.draft_step(64.0, 32000.0).predicted_s == pytest.approx(
         float(quest.draft_pass_s(64.0, 32000.0))
     )
     below = float(quest.draft_pass_s(64.0, 1000.0)) - float(window.draft_pass_s(64.0, 1000.0))
     assert below == pytest.approx(0.0, abs=1e-12)  # the budget holds the whole context: nothing to choose
     token = quest.draft_token_s(64.0, 32000.0, np.arange(4))
-    assert float(np.asarray(token).reshape(-1)[0]) == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
+    assert np.asarray(token).reshape(-1)[0] == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
 
 
 def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> None:
     """1 ms and 10 us each; a rebuild of 512 tokens every 4 iterations is beside it."""
     plain = scenario(draft_kv="full")
     added = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3, "iteration_sequence_s": 1e-5})
-    assert float(with_calibration(plain, added).overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5)
+    assert with_calibration(plain, added).overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5)
     fixed = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3})
-    assert float(with_calibration(plain, fixed).overhead_s(8.0, 4000.0)) == pytest.approx(1e-3)
+    assert with_calibration(plain, fixed).overhead_s(8.0, 4000.0) == pytest.approx(1e-3)
     rebuilt = with_calibration(scenario(draft_kv="retrieval:512,every=4"), added)
     moved = 8 * 32 * (500 * KEY + 2 * 512 * 2 * KEY) / 4
-    assert float(rebuilt.overhead_s(8.0, 4000.0)) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
+    assert rebuilt.overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
 
 
 def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() -> None:
@@ -97,8 +97,8 @@ def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
     prefill = forward(full.draft_shard, 8.0, 2000.0, 0.0, Full(), head_query=1.0)
     costly = with_values(full.machine.calibration, {"token_s": 1e-3, "pass_fixed_s": 0.5})
     alone = float(full.draft_machine.predicted_s(prefill, 8.0))
-    assert float(full.setup_s(8.0, 2000.0)) == pytest.approx(alone)
-    assert float(with_calibration(full, costly).setup_s(8.0, 2000.0)) == pytest.approx(alone + 0.5 + 8e-3)
+    assert full.setup_s(8.0, 2000.0) == pytest.approx(alone)
+    assert with_calibration(full, costly).setup_s(8.0, 2000.0) == pytest.approx(alone + 0.5 + 8e-3)
 
 
 def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:

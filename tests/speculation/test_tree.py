@@ -58,9 +58,8 @@ def test_the_recovered_tree_is_worth_its_value(recovered: Growth, size: int, lev
     assert tree.levels <= levels
     assert sum(tree.widths) == tree.size
     assert tree.widths == tuple(w for w in recovered.widths[levels - 1, size - 1] if w)
-    assert expected_tokens(tree.parents, recovered.acceptance) == pytest.approx(
-        tree.tokens_per_iteration, rel=1e-12
-    )
+    weighed = expected_tokens(tree.parents, recovered.acceptance)
+    assert weighed == pytest.approx(tree.tokens_per_iteration, rel=1e-12)
 
 
 def _every_tree(size: int, levels: int):
@@ -78,7 +77,8 @@ def _every_tree(size: int, levels: int):
 def test_no_tree_is_better(rates: list[float], size: int, levels: int) -> None:
     """Brute force over every tree, also with rates that rise with the rank."""
     acceptance = TreeAcceptance.of(rates)
-    best = max(expected_tokens(p, acceptance) for n in range(1, size + 1) for p in _every_tree(n, levels))
+    trees = (parents for n in range(1, size + 1) for parents in _every_tree(n, levels))
+    best = max(expected_tokens(parents, acceptance) for parents in trees)
     grown = Growth(acceptance, size, levels)
     assert grown.tokens[-1, -1] == pytest.approx(best, rel=1e-12)
     tree = grown.best(size, levels)
@@ -92,11 +92,8 @@ def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
     context = np.array([2048.0, 32768.0])
     for gamma in (1, 4):
         tree = Growth(TreeAcceptance.of([0.7]), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
-        np.testing.assert_allclose(
-            speedup(s, batch, context, tree),
-            speedups(s, batch, context, np.array([gamma]))[..., 0],
-            rtol=1e-12,
-        )
+        of_the_chain = speedups(s, batch, context, np.array([gamma]))[..., 0]
+        np.testing.assert_allclose(speedup(s, batch, context, tree), of_the_chain, rtol=1e-12)
 
 
 def test_the_surface_prices_the_tree_that_is_recovered() -> None:
@@ -106,10 +103,10 @@ def test_the_surface_prices_the_tree_that_is_recovered() -> None:
     for size, levels in ((48, 7), (17, 3), (5, 7), (2, 2), (1, 4)):
         tree = table.best(size, levels)
         assert tree.size == size  # no rate is zero, so that every node is used
-        assert total[levels - 1, size - 1] == pytest.approx(
-            float(iteration_s(s, 4.0, 8192.0, tree)), rel=1e-12
-        )
-        assert fast[levels - 1, size - 1] == pytest.approx(float(speedup(s, 4.0, 8192.0, tree)), rel=1e-12)
+        of_tree_s = float(iteration_s(s, 4.0, 8192.0, tree))
+        of_tree = float(speedup(s, 4.0, 8192.0, tree))
+        assert total[levels - 1, size - 1] == pytest.approx(of_tree_s, rel=1e-12)
+        assert fast[levels - 1, size - 1] == pytest.approx(of_tree, rel=1e-12)
     assert np.all(fast[:, 0] == 1.0)
     assert np.all(total[:, 0] == target)
 
@@ -196,21 +193,27 @@ def test_depths_and_widths() -> None:
     assert widths((-1,)) == (1,)
 
 
-def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
-    for parents in (TREE, (-1, 0), (-1, 0, 1, 2), (-1, *[0] * 1023)):
-        check_parents(parents)
-    for parents in (
-        (),
-        (-1,),
-        (0, 0),
-        (-1, 0, 1, 0),
-        (-1, 1),
-        (-1, -1),
-        (-1, 0, 2),
-        (-2, 0),
-        (-1, *[0] * 1024),
-    ):
-        refused("tree: must be the parents of 2 to 1024 nodes", check_parents, parents)
+@pytest.mark.parametrize("parents", [TREE, (-1, 0), (-1, 0, 1, 2), (-1, *[0] * 1023)])
+def test_parents_in_level_order_are_a_tree(parents: tuple[int, ...]) -> None:
+    check_parents(parents)
+
+
+NO_TREES = [
+    (),
+    (-1,),
+    (0, 0),
+    (-1, 0, 1, 0),
+    (-1, 1),
+    (-1, -1),
+    (-1, 0, 2),
+    (-2, 0),
+    (-1, *[0] * 1024),
+]
+
+
+@pytest.mark.parametrize("parents", NO_TREES)
+def test_other_parents_are_no_tree(parents: tuple[int, ...]) -> None:
+    refused("tree: must be the parents of 2 to 1024 nodes", check_parents, parents)
 
 
 def test_the_best_tree_is_asked_for_by_its_nodes() -> None:

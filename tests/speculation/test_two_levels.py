@@ -27,7 +27,8 @@ def test_rounds_by_hand() -> None:
     ceil(4 / 2.952) says 2.
     """
     rounds = inner_rounds(Acceptance.from_alpha(0.8), 3, 4)
-    assert rounds.expected == pytest.approx(1 + 0.2 * 1.4 + 0.16 * 1.2 + 0.128 * 1, rel=1e-12)
+    expected = 1 + 0.2 * 1.4 + 0.16 * 1.2 + 0.128 * 1
+    assert rounds.expected == pytest.approx(expected, rel=1e-12)
     assert rounds.expected == pytest.approx(1.60, abs=1e-12)
     assert rounds.drafted.sum() == pytest.approx(1.0, rel=1e-12)
     assert rounds.drafted @ np.arange(4, 8) == pytest.approx(1.6 * 2.952, rel=1e-12)  # Wald's identity
@@ -45,9 +46,8 @@ def test_one_iteration_from_its_passes() -> None:
     gained = np.mean([float(tokens_per_iteration(m, 0.9)) for m in (1, 2)])
     total = drafting + verify + float(middle.overhead_s(4.0, CONTEXT))
     assert found.tpot_s == pytest.approx(total / gained, rel=1e-12)
-    assert found.speedup == pytest.approx(
-        float(middle.target_pass_s(4.0, CONTEXT)) * gained / total, rel=1e-12
-    )
+    expected = float(middle.target_pass_s(4.0, CONTEXT)) * gained / total
+    assert found.speedup == pytest.approx(expected, rel=1e-12)
 
 
 def test_memory_holds_both_drafts() -> None:

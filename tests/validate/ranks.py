@@ -32,14 +32,15 @@ def run(*words: str) -> list[str]:
     """Standard output of either rank of ``python WORDS``; fails where one of them does."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port(), "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
-    started = [
-        subprocess.Popen([sys.executable, *words], env=os.environ | shared | {"RANK": str(rank)}, **pipes)
-        for rank in range(2)
-    ]
+    started = []
+    for rank in ("0", "1"):
+        environment = os.environ | shared | {"RANK": rank}
+        started.append(subprocess.Popen([sys.executable, *words], env=environment, **pipes))
     try:
         done = [process.communicate(timeout=300) for process in started]
     finally:
         for process in started:
             process.kill()
-    assert [process.returncode for process in started] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
+    for process, (_, errors) in zip(started, done, strict=True):
+        assert process.returncode == 0, errors[-2000:]
     return [out for out, _ in done]

@@ -11,7 +11,7 @@ import yaml
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec
-from perfmodel.validate.records import KernelRow, PointRow, Record, read_record
+from perfmodel.validate.records import KernelRow, Plan, PointRow, Record, load_plan, read_record
 
 
 def refused(says: str, call: Callable[..., object], *given: Any, **named: Any) -> None:
@@ -108,10 +108,11 @@ def write_folder(path: Path, model: Any, shards: int = 1) -> Path:
 
 def write_documents(path: Path, lengths: list[int]) -> Path:
     """A JSON line for each document, of so many words."""
-    texts = [
-        " ".join(WORDS[(3 * i * i + 5 * row) % len(WORDS)] for i in range(n)) for row, n in enumerate(lengths)
-    ]
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    lines = []
+    for row, n in enumerate(lengths):
+        words = [WORDS[(3 * i * i + 5 * row) % len(WORDS)] for i in range(n)]
+        lines.append(json.dumps({"text": " ".join(words)}) + "\n")
+    path.write_text("".join(lines))
     return path
 
 
@@ -139,6 +140,11 @@ def write(folder: Path, **changes: object) -> Path:
     path = folder / "plan.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps({**TINY, **changes}))), encoding="utf-8")
     return path
+
+
+def planned(folder: Path, **changes: object) -> Plan:
+    """The tiny plan with some keys changed."""
+    return load_plan(str(write(folder, **changes)))
 
 
 def command(plan: Path, results: Path, *more: str) -> list[str]:

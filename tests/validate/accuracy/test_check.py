@@ -134,9 +134,11 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     assert faults(parts_of([made_up("m/p/speedup", "a", 4.0, 4.18), old[1]]), None, before) == []
     assert faults(parts_of([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
     many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
-    path.write_text(baseline_text(parts_of([replace(figure, predicted=1.6) for figure in many]), {}))
+    higher = [replace(figure, predicted=1.6) for figure in many]
+    path.write_text(baseline_text(parts_of(higher), {}))
     moved = "predictions by -6.2% on average over 1 figures of the baseline"
-    assert faults(parts_of(many), None, read_baseline(path)) == [f"moved: m/p/{n}: {moved}" for n in range(8)]
+    found = faults(parts_of(many), None, read_baseline(path))
+    assert found == [f"moved: m/p/{n}: {moved}" for n in range(8)]
 
 
 def measured_again(folder: Path, factor: float, kept: slice = slice(None)) -> None:
@@ -262,10 +264,8 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     assert {f.fitted for f in found} == {True}
     assert {f.fitted for f in figures(tmp_path, "ideal")} == {False}
     by_name = {f.name: f for f in found}
-    rows = {
-        (t.batch, t.gamma): (t, s)
-        for t, s in zip(made.rows.timings, made.rows.predict(made.calibration), strict=True)
-    }
+    seconds = made.rows.predict(made.calibration)
+    rows = {(t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, seconds, strict=True)}
     (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
     (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
     gained = spec.tokens_per_iteration

@@ -77,19 +77,8 @@ def test_two_levels(folder) -> None:
     one of them the prefill's, cuts the second iteration.
     """
     text = output(
-        *(
-            "--checkpoint",
-            folder,
-            "--draft",
-            folder,
-            "--dtype",
-            "fp32",
-            "--gamma",
-            "4",
-            "--middle-kv",
-            "full",
-        ),
-        *("--draft-kv", "full", "--hardware", "a100"),
+        *("--checkpoint", folder, "--draft", folder, "--dtype", "fp32", "--gamma", "4"),
+        *("--middle-kv", "full", "--draft-kv", "full", "--hardware", "a100"),
     )
     assert "full < full: measured (expected of the rates)" in text
     assert "small model for the middle: rate 1.00; tokens/round 3.00 (3.00); rounds/it 2.00 (2.00)" in text
@@ -112,7 +101,8 @@ def test_token_trees(folder) -> None:
         assert next(line for line in lines if f"{name}: tree of 10 nodes, 1-3-6 by level; tokens/it " in line)
         expected, rates = next(lines).split(" expected of its own rates by rank: ")
         first, second, third = map(float, rates.split())
-        assert float(expected) == pytest.approx(1 + (first + second + third) * (1 + first + second), abs=0.05)
+        by_hand = 1 + (first + second + third) * (1 + first + second)
+        assert float(expected) == pytest.approx(by_hand, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +125,11 @@ def test_what_was_run_is_predicted(folder, drafted, gamma, tree) -> None:
 
 def test_a_request_without_options_one_that_is_scripted_and_one_of_trees() -> None:
     assert GenerateQuestion().request("self") == Request(2, 4096, 128, 4)
-    assert GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8).request("self") == Request(
-        3, 80, 7, 1, script=(pytest.approx(0.2), pytest.approx(0.8))
-    )
-    assert GenerateQuestion(tree="2x1").request("model") == Request(
-        2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2)
-    )
+    scripted = GenerateQuestion(batch=3, context=80, new_tokens=7, gamma=1, alpha=0.8)
+    script = (pytest.approx(0.2), pytest.approx(0.8))
+    assert scripted.request("self") == Request(3, 80, 7, 1, script=script)
+    of_trees = GenerateQuestion(tree="2x1")
+    assert of_trees.request("model") == Request(2, 4096, 128, 2, "model", tree=(-1, 0, 0, 1, 2))
 
 
 CPU_MODEL = SimpleNamespace(
@@ -172,36 +161,14 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2
     s.
     """
-    one = TimedRun(
-        Request(2, 70, 20, 4),
-        Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]),
-        2.0,
-        100,
-        10,
-        0.0,
-        0.01,
-        0.05,
-    )
-    plain = TimedRun(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
+    speculative = Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]])
+    one = TimedRun(Request(2, 70, 20, 4), speculative, 2.0, 100, 10, 0.0, 0.01, 0.05)
+    baseline = Generation([[0] * 26] * 2, [[25]] * 2)
+    plain = TimedRun(Request(2, 70, 20), baseline, 2.0, 50, 25, 1.25, 0.0, 0.04)
     generated.table(plain, [one], None, [None])
     text = capsys.readouterr().out
-    assert row(text, "full") == [
-        "full",
-        "50.0",
-        "2.00",
-        "1.16",
-        "-",
-        "10.00",
-        "50.00",
-        "110.00",
-        "2.60",
-        "0.640",
-        "3",
-        "2",
-        "2",
-        "2",
-        "1",
-    ]
+    cells = "full 50.0 2.00 1.16 - 10.00 50.00 110.00 2.60 0.640 3 2 2 2 1"
+    assert row(text, "full") == cells.split()
     assert (
         "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0"
         in text
@@ -212,5 +179,7 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert row(text, "full")[4] == "1.75"
     none = Generation([[0]] * 2, [[0, 0]] * 2)
-    generated.table(plain, [replace(one, timed_iterations=0, timed_tokens=0, generation=none)], None, [None])
-    assert row(capsys.readouterr().out, "full")[:10] == ["full", *"----", "10.00", "50.00", "-", "-", "-"]
+    untimed = replace(one, timed_iterations=0, timed_tokens=0, generation=none)
+    generated.table(plain, [untimed], None, [None])
+    cells = "full - - - - 10.00 50.00 - - -"
+    assert row(capsys.readouterr().out, "full")[:10] == cells.split()

@@ -58,9 +58,9 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
     found = estimate(load_plan(str(path)))
+    minutes = sum(one.seconds for one in found[:3]) / 60
     assert lines[-1] == (
-        f"3 points of 4, those that fit, 6 rows, about {sum(one.seconds for one in found[:3]) / 60:.1f} min, "
-        "at most 21.2 GB a device"
+        f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
     )
     for one, line, fits in zip(found, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
         times = (

@@ -88,12 +88,10 @@ def scattered(record: Record, factor: float) -> Record:
     """Every second speculative sample takes so many times as long."""
     rows = []
     for row in record.data.points:
-        slow = {
-            n: tuple(s * factor ** (i % 2) for i, s in enumerate(v))
-            for n, v in row.samples.items()
-            if n == "sd_s"
-        }
-        rows.append(row.replace(samples={**row.samples, **slow}))
+        samples = dict(row.samples)
+        if "sd_s" in samples:
+            samples["sd_s"] = tuple(s * factor ** (i % 2) for i, s in enumerate(samples["sd_s"]))
+        rows.append(row.replace(samples=samples))
     return changed(record, rows)
 
 

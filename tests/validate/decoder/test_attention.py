@@ -23,8 +23,9 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, lengths: list[int], new_k: Tensor, 
         for h in range(q.shape[1]):
             for j in range(n):
                 seen = m - n + j + 1
-                keys = torch.cat((k[b, h // group, :length], new_k[b, h // group, :seen])).double()
-                values = torch.cat((v[b, h // group, :length], new_v[b, h // group, :seen])).double()
+                kv_head = h // group
+                keys = torch.cat((k[b, kv_head, :length], new_k[b, kv_head, :seen])).double()
+                values = torch.cat((v[b, kv_head, :length], new_v[b, kv_head, :seen])).double()
                 weights = (keys @ q[b, h, j].double() / math.sqrt(q.shape[-1])).softmax(0)
                 out[b, h, j] = weights @ values
     return out.transpose(1, 2).flatten(2)
@@ -50,9 +51,8 @@ def check(
     q, k, v, new_k, new_v = inputs(n, m, dtype)
     out = chosen(q, k, v, Span(torch.tensor(lengths), bound), new_k, new_v)
     assert out.dtype == dtype
-    torch.testing.assert_close(
-        out.double(), by_hand(q, k, v, lengths, new_k, new_v), rtol=tolerance, atol=tolerance
-    )
+    wanted = by_hand(q, k, v, lengths, new_k, new_v)
+    torch.testing.assert_close(out.double(), wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
@@ -84,16 +84,16 @@ def test_a_sliding_window(name) -> None:
     first = lengths[:, None] + 2 + torch.arange(3) - window + 1
     k[:, :, :23] = torch.nan
     span = Span(lengths, 128, first=first, start=23)
-    k[0, :, 23:60], k[1:, :, 23:53] = k[0, :, 23:60], 1e6
+    k[1:, :, 23:53] = 1e6
     out = chosen(q, k, v, span, new_k, new_v)
     for b, length in enumerate(lengths.tolist()):
         for j in range(3):
             begin = int(first[b, j])
-            parts = q[b : b + 1, :, j : j + 1], k[b : b + 1, :, begin:], v[b : b + 1, :, begin:]
-            wanted = by_hand(
-                *parts, [length - begin], new_k[b : b + 1, :, : j + 3], new_v[b : b + 1, :, : j + 3]
-            )
-            torch.testing.assert_close(out[b : b + 1, j : j + 1], wanted, rtol=1e-6, atol=1e-6)
+            row = slice(b, b + 1)
+            cached = k[row, :, begin:], v[row, :, begin:]
+            fresh = new_k[row, :, : j + 3], new_v[row, :, : j + 3]
+            wanted = by_hand(q[row, :, j : j + 1], *cached, [length - begin], *fresh)
+            torch.testing.assert_close(out[row, j : j + 1], wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_unknown_names_are_refused() -> None:
@@ -115,8 +115,8 @@ def test_a_stated_mask(name) -> None:
     sees = triangle.repeat(3, 1, 1)
     sees[1, 2] = torch.tensor([True, False, False, True, False])
     out = chosen(q, k, v, span, new_k, new_v, sees)
-    alone = chosen(
-        q[1:2, :, 2:], k[1:2], v[1:2], Span(span.lengths[1:2], 128), new_k[1:2, :, ::3], new_v[1:2, :, ::3]
-    )
+    row = slice(1, 2)
+    one = Span(span.lengths[row], 128)
+    alone = chosen(q[row, :, 2:], k[row], v[row], one, new_k[row, :, ::3], new_v[row, :, ::3])
     torch.testing.assert_close(out[1, 2:], alone[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(out[[0, 2]], causal[[0, 2]], rtol=1e-12, atol=1e-12)

@@ -72,9 +72,8 @@ def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompt
 def test_outputs_are_those_of_plain_decoding(deep, head, prompts) -> None:
     plain = make_decoder(deep, Request(4, 70, NEW)).generate(prompts, NEW)
     for sampling in (Sampling(), Sampling(0.8)):
-        out = make_decoder(deep, Request(4, 70, NEW, GAMMA, "model", sampling=sampling), head).generate(
-            prompts, NEW
-        )
+        request = Request(4, 70, NEW, GAMMA, "model", sampling=sampling)
+        out = make_decoder(deep, request, head).generate(prompts, NEW)
         assert [len(row) for row in out.tokens] == [NEW] * 4
         assert sampling.temperature or out.tokens == plain.tokens
     assert min(map(sum, out.histograms)) > 0
@@ -82,9 +81,8 @@ def test_outputs_are_those_of_plain_decoding(deep, head, prompts) -> None:
 
 @torch.inference_mode()
 def test_an_iteration_can_be_replayed(deep, head, prompts) -> None:
-    eager, replayed = eager_and_replayed(
-        deep, head, Request(4, 70, 50, GAMMA, "model", sampling=Sampling(0.8)), prompts
-    )
+    request = Request(4, 70, 50, GAMMA, "model", sampling=Sampling(0.8))
+    eager, replayed = eager_and_replayed(deep, head, request, prompts)
     assert eager == replayed
 
 
@@ -97,54 +95,64 @@ def test_a_start_without_a_prefill(deep, head) -> None:
     made.iterate(state)
 
 
+CONFIG = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "num_hidden_layers": 1,
+    "vocab_size": 61,
+    "draft_vocab_size": 40,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+
+
+def of_the_layer(head) -> dict[str, torch.Tensor]:
+    """The tensors of a head's only layer, as its authors name them."""
+    layer = head.layers[0]
+    q, k, v = layer.qkv.weight.split((32, 16, 16))
+    gate, up = layer.mlp.gate_up.weight.chunk(2)
+    return {
+        "input_layernorm.weight": head.embedding_norm,
+        "hidden_norm.weight": layer.attention_norm,
+        "self_attn.q_proj.weight": q,
+        "self_attn.k_proj.weight": k,
+        "self_attn.v_proj.weight": v,
+        "self_attn.o_proj.weight": layer.output.weight,
+        "mlp.gate_proj.weight": gate,
+        "mlp.up_proj.weight": up,
+        "mlp.down_proj.weight": layer.mlp.down.weight,
+        "post_attention_layernorm.weight": layer.mlp_norm,
+    }
+
+
 @pytest.mark.parametrize("layer", ["midlayer", "layers.0"])
 def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None:
     """As EAGLE's authors and as speculators write it; offsets say which of the target's tokens are
     drafted.
     """
-    rows = dict(zip("qkv", head.layers[0].qkv.weight.split((32, 16, 16)), strict=True))
-    tensors = {f"{layer}.self_attn.{name}_proj.weight": rows[name] for name in rows}
-    gate, up = head.layers[0].mlp.gate_up.weight.chunk(2)
-    tensors |= {
+    tensors = {
         "fc.weight": head.project.weight,
-        f"{layer}.input_layernorm.weight": head.embedding_norm,
-        f"{layer}.hidden_norm.weight": head.layers[0].attention_norm,
         "norm.weight": head.final_norm,
-        f"{layer}.self_attn.o_proj.weight": head.layers[0].output.weight,
         "lm_head.weight": head.head,
-        f"{layer}.mlp.gate_proj.weight": gate,
-        f"{layer}.mlp.up_proj.weight": up,
-        f"{layer}.mlp.down_proj.weight": head.layers[0].mlp.down.weight,
-        f"{layer}.post_attention_layernorm.weight": head.layers[0].mlp_norm,
         "d2t": torch.full((40,), 11, dtype=torch.int64),
     }
-    save_file(
-        {name: tensor.detach().clone() for name, tensor in tensors.items()}, tmp_path / "model.safetensors"
-    )
-    config = {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": "llama",
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "num_hidden_layers": 1,
-        "vocab_size": 61,
-        "draft_vocab_size": 40,
-        "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-5,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors |= {f"{layer}.{name}": tensor for name, tensor in of_the_layer(head).items()}
+    tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     loaded = load_head(str(tmp_path), "checkpoint", deep)
     assert torch.equal(loaded.to_target, head.to_target)
     built = dict(head.named_parameters())
     theirs = dict(loaded.named_parameters())
     assert built.keys() == theirs.keys()
     assert all(torch.equal(built[name], theirs[name]) for name in built)
-    tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     for offsets in (None, [21] * 40, [22] * 40, [-1] * 40, [1] + [0] * 39, [0] * 39):
         tensors |= {} if offsets is None else {"d2t": torch.tensor(offsets)}
         kept = {name: tensor for name, tensor in tensors.items() if offsets or name != "d2t"}

@@ -45,16 +45,17 @@ def test_a_weight_by_hand() -> None:
     codes, scale = by_row(torch.zeros(2, 4), torch.zeros(2, 1))
     assert codes.float().eq(0).all()
     assert scale.gt(0).all()
-    assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], (
-        "it saturates"
-    )
+    saturated = to_fp8(torch.tensor([1e9, -465.0, 0.001]))
+    assert saturated.float().tolist() == [448.0, -448.0, 2**-9]
     mocked = Mock()
     to_fp8(mocked)
     mocked.clamp.assert_called_once_with(-448.0, 448.0)  # what this torch does by itself, older ones do not
     assert linear.bias is not None
     linear.bias.data = torch.tensor([10.0, 20.0])
     ones = linear(torch.ones(1, 3))
-    assert ones.tolist()[0] == pytest.approx([10 + 448 - 288 + 1, 20 + (448 - 224 + 88) * 0.5 / 448])
+    first = 10 + 448 - 288 + 1
+    second = 20 + (448 - 224 + 88) * 0.5 / 448
+    assert ones.tolist()[0] == pytest.approx([first, second])
 
 
 MOE = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_layers=1)

@@ -38,9 +38,11 @@ def models(make_model: Callable[..., Model]) -> tuple[Model, Model]:
 def exact(model: Model, sampling: Sampling) -> np.ndarray:
     """Probability of every continuation of PROMPT, [VOCAB ** NEW], by the chain rule over full passes."""
     rows = torch.tensor([PROMPT + list(tail) for tail in itertools.product(range(VOCAB), repeat=NEW)])
-    hidden = model(rows, torch.arange(rows.shape[1]).expand(len(rows), -1), causal)
+    positions = torch.arange(rows.shape[1]).expand(len(rows), -1)
+    hidden = model(rows, positions, causal)
     steps = sampling.probabilities(model.logits(hidden))[:, len(PROMPT) - 1 : -1]
-    return steps.gather(2, rows[:, len(PROMPT) :, None])[..., 0].prod(1).numpy()
+    tails = rows[:, len(PROMPT) :, None]
+    return steps.gather(2, tails)[..., 0].prod(1).numpy()
 
 
 def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
@@ -69,7 +71,8 @@ def decoded(
     counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
-    assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
+    counts = np.bincount(codes, minlength=VOCAB**NEW)
+    assert agrees(counts, exact(models[0], sampling)) > 1e-3
     return out, counter
 
 
@@ -134,25 +137,25 @@ def test_top_k_then_top_p_by_hand() -> None:
 def test_accept_sampled_by_hand() -> None:
     """q = p accepts everything; q where p is 0 accepts nothing and draws the bonus from p alone."""
     p = torch.tensor([[[0.25, 0.75, 0.0]] * 3])
-    same = accept_sampled(torch.tensor([[1, 0]]), p[:, :2], p, torch.Generator().manual_seed(0))
+
+    def accepted(drafted: list[int], q: torch.Tensor) -> Any:
+        return accept_sampled(torch.tensor([drafted]), q, p, torch.Generator().manual_seed(0))
+
+    same = accepted([1, 0], p[:, :2])
     assert same.count.tolist() == [2]
-    wrong = torch.tensor([[[0.0, 0.0, 1.0]] * 2])
-    none = accept_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
+    none = accepted([2, 2], torch.tensor([[[0.0, 0.0, 1.0]] * 2]))
     assert none.count.tolist() == [0]
     assert none.next_token.tolist() != [2]
-    neither = accept_sampled(torch.tensor([[2, 2]]), p[:, :2], p, torch.Generator().manual_seed(0))
+    neither = accepted([2, 2], p[:, :2])
     assert neither.count.tolist() == [0], "a token that neither gives does not stand"
 
 
 def test_a_residual_that_rounding_left_empty() -> None:
     """Then the target's own distribution decides, and no token outside it."""
     target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
-    accepted = accept_sampled(
-        torch.zeros(500, 1, dtype=torch.int64),
-        torch.ones(500, 1, 3),
-        target,
-        torch.Generator().manual_seed(0),
-    )
+    drafted = torch.zeros(500, 1, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(0)
+    accepted = accept_sampled(drafted, torch.ones(500, 1, 3), target, generator)
     assert accepted.count.sum() == 0
     assert accepted.next_token.unique().tolist() == [1, 2]
 
@@ -163,10 +166,8 @@ def test_what_is_left_of_a_refusal_by_hand() -> None:
     left = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
     assert tree_sampling._remainder(rest, left).tolist() == [[0.0, 1.0], [0.5, 0.5]]
     left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
-    assert tree_sampling._proper(left, torch.tensor([[0], [2]])).tolist() == [
-        [0.0, 0.5, 0.5],
-        [0.0, 0.0, 1.0],
-    ]
+    proper = tree_sampling._proper(left, torch.tensor([[0], [2]]))
+    assert proper.tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
 
 
 def test_the_ends_of_what_is_allowed() -> None:

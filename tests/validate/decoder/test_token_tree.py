@@ -57,15 +57,15 @@ def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shap
     out = make_decoder(target, request, small if kind == "model" else None).generate(prompts, NEW)
     assert out.tokens == plain.tokens
     assert len(out.histogram) == depths(TREES[shape])[-1] + 1
-    assert sum(j * n for j, n in enumerate(out.histogram)) == ACCEPTED[shape][number][kind == "model"]
+    accepted = sum(j * n for j, n in enumerate(out.histogram))
+    assert accepted == ACCEPTED[shape][number][kind == "model"]
 
 
 @pytest.mark.parametrize("shape", ["binary", "lopsided"])
 def test_a_tree_over_a_rolling_cache(target, shape) -> None:
     """Whose slots wrap round: accepted nodes are moved to where tokens lie in it, not to their positions."""
-    prompt = torch.randint(
-        target.spec.vocab_size, (150,), generator=torch.Generator().manual_seed(1)
-    ).tolist()
+    generator = torch.Generator().manual_seed(1)
+    prompt = torch.randint(target.spec.vocab_size, (150,), generator=generator).tolist()
     prompts = [prompt[:120], prompt[:90], prompt]
     request = Request(3, 150, NEW, depths(TREES[shape])[-1], draft_kv=PUBLISHED, tree=TREES[shape])
     made = make_decoder(target, request)
@@ -87,9 +87,8 @@ def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) 
         tree = request_for(
             prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling
         )
-        assert make_decoder(target, tree, draft).generate(prompts, NEW) == (
-            make_decoder(target, chain, draft).generate(prompts, NEW, 0)
-        )
+        of_the_chain = make_decoder(target, chain, draft).generate(prompts, NEW, 0)
+        assert make_decoder(target, tree, draft).generate(prompts, NEW) == of_the_chain
 
 
 @pytest.mark.parametrize("kind", ["self", "model"])
@@ -126,6 +125,5 @@ def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     assert counts.taken[3] == 0
     assert TreeCounts((4, 0), (2, 0)).rates == [0.5, 0.0]
     expected = expected_tokens(branching("4x2x1"), TreeAcceptance.of(rates))
-    assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(
-        expected, rel=0.03
-    )
+    accepted = sum(j * n for j, n in enumerate(out.histogram))
+    assert 1 + accepted / sum(out.histogram) == pytest.approx(expected, rel=0.03)

@@ -45,9 +45,8 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 def view(method: str, source: KVCache) -> kv.View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     model: Any = SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype)
-    made = kv.view(
-        parse_kv(method), Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0)), NEW, GAMMA
-    )
+    runner = Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0))
+    made = kv.view(parse_kv(method), runner, NEW, GAMMA)
     made.build(observed(made.window, source.k.dtype))
     return made
 
@@ -114,9 +113,11 @@ def voted(source: KVCache, b: int, head: int, size: int = 8, kernel: int = 5, bu
 
 def heaviest(source: KVCache, b: int, head: int) -> list[int]:
     """The 12 tokens of the largest weights."""
-    (q, *_), keys = query(), source.k[1, b, head, : source.lengths[b]]
-    votes = sum((keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) for h in (2 * head, 2 * head + 1))
-    return torch.as_tensor(votes).topk(min(12, len(keys))).indices.tolist()
+    q, *_ = query()
+    keys = source.k[1, b, head, : source.lengths[b]]
+    of_the_group = q[b, 2 * head : 2 * head + 2, 0]
+    votes = (of_the_group @ keys.mT / math.sqrt(D)).softmax(-1).sum(0)
+    return votes.topk(min(12, len(keys))).indices.tolist()
 
 
 def best_pages(
@@ -128,16 +129,18 @@ def best_pages(
     pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
 
     def of(page: list[int]) -> float:
-        return max(float(score(source.k[1, b, head, page], q[b, h, 0])) for h in (2 * head, 2 * head + 1))
+        keys = source.k[1, b, head, page]
+        return max(float(score(keys, q[b, h, 0])) for h in (2 * head, 2 * head + 1))
 
     best = sorted(pages[:-1], key=of, reverse=True)[:4]
     return [token for page in [*best, pages[-1]] for token in page]
 
 
 def by_bounds(source: KVCache, b: int, head: int, page: int = 4) -> list[int]:
-    return best_pages(
-        source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum(), page
-    )
+    def bound(keys: Tensor, q: Tensor) -> Tensor:
+        return torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum()
+
+    return best_pages(source, b, head, bound, page)
 
 
 def by_means(source: KVCache, b: int, head: int) -> list[int]:
@@ -238,9 +241,9 @@ def test_codes_by_hand(bits: int, group: int | None) -> None:
     assert torch.equal(made.restored(1, torch.float32)[0, :, :, 7], source.k[1, :, :, 7])
     assert made.scales[0, 1, 0, 0, 7].tolist() == [[0.5, -2.0]] * (D // (group or D))
     assert made.codes.shape[-1] == D * bits // 8
-    assert made.codes[0, 1, 2, 0, 7].tolist() == (
-        codes[0].tolist() if bits == 8 else (codes[0, : D // 2] + 16 * codes[0, D // 2 :]).tolist()
-    )
+    first = codes[0]
+    packed = first if bits == 8 else first[: D // 2] + 16 * first[D // 2 :]
+    assert made.codes[0, 1, 2, 0, 7].tolist() == packed.tolist()
 
 
 CONTEXT = 96

@@ -13,8 +13,8 @@ from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.jobs import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
-from perfmodel.validate.records import Plan, load_plan, points, spec_of
-from tests.validate.tiny import BLOCK, measured, write
+from perfmodel.validate.records import Plan, points, spec_of
+from tests.validate.tiny import BLOCK, measured, planned
 
 CPU = torch.device("cpu")
 EIGHT = {"weights": "fp8", "kv": "fp8"}
@@ -23,7 +23,7 @@ GRID = [{**BLOCK, "batch": [2]}]
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    return load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID)))
+    return planned(tmp_path, precision=EIGHT, grid=GRID)
 
 
 def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> None:
@@ -34,9 +34,8 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
     scales = sum(part.scale.numel() for part in target.modules() if isinstance(part, Fp8Linear))
     engines = shard(spec_of("tiny"), 1, scenario.precision)
     assert weight_bytes(target, target.dtype) == engines.stored_weight_bytes + 2 * scales
-    assert sum(p.numel() for p in target.parameters() if p.dtype == FP8) == sum(
-        op.weight_bytes for op in engines.linears
-    )
+    in_fp8 = sum(p.numel() for p in target.parameters() if p.dtype == FP8)
+    assert in_fp8 == sum(op.weight_bytes for op in engines.linears)
     decoder = runner.runs["sd"].decoder
     assert decoder.target.cache.k.dtype == decoder.models[0].view.k.dtype == FP8  # type: ignore[attr-defined]
     context = decoder.target.cache.capacity - 1.0  # the engine keeps room for the token that follows
@@ -49,16 +48,14 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
 @pytest.mark.parametrize(("device", "weights"), [("cpu", "fp8-wo"), ("cuda", "fp8")])
 def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, weights: str) -> None:
     """Widened before the product on a CPU, multiplied as they are by tensor cores."""
-    made = load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID, device=device)))
+    made = planned(tmp_path, precision=EIGHT, grid=GRID, device=device)
     scenario = scenario_of(made, made.points()[0])
     assert scenario.precision.weights.name == weights
     assert scenario.precision.kv.name == "fp8"
     assert scenario.draft.precision.weights.name == weights
     assert scenario.draft.precision.kv.name == "fp8"
     assert made.precisions().weights == scenario.precision.weights
-    half = load_plan(
-        str(write(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device))
-    )
+    half = planned(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device)
     assert half.precisions().weights.name == "bf16"
 
 

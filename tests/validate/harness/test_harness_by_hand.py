@@ -36,7 +36,7 @@ from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.session import in_time
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records import load_plan
-from tests.validate.tiny import BLOCK, program, refused, write
+from tests.validate.tiny import BLOCK, planned, program, refused
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 
@@ -116,7 +116,7 @@ def test_the_room_of_a_point(tmp_path) -> None:
     token.
     """
     for iterations, room in ((1, 4 * 3 + 1), (9, 9 * 3 + 1)):
-        plan = load_plan(str(write(tmp_path, protocol={"iterations": iterations})))
+        plan = planned(tmp_path, protocol={"iterations": iterations})
         made = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
         for one in made.runs.values():
             assert (one.state.limit - one.state.length).tolist() == [room - 1] * 2
@@ -132,12 +132,13 @@ def test_the_room_of_a_point(tmp_path) -> None:
         assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
         made.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
-    assert [measure.in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]
+    first = [measure.in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)]
+    assert first == ["sd", "ar", "sd", "ar"]
 
 
 def test_an_estimate_adds_up(tmp_path) -> None:
     """Eight samples of two iterations in each of two modes, and caches that are filled once."""
-    plan = load_plan(str(write(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])))
+    plan = planned(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])
     (found,) = estimate(plan)
     scenario = scenario_of(plan, found.point)
     assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
@@ -233,9 +234,8 @@ def test_by_hand() -> None:
     """Documents of 4, 6 and 10 iterations that gained 8, 9 and 10 tokens: ratio 1.35, residuals 2.6, 0.9,
     -3.5.
     """
-    assert ratio_error([8, 9, 10], [4, 6, 10]) == pytest.approx(
-        math.sqrt(3 / 2 * (2.6**2 + 0.9**2 + 3.5**2)) / 20, rel=1e-12
-    )
+    expected = math.sqrt(3 / 2 * (2.6**2 + 0.9**2 + 3.5**2)) / 20
+    assert ratio_error([8, 9, 10], [4, 6, 10]) == pytest.approx(expected, rel=1e-12)
     found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
     assert found["documents"] == 2, "one that ended with its first token says nothing"
     assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
@@ -303,7 +303,7 @@ def test_what_is_timed(target, prompts) -> None:
 @torch.inference_mode()
 def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     """About the context, which is their mean; caches and views hold as many of each, and no more."""
-    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [3], "context": [64], "spread": 0.5}])))
+    plan = planned(tmp_path, grid=[{**BLOCK, "batch": [3], "context": [64], "spread": 0.5}])
     point = plan.points()[0]
     assert point.lengths == (32, 64, 96)
     assert point.name.endswith("/ragged0.5")

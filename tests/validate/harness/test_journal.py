@@ -44,7 +44,8 @@ def test_damage_of_any_byte_is_refused_with_its_line(tmp_path, bits) -> None:
     whole = path.read_bytes()
     for at in range(len(whole) - 1):
         line = whole.count(b"\n", 0, at) + 1
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ bits]) + whole[at + 1 :])
+        flipped = bytes([whole[at] ^ bits])
+        path.write_bytes(whole[:at] + flipped + whole[at + 1 :])
         refused(f"line {line}: must match its checksum", Journal.resume, path)
 
 

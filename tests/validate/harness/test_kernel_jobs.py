@@ -17,8 +17,8 @@ from perfmodel.validate.decoder import RandomWeights, Request, build
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
-from perfmodel.validate.records import Plan, load_plan
-from tests.validate.tiny import BLOCK, write
+from perfmodel.validate.records import Plan
+from tests.validate.tiny import BLOCK, planned
 
 CPU = torch.device("cpu")
 
@@ -29,9 +29,7 @@ def plan(tmp_path: Path) -> Plan:
         {**BLOCK, "batch": [1, 2], "context": [64, 96], "gamma": [2, 3]},
         {**BLOCK, "draft": "tiny", "draft_kv": ["full"], "batch": [1, 4]},
     ]
-    return load_plan(
-        str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks))
-    )
+    return planned(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks)
 
 
 HALF = (2, 1, 16)

@@ -17,9 +17,9 @@ from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.measure import PointMeasurer, run_plan
 from perfmodel.validate.harness.session import Rows, RowsToMeasure, run_rows
-from perfmodel.validate.records import SCHEMA_VERSION, Record, load_plan, read_record, records
+from perfmodel.validate.records import SCHEMA_VERSION, Record, read_record, records
 from tests.validate import ranks
-from tests.validate.tiny import BLOCK, command, measured, write
+from tests.validate.tiny import BLOCK, command, measured, planned, write
 
 PROTOCOL = {"acceptance": "scripted", "interleaved": True, "cache": "random values, no prefill"}
 COMMIT = "0123456789abcdef"
@@ -81,7 +81,7 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
     def refuse() -> int:
         raise CompilerError("out of shared memory")
 
-    plan = load_plan(str(write(tmp_path)))
+    plan = planned(tmp_path)
     measurer = PointMeasurer(plan, torch.device("cpu"), RankShard())
     (first, mode), second, third, _ = plan.runs()
     works = measurer.clock
@@ -96,7 +96,7 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
 
 def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
-    plan = load_plan(str(write(tmp_path)))
+    plan = planned(tmp_path)
     error = "RuntimeError: operation failed due to a previous error during capture"
 
     def spoiling_rows(device: torch.device, shard: RankShard) -> Rows:

@@ -16,7 +16,7 @@ from perfmodel.specs import CONSTANTS, GPUSpec, load_calibration, load_gpu
 from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records import RESULTS, Plan, Record, load_plan, read_record, spec_of, stamped
-from tests.validate.tiny import BLOCK, changed, refused, write
+from tests.validate.tiny import BLOCK, changed, planned, refused, write
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8,
@@ -53,7 +53,8 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
         n = at["n"]
         k = at["k"]
         m = at["m"]
-        load = 2 * (n * k + m * (n + k)) / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
+        moved = 2 * (n * k + m * (n + k))
+        load = moved / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
         compute = 2 * m * n * k / (t["gemm_flops_fraction"] * peak)
         p = t["gemm_blend_power"]
         return float(t["gemm_fixed_s"] + (load**p + compute**p) ** (1 / p))
@@ -63,12 +64,15 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
         q = at["query"]
         token = 4 * at["kv_heads"] * at["head_dim"]
         width = at["heads"] * at["head_dim"]
-        moved = b * s * token * (1 + t["kv_reread_per_query"] * (q - 1)) + b * q * (4 * width + token)
+        cached = b * s * token * (1 + t["kv_reread_per_query"] * (q - 1))
+        fresh = b * q * (4 * width + token)
         flops = 4 * width * b * (q * s + q * (q + 1) / 2)
-        memory = moved / (t["attention_bandwidth_fraction"] * bandwidth)
-        return float(t["attention_fixed_s"] + max(memory, flops / (t["attention_flops_fraction"] * peak)))
+        memory = (cached + fresh) / (t["attention_bandwidth_fraction"] * bandwidth)
+        compute = flops / (t["attention_flops_fraction"] * peak)
+        return float(t["attention_fixed_s"] + max(memory, compute))
     if kind in ("add_norm", "rope", "activation"):
-        return float(t["small_kernel_s"] + small_bytes(kind, at, 2) * at["tokens"] / (0.5 * bandwidth))
+        moved = small_bytes(kind, at, 2) * at["tokens"]
+        return float(t["small_kernel_s"] + moved / (0.5 * bandwidth))
     if kind == "sampling":
         return SAMPLING_S * at["batch"]
     if kind == "shell":
@@ -92,6 +96,10 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
     """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its
     samples.
     """
+
+    def noisy(seconds: float, number: int) -> list[float]:
+        return [seconds * (1 + noise * math.sin(7 * i + number)) for i in range(7)]
+
     rows = [
         {
             "key": job.key,
@@ -100,12 +108,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
             "status": "ok",
             "calls": 1,
             "working_set_bytes": 2**27,
-            "samples": {
-                "call_s": [
-                    true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number))
-                    for i in range(7)
-                ]
-            },
+            "samples": {"call_s": noisy(true_time(job.kind, job.at, gpu, plan), number)},
         }
         for number, job in enumerate(jobs(plan))
     ]
@@ -273,7 +276,7 @@ def test_a_constant_that_is_not_determined_states_the_widest_error(record, gpu) 
 
 def test_sweeps_pool_their_samples_and_a_busy_host_moves_no_thread_time(tmp_path) -> None:
     """Three sweeps of a record on one thread: in one of them, every kernel takes twice as long."""
-    plan = load_plan(str(write(tmp_path, grid=[BLOCK])))
+    plan = planned(tmp_path, grid=[BLOCK])
     gpu = load_gpu("h100")
     record = read_record(synthetic(tmp_path, plan, gpu))
     quiet = calibration_from(record, gpu)

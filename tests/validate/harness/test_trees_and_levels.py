@@ -12,8 +12,8 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import check, estimate, scenario_of
-from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points
-from tests.validate.tiny import BLOCK, measured, refused, write
+from perfmodel.validate.records import SAMPLES, Plan, Record, points
+from tests.validate.tiny import BLOCK, measured, planned, refused
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
 TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}
@@ -23,7 +23,7 @@ GRID = [TREE, SEQUOIA, SMALL, BLOCK]
 
 
 def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
-    return load_plan(str(write(folder, grid=list(blocks), **changes)))
+    return planned(folder, grid=list(blocks), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +54,11 @@ def test_a_dry_run_answers_as_tree_does(tmp_path) -> None:
     plan = plan_of(tmp_path, TREE, SMALL)
     tree, small = estimate(plan)
     gained = expected_tokens(branching("2x2x1"), TreeAcceptance.of([0.6, 0.2]))
-    assert gained == pytest.approx(1 + 0.8 + 0.8**2 + 0.8**2 * 0.6)
-    assert tree.speedup == pytest.approx(
-        float(
-            tree_cost.speedup(
-                scenario_of(plan, tree.point), 2.0, 64.0, Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
-            )
-        ),
-        rel=1e-12,
-    )
+    expected = 1 + 0.8 + 0.8**2 + 0.8**2 * 0.6
+    assert gained == pytest.approx(expected)
+    of_the_tree = Tree(branching("2x2x1"), (1, 2, 4, 4), gained)
+    speedup = tree_cost.speedup(scenario_of(plan, tree.point), 2.0, 64.0, of_the_tree)
+    assert tree.speedup == pytest.approx(float(speedup), rel=1e-12)
     assert small.needed_bytes > tree.needed_bytes, "a draft model has weights and a cache of its own"
     check(plan_of(tmp_path, {**TREE, "tree": ["256"]}))
     refused("at most 256 children at a node, given 257", check, plan_of(tmp_path, {**TREE, "tree": ["257"]}))
@@ -73,9 +69,8 @@ def test_every_row_has_times_and_adds_up(record) -> None:
     assert [row.status for row in record.rows] == ["ok"] * 10
     for row in record.rows:
         count = 7 if row.mode == "end_to_end" else 14
-        assert {name: len(values) for name, values in row.samples.items()} == dict.fromkeys(
-            SAMPLES[row.mode], count
-        )
+        counts = {name: len(values) for name, values in row.samples.items()}
+        assert counts == dict.fromkeys(SAMPLES[row.mode], count)
         assert (row.histogram is None) == (row.mode == "phases")
         assert row.peak_memory_bytes is None
         if row.histogram is not None:
@@ -92,10 +87,10 @@ def test_predictions_are_those_of_tree(record, tmp_path) -> None:
     tree, _, small, *_ = (replace(p, hardware="h100-sxm-80gb") for p in points(record))
     counted = PointSet((tree, small), calibration)
     shape = Tree(branching("2x2x1"), (1, 2, 4, 4), 1.0)
-    wanted = [
-        float(tree_cost.iteration_s(with_calibration(s, calibration), tree.batch, tree.context, shape))
-        for s in (scenario_of(plan, point) for point in plan.points())
-    ]
+    wanted = []
+    for point in plan.points():
+        scenario = with_calibration(scenario_of(plan, point), calibration)
+        wanted.append(float(tree_cost.iteration_s(scenario, tree.batch, tree.context, shape)))
     assert counted.iteration_s(counted.predict(calibration)) == pytest.approx(wanted, rel=1e-12)
     for group in counted.groups:
         seconds = group.predict(calibration)

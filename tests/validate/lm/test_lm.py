@@ -30,7 +30,8 @@ def test_the_split_is_by_file_and_stable() -> None:
     assert held_out == [path for path, name in names.items() if zlib.crc32(name) % 100 in range(5)]
     long = [path for path in held_out if path.stat().st_size >= 500]
     for seed in (0, 1):
-        wanted = [long[i].read_bytes()[:500] for i in np.random.default_rng(seed).permutation(len(long))]
+        order = np.random.default_rng(seed).permutation(len(long))
+        wanted = [long[i].read_bytes()[:500] for i in order]
         found = [bytes(prompt) for prompt in data.held_out_prompts(len(long) + 2, 500, seed)]
         assert found == [*wanted, *wanted[:2]]
         assert seed or [bytes(prompt) for prompt in data.held_out_prompts(2, 500)] == wanted[:2]

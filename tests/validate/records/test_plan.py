@@ -10,7 +10,7 @@ import pytest
 from perfmodel.validate.harness.estimate import estimate, fitting
 from perfmodel.validate.records import RESULTS, Plan, latest, load_plan, plan_names, records, spec_of
 from perfmodel.validate.records.plan_points import GridBlock
-from tests.validate.tiny import BLOCK, TINY, refused, write
+from tests.validate.tiny import BLOCK, TINY, planned, refused, write
 
 
 @pytest.mark.parametrize("name", plan_names())
@@ -48,18 +48,17 @@ def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None
     assert all(found[point].fits for point in left)
     assert sum(found[point].seconds for point in left) < 6 * 60
     assert len(left) >= (1 if device.startswith("h200") else 0.7) * len(found)
-    cells = {(p.target, p.context, p.batch) for p in plan.points()} - {
-        (p.target, p.context, p.batch) for p in left
-    }
+    kept = {(p.target, p.context, p.batch) for p in left}
+    cells = {(p.target, p.context, p.batch) for p in plan.points()} - kept
     assert not any((p.target, p.context, p.batch) in cells for p in left)
     gone = [e for e in found.values() if e.point not in left]
     assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
 
 
 def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
-    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])))
+    plan = planned(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])
     refused("must have a point that fits h100", fitting, plan)
-    plan = load_plan(str(write(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])))
+    plan = planned(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])
     assert [point.batch for point in fitting(plan).points()] == [1, 2]
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
@@ -83,9 +82,9 @@ def test_a_bad_plan_is_one_line_with_the_key(tmp_path, changes, words) -> None:
 
 
 def test_the_digest_sees_every_change(tmp_path) -> None:
-    one = load_plan(str(write(tmp_path)))
-    assert one.digest == load_plan(str(write(tmp_path))).digest
-    assert one.digest != load_plan(str(write(tmp_path, protocol={"iterations": 2}))).digest
+    one = planned(tmp_path)
+    assert one.digest == planned(tmp_path).digest
+    assert one.digest != planned(tmp_path, protocol={"iterations": 2}).digest
     assert Plan.of_mapping({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
 
 
@@ -120,7 +119,7 @@ def test_points_of_chains_and_trees_by_hand() -> None:
 
 
 def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
-    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])))
+    plan = planned(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])
     assert plan.restricted_to(lambda p: True) is plan
     left = plan.restricted_to(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
     places = [(p.context, p.batch) for p in left.points()][::2]

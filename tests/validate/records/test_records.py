@@ -244,7 +244,8 @@ def test_a_changed_byte_is_refused_or_changes_no_value(bits: int) -> None:
     values = json.loads(text)
     body = text.encode()
     for at in range(len(body)):
-        other = body[:at] + bytes([body[at] ^ bits]) + body[at + 1 :]
+        flipped = bytes([body[at] ^ bits])
+        other = body[:at] + flipped + body[at + 1 :]
         try:
             check_stamp(Path("x"), other.decode())
             found = json.loads(other)
@@ -268,9 +269,8 @@ def test_every_reader_of_records_checks_it(kind: str, tmp_path: Path) -> None:
         reads(path)
         at = text.rindex("samples")
         place = next(i for i in range(at, len(text)) if text[i] in "123456789")
-        path.write_text(
-            text[:place] + ("2" if text[place] != "2" else "3") + text[place + 1 :], encoding="utf-8"
-        )
+        other = "2" if text[place] != "2" else "3"
+        path.write_text(text[:place] + other + text[place + 1 :], encoding="utf-8")
         refused(rf"{kind}\.json: must match its checksum", reads, path)
 
 

@@ -41,7 +41,8 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
     # 144 / 256 bytes a weight at 0.85, plus 2 FLOPs a token at 0.45 of 116.9 and 298.4 FLOPs per byte
     load = 144 / 256 / 0.85
     flops = 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
-    assert curves == pytest.approx(0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8])
+    expected = 0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8]
+    assert curves == pytest.approx(expected)
 
 
 @pytest.mark.long

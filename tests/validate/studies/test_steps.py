@@ -81,7 +81,8 @@ def test_rows_are_predicted_each_in_its_place() -> None:
         assert alone.predict(VALUES)[0] == pytest.approx(value, rel=1e-12)
         assert alone.off(VALUES)[0] == pytest.approx(value - np.log(row.step_s), rel=1e-12)
     parts = DecodeRows(mixed, []).parts(np.ones(4, dtype=bool))  # two kinds of a group of two rows
-    assert parts.matrix.sum(axis=1) == pytest.approx([0.0, 0.0, 1 / (0.02 * 2.5**0.5), 0.0] * 2)
+    expected = [0.0, 0.0, 1 / (0.02 * 2.5**0.5), 0.0] * 2
+    assert parts.matrix.sum(axis=1) == pytest.approx(expected)
 
 
 def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
@@ -134,9 +135,11 @@ def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, 
     target, verify, wide = (float(s.target_pass_s(8.0, 512.0, n)) for n in (1.0, 4.0, 8.0))
     beside = float(s.overhead_s(8.0, 512.0))
     assert chain == pytest.approx((3 * one + verify + beside) / target, rel=1e-9)
-    assert tree == pytest.approx((one + 2 * four + wide + beside) / target, rel=1e-9)
+    expected = (one + 2 * four + wide + beside) / target
+    assert tree == pytest.approx(expected, rel=1e-9)
     fewer, _ = ratio(decoding, step_batch=4.0)
-    assert fewer == pytest.approx(chain * target / float(s.target_pass_s(4.0, 512.0)), rel=1e-9)
+    expected = chain * target / float(s.target_pass_s(4.0, 512.0))
+    assert fewer == pytest.approx(expected, rel=1e-9)
 
 
 def test_constants_of_an_iteration_are_put_onto_those_of_steps(decoding: dict[str, float]) -> None:
