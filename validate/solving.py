@@ -196,7 +196,8 @@ def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
     x = nnls(matrix, wanted)[0]
     freedom = max(1, len(wanted) - matrix.shape[1])
     spread = float(np.sum((matrix @ x - wanted) ** 2) / freedom)
-    return x, np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)) * spread)
+    variances = np.diag(np.linalg.pinv(matrix.T @ matrix)) * spread
+    return x, np.sqrt(variances)
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:

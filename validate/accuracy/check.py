@@ -176,10 +176,9 @@ def _above(now: list[CheckedPart], limit: float) -> Iterator[str]:
     for part in now:
         errors = part.errors
         if not errors.mape <= limit:
-            yield (
-                f"above the limit: {part.name}: mean error {errors.mape:.1%} of {errors.rows} figures, "
-                f"limit {limit:.1%}; worst {errors.worst:+.1%} at {part.worst.row}"
-            )
+            mean = f"mean error {errors.mape:.1%} of {errors.rows} figures, limit {limit:.1%}"
+            worst = f"worst {errors.worst:+.1%} at {part.worst.row}"
+            yield f"above the limit: {part.name}: {mean}; {worst}"
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:

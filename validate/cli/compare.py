@@ -96,18 +96,15 @@ def show_cells(cells: list[module.Cell]) -> None:
     rows = []
     for name, part in module.partitions(cells, ("",)).items():
         e = module.error(part)
-        rows.append(
-            [name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
-        )
+        percents = [f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
+        rows.append([name, f"{e.rows}", *percents])
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
     correct, speedups = module.correct_verdicts(cells)
     if speedups:
         click.echo(f"correct verdict (speedup above or below 1): {correct} of {speedups}")
     broken = [c for c in cells if c.below_bound]
-    say(
-        f"measured below the physical lower bound: {len(broken)} of {sum(c.binding for c in cells)} "
-        "that could be"
-    )
+    could_be = sum(c.binding for c in cells)
+    say(f"measured below the physical lower bound: {len(broken)} of {could_be} that could be")
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     click.echo("\nlargest errors")

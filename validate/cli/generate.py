@@ -203,9 +203,8 @@ def generate(question: GenerateQuestion) -> None:
         if shard.rank == 0:
             generated.texts(reader, texts, baseline)
             click.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
-            generated.table(
-                baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs]
-            )
+            predicted = [generated.predicted(pair, run, q.hardware) for run in runs]
+            generated.table(baseline, runs, q.hardware, predicted)
             generated.details(runs)
 
 
@@ -220,11 +219,8 @@ def default_prompts(
     positions = max(1, model.spec.max_position_embeddings - request.new_tokens)
     length = request.context if given else min(request.context, positions)
     tokens = request.batch * (length + request.new_tokens)
-    check_fits(
-        "KV cache",
-        tokens * model.spec.kv_bytes_per_token(1 if request.fp8 else model.dtype.itemsize) / pair.tp,
-        model.device,
-    )
+    token_bytes = model.spec.kv_bytes_per_token(1 if request.fp8 else model.dtype.itemsize)
+    check_fits("KV cache", tokens * token_bytes / pair.tp, model.device)
     if is_trained_here(pair.folder):
         from perfmodel.validate.lm.data import held_out_prompts
 

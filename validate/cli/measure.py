@@ -47,10 +47,9 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 
 def plans() -> None:
     """List the plans that ship."""
-    table(
-        ("plan", "points", Column("what", left=True)),
-        [[plan.name, str(len(plan.points())), plan.title] for plan in map(load_plan, plan_names())],
-    )
+    shipped = [load_plan(name) for name in plan_names()]
+    rows = [[plan.name, str(len(plan.points())), plan.title] for plan in shipped]
+    table(("plan", "points", Column("what", left=True)), rows)
 
 
 @flagged
@@ -205,9 +204,8 @@ def time_points(
         whole = len(plan.points())
         plan = fitting(plan, calibration)
         if len(plan.points()) < whole:
-            click.echo(
-                f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True
-            )
+            left_out = whole - len(plan.points())
+            click.echo(f"{left_out} points do not fit {plan.hardware} and are left out", err=True)
     record = _record(
         plan,
         minutes,

@@ -85,12 +85,14 @@ class FoldedAttention:
             return unfold(new[0], q)
         old_k = span.of(k).to(q.dtype)
         old_v = span.of(v).to(q.dtype)
-        return unfold(merge(self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k)), new), q)
+        old = self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k))
+        return unfold(merge(old, new), q)
 
     def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
         """The span's mask, built once for all layers of a pass (which share the Span object)."""
         if self._bias is None or self._bias[0] is not span:
-            self._bias = (span, span.bias(q.shape[1] // new_k.shape[1], q.dtype))
+            group = q.shape[1] // new_k.shape[1]
+            self._bias = (span, span.bias(group, q.dtype))
         return self._bias[1]
 
 
@@ -101,7 +103,8 @@ def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
     if bias is not None:
         scores = scores + bias
     lse = scores.logsumexp(-1)
-    return (scores - lse[..., None]).exp().to(v.dtype) @ v, lse
+    weights = (scores - lse[..., None]).exp()
+    return weights.to(v.dtype) @ v, lse
 
 
 def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -146,7 +149,8 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
     """Additive mask [1, 1, group * n, m]: query j of n sees new tokens 0 .. m - n + j."""
     if n == 1:
         return None
-    later = torch.arange(m, device=device) > torch.arange(n, device=device)[:, None] + m - n
+    newest = torch.arange(n, device=device)[:, None] + m - n
+    later = torch.arange(m, device=device) > newest
     return additive(later, dtype).repeat(group, 1)[None, None]
 
 

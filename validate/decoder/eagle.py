@@ -94,15 +94,15 @@ class HeadModel(Model):
         turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         out = layer.output(attend(0, Projected(layer, layer.qkv(x), turns, self.pointwise)))
         residual, x = self.pointwise.add_norm(out, hidden, layer.mlp_norm, eps)
-        self.output, x = self.pointwise.add_norm(layer.mlp(x, self.pointwise), residual, self.final_norm, eps)
+        x = layer.mlp(x, self.pointwise)
+        self.output, x = self.pointwise.add_norm(x, residual, self.final_norm, eps)
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the target's vocabulary; minus infinity for tokens that it cannot draft."""
         own = super().logits(hidden)
-        return own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf).index_copy_(
-            -1, self.to_target, own
-        )
+        every = own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf)
+        return every.index_copy_(-1, self.to_target, own)
 
 
 class HeadRunner(ViewRunner):
@@ -148,7 +148,8 @@ class HeadRunner(ViewRunner):
         cache.set_lengths(start, target.bound)
         self.view.begin()
         self.head.give(self.head.project(self.features), start)
-        hidden = self.run(state.tokens.gather(1, cache.positions(start + 1, self.features.shape[1])))
+        positions = cache.positions(start + 1, self.features.shape[1])
+        hidden = self.run(state.tokens.gather(1, positions))
         newest = (self.pending - 1).clamp(min=0)  # a finished sequence has none
         cache.set_lengths(target.lengths, target.bound)
         self.view.begin()

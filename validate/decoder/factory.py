@@ -36,13 +36,8 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     draft = _draft(target, request, draft_model) if request.gamma else None
     script = request.script
     if isinstance(draft, TreeDrafter):
-        return TreeDecoder(
-            target,
-            draft,
-            request.sampling,
-            None if script is None else TreeScript(draft.tree, script),
-            request.eos,
-        )
+        of_tree = None if script is None else TreeScript(draft.tree, script)
+        return TreeDecoder(target, draft, request.sampling, of_tree, request.eos)
     if isinstance(draft, TwoLevelDrafter):
         return TwoLevelDecoder(target, draft, request.sampling, request.eos)
     return Decoder(
@@ -124,11 +119,9 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
             "--draft-kv"
         )
     runner = _runner(head, request)
-    return ModelDrafter(
-        HeadRunner(target, runner, head, _view("full", runner, request), request.queries),
-        request.gamma,
-        request.sampling,
-    )
+    view = _view("full", runner, request)
+    passes = HeadRunner(target, runner, head, view, request.queries)
+    return ModelDrafter(passes, request.gamma, request.sampling)
 
 
 def _two_levels(

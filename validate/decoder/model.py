@@ -81,8 +81,8 @@ class RoutedExperts(nn.Module):
         experts, order = experts.flatten().sort(stable=True)
         first, second = (self.scales[name] if self.scales else None for name in ("gate_up", "down"))
         both = pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts, first)
-        out = pointwise.by_expert(pointwise.silu_mul(both), self.down, experts, second)[order.argsort()]
-        out = out.unflatten(0, (-1, self.chosen))
+        out = pointwise.by_expert(pointwise.silu_mul(both), self.down, experts, second)
+        out = out[order.argsort()].unflatten(0, (-1, self.chosen))
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
     def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
@@ -197,7 +197,8 @@ class Model(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores [..., vocab_size] of hidden states [..., hidden]."""
-        return self.shard.gather_last(F.linear(hidden, self.embedding if self.head is None else self.head))
+        head = self.embedding if self.head is None else self.head
+        return self.shard.gather_last(F.linear(hidden, head))
 
     def _embed(self, tokens: Tensor) -> Tensor:
         if self.shard.size == 1:

@@ -71,9 +71,8 @@ class Runner:
         written after the committed ones in the given order, but not committed: see `KVCache.advance`.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
-        return self._pass(
-            tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees
-        )
+        positions = slots if ahead is None else self.cache.lengths[:, None] + ahead
+        return self._pass(tokens, positions, slots, sees)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Observed]:
         """Runs prompts tokens [batch, longest] of `lengths` [batch]. Rows are padded on the right with any
@@ -94,7 +93,8 @@ class Runner:
             keep = partial(observed.keep, positions=positions, lengths=lengths)
             hidden = self._pass(part, positions, positions, observe=keep)
             mine = positions == lengths[:, None] - 1
-            last = torch.where(mine.any(1, keepdim=True), (hidden * mine[..., None]).sum(1), last)
+            of_mine = (hidden * mine[..., None]).sum(1)
+            last = torch.where(mine.any(1, keepdim=True), of_mine, last)
         self.cache.set_lengths(lengths, longest)
         return last, observed
 

@@ -40,9 +40,9 @@ class Sampling:
         return self.temperature == 0
 
     def __str__(self) -> str:
-        limits = (f", top-k {self.top_k}" if self.top_k else "") + (
-            f", top-p {self.top_p:g}" if self.top_p < 1 else ""
-        )
+        limits = f", top-k {self.top_k}" if self.top_k else ""
+        if self.top_p < 1:
+            limits += f", top-p {self.top_p:g}"
         if self.greedy:
             return "greedy"
         return f"temperature {self.temperature:g}{limits}"
@@ -129,7 +129,8 @@ def accept_sampled(
     if drafted is not None:
         q = q * (count < drafted)[:, None]
     over = (p - q).clamp(min=0)
-    return AcceptedTokens(count, draw(torch.where(over.sum(1, keepdim=True) > 0, over, p), generator))
+    next_probs = torch.where(over.sum(1, keepdim=True) > 0, over, p)
+    return AcceptedTokens(count, draw(next_probs, generator))
 
 
 def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:

@@ -38,12 +38,14 @@ class RankShard:
 
     def check(self, spec: ModelSpec) -> None:
         """Refuse a size that does not divide the model."""
-        for what, total in (
-            ("num_attention_heads", spec.num_attention_heads),
-            ("intermediate_size", spec.intermediate_size),
-            ("vocab_size", spec.vocab_size),
-            ("moe_intermediate_size", spec.moe.intermediate_size if spec.moe else 0),
-        ):
+        divided = {
+            "num_attention_heads": spec.num_attention_heads,
+            "intermediate_size": spec.intermediate_size,
+            "vocab_size": spec.vocab_size,
+        }
+        if spec.moe:
+            divided["moe_intermediate_size"] = spec.moe.intermediate_size
+        for what, total in divided.items():
             if total % self.size:
                 raise InputError(f"--tp: must divide {what} of {spec.name} ({total}), given {self.size}")
         heads = spec.num_key_value_heads

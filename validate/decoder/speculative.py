@@ -111,9 +111,8 @@ class Decoder:
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """Prefill target and draft, and take the first token from the prefill's own logits."""
         cache = self.target.cache
-        check_prompts(
-            prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries
-        )
+        room = cache.capacity - self.queries
+        check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), room)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
         window = max((passes.view.window for passes in self.models if not passes.own), default=0)

@@ -66,7 +66,8 @@ class State:
         stands = accepted.count[:, None] > slot
         self.histogram[:, : len(slot)] += (accepted.count[:, None] == slot) & ~self.finished[:, None]
         padded = F.pad(draft_tokens, (0, 1))
-        return self.append(torch.where(stands, padded, accepted.next_token[:, None]), accepted.count + 1, eos)
+        emitted = torch.where(stands, padded, accepted.next_token[:, None])
+        return self.append(emitted, accepted.count + 1, eos)
 
     def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
         """Adds the first `count` [batch] of emitted [batch, n], without those after an EOS or the limit.
@@ -76,9 +77,8 @@ class State:
         offset = torch.arange(emitted.shape[1], device=emitted.device)
         ends = (emitted[..., None] == eos).any(-1)
         until_eos = torch.where(ends.any(1), ends.long().argmax(1) + 1, emitted.shape[1] + 1)
-        count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length).masked_fill(
-            self.finished, 0
-        )
+        count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length)
+        count = count.masked_fill(self.finished, 0)
         self.tokens.scatter_(1, self.length[:, None] + offset, emitted)
         self.length.add_(count)
         self.finished.logical_or_((self.length >= self.limit) | (until_eos <= count))
@@ -107,9 +107,8 @@ class Generation:
         """Mean tokens gained per iteration and sequence, without those that an EOS or the limit cut off; 0
         without any.
         """
-        return sum(len(row) - 1 for row in self.tokens) / max(
-            1, sum(self.histogram)
-        )  # the first is prefill's
+        decoded = sum(len(row) - 1 for row in self.tokens)  # the first is prefill's
+        return decoded / max(1, sum(self.histogram))
 
     @property
     def alpha(self) -> float | None:

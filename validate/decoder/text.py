@@ -108,11 +108,9 @@ def read_prompts(
         if not given_by_place:
             raise refuse("--prompts", str(file), "one document or more", "none")
     prompts = [_tokens(where, given, reader, vocab, chat) for where, given in given_by_place]
-    empty = next(
-        (where for (where, _), prompt in zip(given_by_place, prompts, strict=True) if not prompt), None
-    )
-    if empty is not None:
-        raise refuse(empty, None, "a text of one token or more", "none")
+    for (where, _), prompt in zip(given_by_place, prompts, strict=True):
+        if not prompt:
+            raise refuse(where, None, "a text of one token or more", "none")
     return prompts
 
 

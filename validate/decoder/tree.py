@@ -44,7 +44,8 @@ class TreeDrafter(ModelDrafter):
         super().__init__(passes, tree.levels - 1, sampling)
         self.tree = tree
         self._ahead = F.pad(tree.depth + self.lead, (self.lead, 0))
-        self._sees = F.pad(F.pad(tree.sees, (self.lead, 0), value=True), (0, 0, self.lead, 0))
+        behind_lead = F.pad(tree.sees, (self.lead, 0), value=True)
+        self._sees = F.pad(behind_lead, (0, 0, self.lead, 0))
         self._sees[0, 0] = True
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
@@ -59,7 +60,8 @@ class TreeDrafter(ModelDrafter):
         draft_probs = []
         for level, picks in enumerate(self.tree.picks):
             end = used + tokens.shape[1]
-            hidden = self.passes.run(tokens, used, self._ahead[used:end], self._sees[None, used:end, :end])
+            sees = self._sees[None, used:end, :end]
+            hidden = self.passes.run(tokens, used, self._ahead[used:end], sees)
             scores = self.runner.model.logits(hidden[:, -self.tree.widths[level] :])
             if not self.sampling.greedy:
                 draft_probs.append(self.sampling.probabilities(scores))

@@ -73,7 +73,8 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
     path = [node]
     for _ in range(tree.levels - 1):
         children = tree.children[node]
-        match = (tokens.gather(1, children) == best.gather(1, node[:, None])) & (children > 0)
+        wanted = best.gather(1, node[:, None])
+        match = (tokens.gather(1, children) == wanted) & (children > 0)
         node = torch.where(match.any(1), _select(children, match.long().argmax(1)), node)
         path.append(node)
     return AcceptedPath(tree.depth[node], _select(best, node), torch.stack(path, 1))
@@ -122,7 +123,8 @@ class TreeScript:
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
         """rates: each 0 or more, with a sum of at most 1. Children beyond them are never accepted."""
-        fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, tree.children.shape[1] - len(rates)))
+        beyond = tree.children.shape[1] - len(rates)
+        fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, beyond))
         self._cumulative = fitted.cumsum(0).float().to(tree.rank.device)
         self.tree = tree
 
@@ -136,7 +138,8 @@ class TreeScript:
         path = [node]
         for rank in (u >= self._cumulative).sum(2).unbind(1):
             walking = walking & (rank < tree.num_children[node])
-            node = torch.where(walking, tree.children[node, rank.clamp(max=tree.children.shape[1] - 1)], node)
+            child = tree.children[node, rank.clamp(max=tree.children.shape[1] - 1)]
+            node = torch.where(walking, child, node)
             path.append(node)
         return AcceptedPath(tree.depth[node], accepted.next_token, torch.stack(path, 1))
 
@@ -144,7 +147,8 @@ class TreeScript:
 def _proper(left: Tensor, token: Tensor) -> Tensor:
     """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
     total = left.sum(1, keepdim=True)
-    return torch.where(total > 0, left / total, torch.zeros_like(left).scatter(1, token, 1.0))
+    certain = torch.zeros_like(left).scatter(1, token, 1.0)
+    return torch.where(total > 0, left / total, certain)
 
 
 def _remainder(rest: Tensor, left: Tensor) -> Tensor:

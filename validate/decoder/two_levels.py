@@ -77,9 +77,8 @@ class TwoLevelDrafter:
         self.sampling = sampling
         self.models = (small, middle)
         self.drafted = torch.zeros_like(middle.collected)
-        self.inner = torch.zeros(
-            len(self.drafted), gamma_1 + 1, dtype=torch.int64, device=self.drafted.device
-        )
+        shape = (len(self.drafted), gamma_1 + 1)
+        self.inner = torch.zeros(shape, dtype=torch.int64, device=self.drafted.device)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, n], of which each sequence means its `drafted` first, and draft_probs [batch,

@@ -188,7 +188,8 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     for name, usual in USUAL.items():
         squares = [float(np.mean(np.square(group))) for group in own[name]]
         count = WEIGHT + len(squares)
-        rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / count) ** 0.5, count + 1)
+        mean_square = (WEIGHT * usual**2 + sum(squares)) / count
+        rms = small_sample(mean_square**0.5, count + 1)
         rounded = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
         errors[name] = Scatter(log_rms=rounded, rows=len(rows.timings), source=source)
     return errors
@@ -215,19 +216,20 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
 
 def _is_baseline_of(row: Timing, plain: Timing) -> bool:
     """Whether the second is a baseline step at the batch and context of the first, which speculates."""
+    if not row.gamma or plain.gamma or row.kind != plain.kind:
+        return False
     places = (row.context, plain.context), (row.batch, plain.batch)
-    near = all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
-    return bool(row.gamma) and not plain.gamma and row.kind == plain.kind and near
+    return all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
 
 
 def record_text(
     made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> str:
     """The record of the used rows."""
-    rows = [
-        encode(EnginePoint.of(f"{n:03d} {t.name}", t).as_mapping(exclude_defaults=True))
-        for n, t in enumerate(made.rows.timings)
-    ]
+    rows = []
+    for n, t in enumerate(made.rows.timings):
+        point = EnginePoint.of(f"{n:03d} {t.name}", t)
+        rows.append(encode(point.as_mapping(exclude_defaults=True)))
     return as_record(encode(header(machine, subject, sources)), rows)
 
 

@@ -126,7 +126,9 @@ def _answers(
 
 def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
     """The window in which every stream decodes: from the latest first chunk to the earliest last chunk."""
-    return max(answer.chunks[0].at_s for answer in answers), min(answer.chunks[-1].at_s for answer in answers)
+    latest_first_s = max(answer.chunks[0].at_s for answer in answers)
+    earliest_last_s = min(answer.chunks[-1].at_s for answer in answers)
+    return latest_first_s, earliest_last_s
 
 
 def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:

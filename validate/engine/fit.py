@@ -54,12 +54,9 @@ class EngineRows:
             np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
         )
         steps = predict(s, Workload(batch, context, gamma.astype(np.int64)), max_gamma=0)
-        drafting = np.where(
-            np.array([t.kind == "pass_with_draft" for t in self.timings]), gamma * steps.draft_s, 0.0
-        )
-        return np.where(
-            [t.kind == "iteration" for t in self.timings], steps.iteration_s, drafting + steps.verify_s
-        )
+        kinds = np.array([t.kind for t in self.timings])
+        drafting = np.where(kinds == "pass_with_draft", gamma * steps.draft_s, 0.0)
+        return np.where(kinds == "iteration", steps.iteration_s, drafting + steps.verify_s)
 
     @property
     def measured(self) -> Array:
@@ -111,9 +108,9 @@ def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> Non
     """
     lengths = sorted({t.gamma for t in timings})
     names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
-    held = ", ".join(names[:SHOWN_FILES]) + (
-        f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
-    )
+    held = ", ".join(names[:SHOWN_FILES])
+    if len(names) > SHOWN_FILES:
+        held += f" and {len(names) - SHOWN_FILES} more"
     where = f"--from: {held or 'no file'}"
     plan = "`perfmodel validate engine --plan` prints the runs worth making"
     plan = f"{len(aside)} steps are set aside for the prefill in them; {plan}" if aside else plan
@@ -177,7 +174,8 @@ def _solve(
 
     def residuals(values: Values) -> Array:
         off = (np.log(rows.predict(with_values(base, values)))[kept] - logs) / noise
-        return np.asarray(np.sign(off) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
+        loss = 2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)
+        return np.asarray(np.sign(off) * np.sqrt(loss))
 
     return estimate([*free.values()], residuals, start, inside=INSIDE, **ENDS)
 

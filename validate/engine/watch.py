@@ -241,8 +241,10 @@ def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
     mean = float(expected.tokens_per_iteration(gamma))
     spread = float(expected.log_spread(gamma))
     low, high = interval_of(mean, spread)
-    inside = "" if not spread else ", within it" if low <= gained <= high else ", outside of it"
-    return f"expected {mean:.2f}" + (f" ({low:.2f} to {high:.2f}{inside})" if spread else "")
+    if not spread:
+        return f"expected {mean:.2f}"
+    inside = "within it" if low <= gained <= high else "outside of it"
+    return f"expected {mean:.2f} ({low:.2f} to {high:.2f}, {inside})"
 
 
 def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
@@ -253,8 +255,12 @@ def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArra
 
 def _ranges_in_words(holds: Array, at: Array) -> str:
     """The ranges in which a length is good, in words; empty if there is none."""
-    good = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
-    return ", ".join(f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}" for low, high in good)
+    ranges = []
+    for first, last, good in runs(holds.astype(np.int64)):
+        if good:
+            low, high = at[first - 1], at[last - 1]
+            ranges.append(f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}")
+    return ", ".join(ranges)
 
 
 def command(query: Query, last: Served, extra: Sequence[str]) -> str:

@@ -297,9 +297,10 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
 
 
 def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) -> TableFit:
-    return table_fit(
-        lambda x: x[0] + np.maximum(moved_s / x[1], computed_s / x[2]), seconds, LATENT_FIRST, source
-    )
+    def predict(x: Array) -> Array:
+        return np.asarray(x[0] + np.maximum(moved_s / x[1], computed_s / x[2]))
+
+    return table_fit(predict, seconds, LATENT_FIRST, source)
 
 
 def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:

@@ -104,10 +104,10 @@ def with_stack(
     set_name = measured[0].set_name
     factors = ", ".join(f"{kind} {factor:.3g}" for kind, factor in stack.factors.items())
     source = f"{set_name}, fitted on the other half"
-    file_fields = {
-        "name": name,
-        "fitted_on": (*kernels.fitted_on, set_name),
-        "notes": f"{kernels.notes} Scaled to whole passes of {set_name}: {factors}.",
-        "observed_error": {figure: errors.scatter(source) for figure, errors in stack.held_out.items()},
-    }
-    return stack.calibration.replace(**file_fields)
+    observed = {figure: errors.scatter(source) for figure, errors in stack.held_out.items()}
+    return stack.calibration.replace(
+        name=name,
+        fitted_on=(*kernels.fitted_on, set_name),
+        notes=f"{kernels.notes} Scaled to whole passes of {set_name}: {factors}.",
+        observed_error=observed,
+    )

@@ -138,6 +138,8 @@ def _checked(path: Path, number: int, line: bytes) -> str:
         raise InputError(f"{path}: line {number}: must match its checksum; the file was changed or damaged")
     text = body.decode("utf-8", "replace")
     row = parse_json(f"{path}: line {number}", text)
-    if not isinstance(row, dict) or (number > 1 and not isinstance(row.get("key"), str)):
-        raise InputError(f"{path}: line {number}: must be a JSON object{', with its key' * (number > 1)}")
+    wanted = "a JSON object, with its key" if number > 1 else "a JSON object"
+    keyed = isinstance(row, dict) and (number == 1 or isinstance(row.get("key"), str))
+    if not keyed:
+        raise InputError(f"{path}: line {number}: must be {wanted}")
     return text

@@ -147,7 +147,8 @@ def _is_settled(protocol: Protocol, seconds: dict[str, list[float]], elapsed_s: 
     """Whether the samples determine the speedup as the protocol demands, or have taken all of its time."""
     if protocol.within is None or elapsed_s > protocol.seconds:
         return True
-    return half_width(ratios({f"{name}_s": values for name, values in seconds.items()})) <= protocol.within
+    samples = {f"{name}_s": values for name, values in seconds.items()}
+    return half_width(ratios(samples)) <= protocol.within
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:

@@ -177,10 +177,8 @@ def difference(
     for row, (prompt, plain_tokens, other_tokens) in enumerate(
         zip(prompts, plain.tokens, other.tokens, strict=True)
     ):
-        at = next(
-            (i for i, pair in enumerate(zip(plain_tokens, other_tokens, strict=False)) if pair[0] != pair[1]),
-            None,
-        )
+        pairs = enumerate(zip(plain_tokens, other_tokens, strict=False))
+        at = next((i for i, (one, two) in pairs if one != two), None)
         if at is None and len(plain_tokens) == len(other_tokens):
             continue
         if at is None:  # one goes on where the other ended: no tie of scores explains that
@@ -189,17 +187,13 @@ def difference(
         # the length that rope was made for
         room = request.context + request.new_tokens
         context = prompt + plain_tokens[:at]
-        alone = make_decoder(
-            model,
-            Request(
-                1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype
-            ),
-        )
-        tokens, length = (torch.tensor([of], device=model.device) for of in (context, len(context)))
+        formats = {"attention": request.attention, "kv_dtype": request.kv_dtype}
+        alone = make_decoder(model, Request(1, len(context), room - len(context), **formats))
+        tokens = torch.tensor([context], device=model.device)
+        length = torch.tensor([len(context)], device=model.device)
         hidden, _ = alone.target.prefill(tokens, length, 0)
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
-        differences.append(
-            Difference(row, at, abs((scores[plain_tokens[at]] - scores[other_tokens[at]]).item()) / unit)
-        )
+        apart = abs((scores[plain_tokens[at]] - scores[other_tokens[at]]).item())
+        differences.append(Difference(row, at, apart / unit))
     return max(differences, key=lambda d: d.margin, default=None)

@@ -31,4 +31,5 @@ def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
     if not files:
         raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")
     order = np.random.default_rng(seed).permutation(len(files))
-    return [list(files[order[i % len(files)]].read_bytes()[:length]) for i in range(count)]
+    chosen = [files[order[i % len(files)]] for i in range(count)]
+    return [list(path.read_bytes()[:length]) for path in chosen]

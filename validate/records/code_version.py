@@ -40,7 +40,8 @@ def commit() -> dict[str, Any]:
             "commit_from": "PERFMODEL_COMMIT",
             "source_sha256": digest,
         }
-    top, _, head = (run("git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
+    parsed = run("git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD") or ""
+    top, _, head = parsed.partition("\n")
     if head and Path(top) == ROOT.resolve():  # an environment may lie inside a repository of something else
         status = run("git", "-C", str(ROOT), "status", "--porcelain", "--", *SOURCES, "pyproject.toml")
         return {"commit": head, "dirty": bool(status), "commit_from": "git", "source_sha256": digest}

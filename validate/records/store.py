@@ -133,9 +133,8 @@ def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record
 
 def latest(candidates: Iterable[Record], kind: str) -> Record | None:
     """The newest record of a kind."""
-    return next(
-        (r for r in sorted(candidates, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None
-    )
+    of_kind = [record for record in candidates if record.data.kind == kind]
+    return max(of_kind, key=lambda record: record.path.name, default=None)
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:

@@ -41,8 +41,9 @@ def view_class(method: KVMethod) -> type[View]:
         known = ", ".join(names())
         raise InputError(f"--draft-kv: the decoder runs {known}; {method.name} can be predicted but not run")
     module = import_module(f"{__name__}.{method.name}")
-    views = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
-    return next(c for c in views if issubclass(c, View) and c.own_prefill == method.needs_own_prefill)
+    classes = [each for each in vars(module).values() if isinstance(each, type)]
+    views = [c for c in classes if issubclass(c, View) and c.__module__ == module.__name__]
+    return next(c for c in views if c.own_prefill == method.needs_own_prefill)
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:

@@ -84,7 +84,8 @@ class Packed(View):
         self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int
     ) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
-        (layers, batch, heads, _, d), device = self.source.k.shape, self.source.k.device
+        layers, batch, heads, _, d = self.source.k.shape
+        device = self.source.k.device
         self.slots = slots
         shape = (2, layers, batch, heads, slots + 1, d)
         self.kv = allocate("draft KV cache", shape, device, self.source.k.dtype)
@@ -102,8 +103,9 @@ class Packed(View):
         """Copies the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a
         layer.
         """
-        self.k[layer][:, :, : index.shape[2]] = pick_tokens(self.source.k[layer], index)
-        self.v[layer][:, :, : index.shape[2]] = pick_tokens(self.source.v[layer], index)
+        count = index.shape[2]
+        self.k[layer][:, :, :count] = pick_tokens(self.source.k[layer], index)
+        self.v[layer][:, :, :count] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
         """Copies the source's tokens start, start + 1, ... into slots [batch, n]; those beyond `count` are
@@ -111,8 +113,8 @@ class Packed(View):
         """
         places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
-        both = self.source.kv.flatten(0, 1), self.kv.flatten(0, 1)
-        self.pointwise.copy_tokens(both[0], places, both[1], torch.where(keep, slot, self.slots))
+        kept = torch.where(keep, slot, self.slots)
+        self.pointwise.copy_tokens(self.source.kv.flatten(0, 1), places, self.kv.flatten(0, 1), kept)
 
     def begin(self) -> None:
         self._span = Span(self.lengths, self.bound)

@@ -11,4 +11,6 @@ class FullView(View):
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        return self.attention(q, self.source.k[layer], self.source.v[layer], self._span, new_k, new_v, sees)
+        k = self.source.k[layer]
+        v = self.source.v[layer]
+        return self.attention(q, k, v, self._span, new_k, new_v, sees)

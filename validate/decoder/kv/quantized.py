@@ -67,9 +67,8 @@ class QuantizedView(View):
         low, high = grouped.aminmax(dim=-1, keepdim=True)
         scales = torch.cat(((high - low) / top, low), dim=-1).to(SCALE)
         step, zero = scales.float().split(1, dim=-1)
-        codes = (
-            ((grouped - zero) / step.clamp(min=LEAST_STEP)).round().clamp(0, top).to(torch.uint8).flatten(-2)
-        )
+        steps = (grouped - zero) / step.clamp(min=LEAST_STEP)
+        codes = steps.round().clamp(0, top).to(torch.uint8).flatten(-2)
         if self.bits == 4:
             first, second = codes.chunk(2, dim=-1)
             codes = first | (second << 4)
@@ -81,4 +80,5 @@ class QuantizedView(View):
         if self.bits == 4:
             codes = torch.cat((codes & 15, codes >> 4), dim=-1)
         step, zero = self.scales[:, layer, :, :, : self._span.bound].to(dtype).split(1, dim=-1)
-        return (codes.unflatten(-1, (-1, self.group)).to(dtype) * step + zero).flatten(-2)
+        grouped = codes.unflatten(-1, (-1, self.group)).to(dtype)
+        return (grouped * step + zero).flatten(-2)

@@ -45,7 +45,8 @@ class QuestView(View):
         positions = self.source.positions(start, n)
         keep = torch.arange(n, device=start.device) < count[:, None]
         keys = self.source.read(positions)[: len(self.low)].to(self.dtype)
-        page = torch.where(keep, positions // self.page, self.pages)[None, :, None, :, None].expand_as(keys)
+        page = torch.where(keep, positions // self.page, self.pages)
+        page = page[None, :, None, :, None].expand_as(keys)
         self.low.scatter_reduce_(3, page, keys, "amin")
         self.high.scatter_reduce_(3, page, keys, "amax")
 

@@ -39,26 +39,22 @@ class SnapView(Packed):
         length = self.source.lengths[row]
         q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
         position = torch.arange(keys.shape[1], device=keys.device)
-        own = (
-            length
-            - self.window
-            + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
-        )
+        in_window = torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
+        own = length - self.window + in_window
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
-        votes = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1).sum(1, keepdim=True)
+        scores = scores.masked_fill(position > own[:, None], -math.inf)
+        votes = scores.softmax(-1).sum(1, keepdim=True)
         # those of the window are not pooled; of a shorter prompt all are in the window, some of them no
         # numbers
         votes = votes.masked_fill(position >= length - self.window, 0.0)
         votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2)[:, 0]
-        votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(
-            position >= length, -math.inf
-        )
+        votes = votes.masked_fill(position >= length - self.window, math.inf)
+        votes = votes.masked_fill(position >= length, -math.inf)
         return votes.topk(min(self.source.bound, self.kept), dim=1).indices[None]
 
     def commit(self, start: torch.Tensor, count: torch.Tensor) -> None:
-        self.place(
-            start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device)
-        )
+        offset = torch.arange(self.max_accepted + 1, device=start.device)
+        self.place(start, count, self.lengths[:, None] + offset)
         self.lengths.add_(count)
         self.raise_bound(self.bound + self.max_accepted + 1)
 

@@ -52,12 +52,9 @@ class StreamingView(Packed):
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
         latest = last - (last - self.sinks - ring) % self.ring
-        sinks = (
-            torch.arange(self.sinks, device=last.device)
-            .clamp(max=self.source.capacity - 1)
-            .expand(len(last), -1)
-        )
-        index = torch.cat((sinks, torch.where(latest >= self.sinks, latest, 0)), dim=1)
+        sinks = torch.arange(self.sinks, device=last.device).clamp(max=self.source.capacity - 1)
+        recent = torch.where(latest >= self.sinks, latest, 0)
+        index = torch.cat((sinks.expand(len(last), -1), recent), dim=1)
         index = self.source.slot(index)[:, None].expand(-1, self.k.shape[2], -1)
         for layer in range(self.k.shape[0]):
             self.copy(layer, index)
@@ -71,11 +68,8 @@ class StreamingView(Packed):
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
         """As `commit` for at most `most` tokens, which must fit into the ring."""
         token = self.source.positions(start, most)
-        self.place(
-            start,
-            count,
-            torch.minimum(token, self.sinks + (token - self.sinks) % self.ring),
-        )
+        in_ring = self.sinks + (token - self.sinks) % self.ring
+        self.place(start, count, torch.minimum(token, in_ring))
         self.lengths.add_(count).clamp_(max=self.slots)
         self.raise_bound(self.bound + most)
 

@@ -141,9 +141,13 @@ def draft_length(text: str) -> int | None:
 
 def _misfit(pairs: list[tuple[float, float]], gamma: int) -> float:
     """Mean relative distance of the lines from a draft length, by the better reading of the rate."""
-    without_bonus = statistics.fmean(abs((length - 1) / rate - gamma) / gamma for length, rate in pairs)
-    with_bonus = statistics.fmean(abs(length / rate - (gamma + 1)) / (gamma + 1) for length, rate in pairs)
-    return min(without_bonus, with_bonus)
+    drafted = [(length - 1) / rate for length, rate in pairs]
+    with_bonus = [length / rate for length, rate in pairs]
+    return min(_relative_distance(drafted, gamma), _relative_distance(with_bonus, gamma + 1))
+
+
+def _relative_distance(values: list[float], wanted: int) -> float:
+    return statistics.fmean(abs(value - wanted) / wanted for value in values)
 
 
 def _agree(pairs: list[tuple[float, float]], gamma: int) -> bool:

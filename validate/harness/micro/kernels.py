@@ -207,9 +207,9 @@ class KernelMaker:
         return Kernel(call, count, size * count, self._spacer())
 
     def _add_norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
-        x, residual, weight = (
-            self._random(*s) for s in ((1, tokens, hidden), (1, tokens, hidden), (hidden,))
-        )
+        x = self._random(1, tokens, hidden)
+        residual = self._random(1, tokens, hidden)
+        weight = self._random(hidden)
         add_norm = self.pointwise.add_norm
         return Kernel(lambda i: add_norm(x, residual, weight, EPS), 1, 2 * x.nbytes)
 
