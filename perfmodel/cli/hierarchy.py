@@ -24,24 +24,24 @@ COLUMNS = (
 )
 
 
+def _row(a: Hierarchy) -> tuple[str, ...]:
+    alone = a.middle_alone
+    counts = (f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}", f"{a.tokens_per_iteration:.2f}")
+    return (
+        f"{a.batch:g}",
+        f"{a.context:.0f}",
+        str(a.gamma_1),
+        str(a.gamma_2),
+        *counts,
+        seconds(a.tpot_s),
+        ratio_text(a.speedup),
+        f"{ratio_text(alone.speedup)} ({alone.gamma})",
+        fit(a.fits, a.max_batch),
+    )
+
+
 def _print(answers: Sequence[Hierarchy]) -> None:
-    rows = [
-        (
-            f"{a.batch:g}",
-            f"{a.context:.0f}",
-            str(a.gamma_1),
-            str(a.gamma_2),
-            f"{a.inner_rounds:.2f}",
-            f"{a.drafted:.2f}",
-            f"{a.tokens_per_iteration:.2f}",
-            seconds(a.tpot_s),
-            ratio_text(a.speedup),
-            f"{ratio_text(a.middle_alone.speedup)} ({a.middle_alone.gamma})",
-            fit(a.fits, a.max_batch),
-        )
-        for a in answers
-    ]
-    table(COLUMNS, rows)
+    table(COLUMNS, [_row(a) for a in answers])
     say(f"calibration {answers[0].calibration}", "dim")
     warn_where([(f"batch {a.batch:g}, context {a.context:.0f}", a.warnings) for a in answers])
 

@@ -268,25 +268,34 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
     context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)
-    draft = scenario.draft
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     available = float(np.min(room.available_bytes))
     return {
         **_subject(query, scenario),
-        "kv_budget": draft.kv.budget,
+        "kv_budget": scenario.draft.kv.budget,
         "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
-        "target": _pass(pool, scenario.target_step(batch, context, gammas + 1.0)),
-        "draft_step": _pass(pool, scenario.draft_step(batch, context, draft.query(np.maximum(gammas, 1.0)))),
-        "draft_passes": np.broadcast_to(draft.passes(gammas), gammas.shape).tolist(),
-        "overhead_s": pool.add(scenario.overhead_s(batch, context)),
+        **_iteration(pool, scenario, batch, context, gammas),
         "max_batch": pool.add(np.where(gammas > 0, room.max_batch, room.ar_max_batch)),
         "log_error": None if error is None else pool.add(error),
         "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
         "measured": measured_speedups(scenario),
         "is_measured": is_measured(scenario),
+    }
+
+
+def _iteration(pool: Pool, scenario: Scenario, batch: Array, context: Array, gammas: Array) -> dict[str, Any]:
+    """The times of an iteration's parts, and how many passes draft."""
+    draft = scenario.draft
+    verify = scenario.target_step(batch, context, gammas + 1.0)
+    drafting = scenario.draft_step(batch, context, draft.query(np.maximum(gammas, 1.0)))
+    return {
+        "target": _pass(pool, verify),
+        "draft_step": _pass(pool, drafting),
+        "draft_passes": np.broadcast_to(draft.passes(gammas), gammas.shape).tolist(),
+        "overhead_s": pool.add(scenario.overhead_s(batch, context)),
     }
 
 

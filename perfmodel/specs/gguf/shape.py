@@ -146,6 +146,16 @@ class _Reader:
         ]
         return {"norms_per_layer": max(counts) or 1, "norm_bias": "attn_norm.bias" in every}
 
+    def names(self) -> Fields:
+        """What the model is called, and where it is from."""
+        title = str(self.keys.get("general.name", self.path.stem))
+        return {
+            "name": one_line(self.path.stem) or "gguf",
+            "title": one_line(title) or "gguf",
+            "model_type": self.architecture,
+            "source": str(self.path),
+        }
+
     def fields(self) -> Fields:
         """ModelSpec's fields."""
         every: Layer = {name: tensor for layer in reversed(self.layers) for name, tensor in layer.items()}
@@ -158,10 +168,7 @@ class _Reader:
         heads = self.heads((full or sliding or [0])[0], not full and bool(sliding))
         width = heads["num_attention_heads"] * heads["head_dim"]
         attends_everywhere = len(attends) + len(recurrent) == self.depth
-        shape: Fields = {
-            "name": one_line(self.path.stem) or "gguf",
-            "title": one_line(str(self.keys.get("general.name", self.path.stem))) or "gguf",
-            "model_type": self.architecture,
+        shape: Fields = self.names() | {
             "num_hidden_layers": self.depth,
             "hidden_size": hidden,
             "vocab_size": vocabulary,
@@ -171,7 +178,6 @@ class _Reader:
             "mlp_layers": None if len(mlps) == self.depth else len(mlps),
             "num_nextn_predict_layers": self.predicting if self.behind else None,
             "weights": weights_of(self.path, self.outer, self.layers, self.behind),
-            "source": str(self.path),
         }
         shape |= heads | self.attention(every, attends, width) | self.mlp(every) | self.norms(every, hidden)
         if sliding:
