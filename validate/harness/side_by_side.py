@@ -187,8 +187,10 @@ def difference(
         # the length that rope was made for
         room = request.context + request.new_tokens
         context = prompt + plain_tokens[:at]
-        formats = {"attention": request.attention, "kv_dtype": request.kv_dtype}
-        alone = make_decoder(model, Request(1, len(context), room - len(context), **formats))
+        of_one = Request(
+            1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype
+        )
+        alone = make_decoder(model, of_one)
         tokens = torch.tensor([context], device=model.device)
         length = torch.tensor([len(context)], device=model.device)
         hidden, _ = alone.target.prefill(tokens, length, 0)
