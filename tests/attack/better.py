@@ -25,6 +25,15 @@ ROUNDING = 1e-9
 PASSES = ("target", "draft per token", "verification", "overhead")
 OWN = "own-device.json"
 GAMMAS = np.arange(6)
+RACKS = 0.3
+"""Share of the questions about several nodes."""
+LAYOUTS: tuple[dict[str, Any], ...] = (
+    {"tp": 16, "nodes": "2x8"},
+    {"tp": 8, "pp": 2, "nodes": "2x8"},
+    {"tp": 16, "ep": 16, "dp": 16, "nodes": "2x8"},
+    {"tp": 16, "ep": 16, "dp": 2, "nodes": "2x8"},
+)
+"""Groups over nodes."""
 
 
 def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
@@ -91,7 +100,12 @@ def _question(rng: Random, hardware: str) -> Query:
     engine = rng.choice(list(ENGINES))
     weights = rng.choice((None, None, "fp8", "bf16"))
     draft = rng.choice(DRAFTS)
-    return Query(model, hardware, batch, context, alpha=0.7, tp=tp, engine=engine, weights=weights, **draft)
+    question = Query(
+        model, hardware, batch, context, alpha=0.7, tp=tp, engine=engine, weights=weights, **draft
+    )
+    if rng.random() < RACKS:
+        question = replace(question, **rng.choice(LAYOUTS))
+    return question
 
 
 def slower(before: Times, after: Times) -> str | None:
