@@ -26,7 +26,7 @@ from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
-from perfmodel.specs import architecture_of
+from perfmodel.specs import architecture_of, load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.validate.records import BUNDLED
@@ -191,8 +191,15 @@ def shipped(run: ServedRun) -> Scenario:
         draft=run.draft or "self",
         alpha=0.5,
         engine=engine,
+        max_num_seqs=_default_seats(run),
     )
     return resolve(query, Acceptance.from_tokens_per_iteration(run.gained, run.steps) if run.gained else None)
+
+
+def _default_seats(run: ServedRun) -> int | None:
+    """The seats for which the server took memory: none of the runs states another number."""
+    seats = serving_engines()[run.engine].seats
+    return None if seats is None else seats.of(run.version, load_gpu(run.hardware))
 
 
 @cache
