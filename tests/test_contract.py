@@ -70,7 +70,7 @@ def test_a_roofline_is_plausible(name: str) -> None:
     bf16 = device.peak_flops("bf16")
     assert 20 < bf16 / device.memory_bandwidth_bytes_per_s < 600  # FLOP a byte: M4 Max 23, TPU v6e 560
     assert 8e9 <= device.memory_bytes <= 512e9
-    assert 0.12e12 <= device.memory_bandwidth_bytes_per_s < 10e12
+    assert 0.06e12 <= device.memory_bandwidth_bytes_per_s < 10e12  # LPDDR4X of the first M1: 68 GB/s
     for precision in ("fp8", "int8"):
         if precision in device.peak and (device.architecture, precision) != (
             "Blackwell Ultra",

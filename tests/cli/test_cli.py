@@ -128,7 +128,7 @@ def test_a_shell_completes_the_last_name_of_a_list(
 ) -> None:
     line = {
         "_PERFMODEL_COMPLETE": "bash_complete",
-        "COMP_WORDS": "perfmodel whatif --gpu l4,h200",
+        "COMP_WORDS": "perfmodel whatif --gpu l4,h200-s",
         "COMP_CWORD": "3",
     }
     for name, value in line.items():

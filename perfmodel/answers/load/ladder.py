@@ -2,7 +2,8 @@
 
 A replay draws its requests, so the times at two near loads differ by chance, and those of the higher load
 may be shorter. So replays run at the rungs only. The times at a rung are at least those at the rungs below
-it, and the times at any other load are between those of the two rungs around it.
+it, and the times at any other load are between those of the two rungs around it. A policy changes its drafts
+with the load, so it is replayed at each load itself.
 
 The closed form makes the rows where it holds. Its times at the rungs bound those of all rows between them.
 
@@ -100,6 +101,8 @@ class Ladder:
 
     def replayed(self, load: float, closed: TrafficRow) -> TrafficRow:
         """The row of a replay at a load. closed: the closed form's."""
+        if not isinstance(self.choice.gamma, int):
+            return self._alone(load, closed)
         last = len(self.loads) - 1
         low = max(bisect_right(self.loads, load) - 1, 0)
         row = self._raised(low)
@@ -111,6 +114,13 @@ class Ladder:
             row = between(row, self._raised(low + 1), share)
             nearest += round(share)
         return self._finished(row, load, closed, nearest)
+
+    def _alone(self, load: float, closed: TrafficRow) -> TrafficRow:
+        """The row of a policy, from a replay at the load itself: a policy changes its drafts between two
+        rungs.
+        """
+        run = self._run(load)
+        return run.row(self.choice, run.served(self.choice.steps), closed, self.log_off)
 
     def _closed(self, loads: Sequence[float]) -> list[TrafficRow]:
         choice = replace(self.choice, at=np.arange(len(loads)))
@@ -127,8 +137,6 @@ class Ladder:
 
     def _near(self, lower: int, at: int) -> bool:
         """Whether the times at a lower rung may be the longer ones, by chance."""
-        if not isinstance(self.choice.gamma, int):
-            return True  # a policy may take a faster length
         row = self.closed[at]
         other = self.closed[lower]
         if at - lower <= BELOW or other.tpot_s.mean > NEAR * row.tpot_s.mean:
