@@ -31,7 +31,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     counted = {name: of for name, of in of_results.items() if not name.startswith(NOT_INPUTS)}
     return {
         "gpus": _fingerprints(files.data_directory("gpus"), "*.yaml"),
-        "models": _fingerprints(files.data_directory("models"), "*.yaml", "*.csv"),
+        "models": _fingerprints(files.data_directory("models"), "**/*.yaml", "*.csv"),
         "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
         "engines": _fingerprints(files.data_directory(""), "*.yaml", "engines/*.yaml", "fitted/*.yaml"),
         "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),

@@ -30,7 +30,8 @@ def why_infeasible(
 ) -> str:
     """The reason, as a part of a sentence. skips: the first is that of a degree, if none has a baseline."""
     if not baseline:
-        return f"the model runs in none of the requested layouts ({skips[0].reason})"
+        why = skips[0].reason if skips else "the stated degrees take more devices than there are"
+        return f"the model runs in none of the requested layouts ({why})"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
         context = float(query.context)

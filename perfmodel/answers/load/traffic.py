@@ -356,7 +356,7 @@ def _query(question: TrafficQuery) -> Query:
         batch=1,
         context=max(round(question.lengths.context), 1),
         gamma=gamma,
-        max_num_seqs=question.limits.max_num_seqs,
+        max_num_seqs=question.group_seats,
     )
 
 

@@ -380,8 +380,12 @@ class TrafficQuery(CommonOptions):
         if self.context_std:
             raise InputError("--context-std: must be left out of traffic; use --input-std and --output-std")
 
-    def _seats(self) -> int:
-        """Default number of requests that the engine runs at once."""
+    @property
+    def group_seats(self) -> int:
+        """Requests that an attention group runs at once: as stated, or the engine's default."""
+        return self.max_num_seqs or self._default_seats()
+
+    def _default_seats(self) -> int:
         word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
@@ -460,7 +464,7 @@ class TrafficQuery(CommonOptions):
         """The limits of the server."""
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
-            groups * (self.max_num_seqs or self._seats()),
+            groups * self.group_seats,
             groups * (self.max_num_batched_tokens or self._budget()),
             self.memory_fraction,
             self.long_prefill_token_threshold,

@@ -157,7 +157,7 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         "AMD": [153, 118, 48, 27, 54],
         "Apple": [153, 24, 12, 27, 54],
     }
-    widths = source_errors().steps["llamacpp"]  # the answer has the width of its class
+    widths = source_errors().steps["llamacpp"].devices["sm120 GDDR"]  # the width of its class of devices
     for model, batch, context, kind in (
         ("qwen3-8b", 4, 16_000, "dense"),
         ("gpt-oss-20b", 1, 10_000, "experts"),
@@ -168,4 +168,4 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         a = whatif(model, "rtx-5090", batch, context, 0, engine="llamacpp")
         within = np.log(np.divide(*reversed(a.ar_tpot_interval or ()))) / 2
         assert kind in stated
-        assert within == pytest.approx(widths.log_within)
+        assert within == pytest.approx(widths)
