@@ -250,3 +250,8 @@ def _figures(answer: object) -> list[float]:
     if isinstance(answer, list | tuple):
         return [each for value in answer for each in _figures(value)]
     return [float(answer)] if isinstance(answer, int | float) else []
+
+
+def test_true_is_a_draft_length_of_one() -> None:
+    p = predictor("llama-3.1-8b", "h100", alpha=0.7)
+    assert p.iteration_s(4, 1000, True) == p.iteration_s(4, 1000, 1)

@@ -210,7 +210,7 @@ class Predictor:
         """The numbers of a point as floats and a whole gamma, or as arrays. Refuses what is out of range."""
         drafted = self.gamma if gamma is None else gamma
         plain = isinstance(batch, int | float) and isinstance(context, int | float)
-        drafts = isinstance(drafted, int) and 0 <= drafted <= self.max_gamma
+        drafts = type(drafted) is int and 0 <= drafted <= self.max_gamma  # True would be an index of its own
         if plain and drafts and 1 <= batch <= MAX_BATCH and 1 <= context <= MAX_CONTEXT:
             return float(batch), float(context), drafted
         workload = in_names(Workload.of)(batch, context, drafted)
