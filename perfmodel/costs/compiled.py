@@ -41,12 +41,13 @@ class Untraceable(TypeError):
 class Recorded(NDArrayOperatorsMixin):
     """A number without a value. Arithmetic with it, and numpy's functions of it, are added to its program."""
 
-    __slots__ = ("name", "program")
+    __slots__ = ("is_mask", "name", "program")
     ndim = 1  # it may stand for an array
 
-    def __init__(self, program: "Program", name: str) -> None:
+    def __init__(self, program: "Program", name: str, is_mask: bool = False) -> None:
         self.program = program
         self.name = name
+        self.is_mask = is_mask
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs:
@@ -95,14 +96,18 @@ class Program:
         self._results = tuple(map(self._name, value if self._several else (value,)))
 
     def add(self, function: str, inputs: Sequence[Any]) -> Recorded:
-        """The result of a function, as one more step unless it changes nothing."""
+        """The result of a function, as one more step unless it changes nothing. It changes a mask into
+        numbers, whose sum is no mask.
+        """
         names = [self._name(each) for each in inputs]
         nothing = NEUTRAL.get(function)
-        if nothing in names and len(names) == 2:
+        masked = any(isinstance(each, Recorded) and each.is_mask for each in inputs)
+        if nothing in names and len(names) == 2 and not masked:
             first, second = names
             return Recorded(self, second if first == nothing else first)
         step = (function, *names)
-        return Recorded(self, self._steps.setdefault(step, f"v{len(self._steps)}"))
+        name = self._steps.setdefault(step, f"v{len(self._steps)}")
+        return Recorded(self, name, function in MASKS)
 
     def _name(self, value: Any) -> str:
         """The name of a recorded number, or of a constant."""
@@ -373,6 +378,10 @@ INFIX = {
     "equal": "==",
 }
 """Functions of numpy that have an operator."""
+
+
+MASKS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "isfinite"))
+"""Functions of numpy whose results are true or false."""
 
 
 NEUTRAL = {"add": "0.0", "multiply": "1.0"}

@@ -180,6 +180,19 @@ def test_a_program_repeats_a_formula() -> None:
     assert program.number(1.0, 0.0) == program(1.0, 0.0)
 
 
+def test_a_program_counts_comparisons() -> None:
+    """In a program, too, the sum of two true ones is 2."""
+
+    def formula(a):
+        above = [np.greater(a, limit).astype(float) for limit in (1.0, 2.0)]
+        return sum((np.less(a, limit) for limit in (3.0, 4.0)), start=0.0) - 5.0 * sum(above)
+
+    program = Program(formula, "a")
+    a = np.linspace(0.0, 5.0, 50)
+    np.testing.assert_array_equal(program(a), formula(a))
+    assert program.number(2.5) == formula(np.float64(2.5))
+
+
 def test_a_program_refuses_a_formula_that_needs_the_value() -> None:
     with pytest.raises(Untraceable):
         Program(lambda a: 1.0 if a > 3.0 else 2.0, "a")
