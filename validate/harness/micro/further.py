@@ -17,6 +17,7 @@ import numpy as np
 from perfmodel.costs.passes import gemm
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
+from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Array, Cost, Op
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, Constant, GPUSpec, Precision, attention_of, weight_format
@@ -103,30 +104,36 @@ def _attention(calls: Iterable[dict[str, Any]], precision: Precision, unsplit: b
     tile_rows = backends.backends[name].tile_rows or math.inf
     kept = []
     for call in calls:
-        wide = call["query"] * call["heads"] / call["kv_heads"] > tile_rows
-        if call["query"] > 1 and wide != unsplit:
+        is_wide = call["query"] * _layout(call, precision).group > tile_rows
+        if call["query"] > 1 and is_wide != unsplit:
             kept.append(call)
     if not kept:
         return []
     seconds = np.array([call["call_s"] for call in kept])
     parameters = ONE_PIECE if unsplit else TILES
-    return [Timed(attention_op(kept, precision), seconds, parameters, backend=name)]
+    return [Timed(_attention_op(kept, precision), seconds, parameters, backend=name)]
 
 
-def attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
+def _layout(call: dict[str, Any], precision: Precision) -> KVLayout:
+    """The cache that an attention call reads."""
+    values = 2 * call["kv_heads"] * call["head_dim"]
+    return KVLayout(call["kv_heads"], call["head_dim"], values, call["heads"], precision.kv.bytes_per_value)
+
+
+def _attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
     """The op of attention calls, as a pass counts one layer. Every count is an array ``[call]``."""
     heads, kv_heads, dim, batch, context, query = (
         np.array([call[key] for call in calls], float)
         for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
     )
-    token_bytes = 2 * kv_heads * dim * precision.kv.bytes_per_value
+    layouts = [_layout(call, precision) for call in calls]
+    token_bytes = np.array([layout.token_bytes for layout in layouts])
     pairs = query * context + query * (query + 1) / 2
     cost = Cost(
         flops=4 * heads * dim * batch * pairs,
         kv_bytes=batch * context * token_bytes,
         activation_bytes=batch * query * (2 * heads * dim * precision.activation_bytes + token_bytes),
     )
-    group = heads / kv_heads * np.maximum(dim / 128, 1.0)
     return Op(
         "attention",
         "attention",
@@ -137,7 +144,7 @@ def attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
         work_items=batch * kv_heads,
         rows=batch * kv_heads,
         form=precision.kv.name,
-        group=group,
+        group=np.array([layout.group for layout in layouts]),
     )
 
 
