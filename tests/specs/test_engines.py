@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from perfmodel.errors import InputError
 from perfmodel.specs import (
     ENGINES,
     Relation,
@@ -37,6 +38,13 @@ SERVED = ("vllm", "trtllm", "sglang")
 def test_a_backend_has_the_engine_s_own_word_too(architecture: str, requested: str, meant: str) -> None:
     """Of several with one word, it is the engine's choice on the device."""
     assert backend_name("vllm", architecture, "usual", requested) == meant
+
+
+def test_no_word_is_no_backend() -> None:
+    """TensorRT-LLM's backends have none in the engine."""
+    for engine in SERVED:
+        with pytest.raises(InputError, match="--attention-backend"):
+            backend_name(engine, "Hopper GH100", "usual", "")
 
 
 def test_the_nearer_place_wins() -> None:

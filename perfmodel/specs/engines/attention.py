@@ -119,7 +119,8 @@ class EngineAttention(Frozen):
         if requested in self.backends:
             return [requested]
         word = requested.upper().replace("-", "_")
-        return [name for name, backend in self.backends.items() if (backend.word or "").upper() == word]
+        worded = ((name, backend.word) for name, backend in self.backends.items() if backend.word)
+        return [name for name, own_word in worded if own_word.upper() == word]
 
     def choices(self, architecture: str, vendor: str, head: Head) -> list[str]:
         """The backends that a user may choose on such a device for such heads."""
