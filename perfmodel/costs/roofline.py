@@ -44,8 +44,8 @@ class Machine:
     for which some engines have a separate time. attention_backend: of a serving engine; None is the engine's
     own choice. host_experts: share of the MoE layers whose experts a processor reads from the host's memory,
     at host_bytes_per_s. host_layers: share of all layers that run on the host. host: how its processor runs
-    them. fabric: links beyond a box;
-    None within one. schedulers: ranks that each schedule and sample their own sequences.
+    them; None for one that reads at the whole bandwidth. fabric: links beyond a box; None within one.
+    schedulers: ranks that each schedule and sample their own sequences.
     """
 
     gpu: GPUSpec

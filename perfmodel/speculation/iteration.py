@@ -204,7 +204,7 @@ class Passes:
     def limited(self, scenario: Scenario, unlimited: Times) -> tuple[Any, Any]:
         """A baseline step and an iteration under the power limit: seconds, and joules per device.
 
-        found: the times without the limit.
+        unlimited: the times without the limit.
         """
         target, draft, verify, overhead = unlimited
         share = 0.0 if self.share is None else self.share * self.drafted

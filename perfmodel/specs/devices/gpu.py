@@ -321,10 +321,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     newest file.
 
     ``l40s:pcie5`` is the device in a server of that PCIe generation, without a bridge between devices (as
-    ``rtx-3090`` has), ``m3-ultra:96gb`` one with that much
-    memory, or the listed device of that size (``m4-max:36gb`` has fewer cores). ``rtx-3090+rtx-4090`` is both
-    in turn (`in_turn`). A calibration that a file names by path is relative to that file. Raises InputError
-    with the nearest names.
+    ``rtx-3090`` has), ``m3-ultra:96gb`` one with that much memory, or the listed device of that size
+    (``m4-max:36gb`` has fewer cores). ``rtx-3090+rtx-4090`` is both in turn (`in_turn`). A calibration that a
+    file names by path is relative to that file. Raises InputError with the nearest names.
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
     if "+" in text and files.spelling(text.strip()) not in aliases():

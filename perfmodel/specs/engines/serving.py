@@ -191,7 +191,8 @@ class ServingEngine(Stack):
     wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
     experts whose kernels the engine chooses itself, without the cost of default flags.
     int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
-    of the devices that have these kernels; empty for all. attention_groups: the first version whose flag for
+    of the devices that have these kernels; empty for all. awq: the first version with fast kernels for AWQ;
+    empty if no version without them is known. attention_groups: the first version whose flag for
     data-parallel attention counts its groups, if it replaced another flag. conversion: the kind of file to
     which it converts checkpoints; None if it serves them as they are. calibrations: version from which on ->
     the word in the names of its calibrations, if kernels changed between versions. row_kernels: its kernels
