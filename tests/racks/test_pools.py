@@ -205,6 +205,11 @@ def test_a_draft_after_prompts_of_another_one_is_refused() -> None:
     assert any("drafts nothing" in note for note in later.notes)
 
 
+def test_what_is_of_one_server_is_refused() -> None:
+    with pytest.raises(InputError, match="draft_tp, which are of one server"):
+        pools(request_rate=2, draft_tp=1)
+
+
 def test_the_interval_of_tpot_contains_it_and_is_that_of_a_faster_and_a_slower_decode_pool() -> None:
     for load in ({"request_rate": 2}, {"max_concurrency": 200}):
         found = row(**load)

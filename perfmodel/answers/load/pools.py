@@ -223,7 +223,7 @@ def _query(question: TrafficQuery, instances: Instances) -> Query:
     context = max(round(question.lengths.context), 1)
     numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     gamma = max(numbers) if len(numbers) == len(question.gamma) else None
-    return question.query(batch=1, context=context, gamma=gamma, draft_tp=None, **instances.layout)
+    return question.query(batch=1, context=context, gamma=gamma, **instances.layout)
 
 
 def steps_of(

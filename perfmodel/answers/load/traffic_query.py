@@ -90,9 +90,9 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 AT_ONCE = "whose requests come at the start"
 REUSED = ("prefix_len", "turns", "trace")
-POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes")
-ONE_SERVER_ONLY = "which are of one server"
 """Arguments that give a prefix cache something to keep."""
+POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
+ONE_SERVER_ONLY = "which are of one server"
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
 
