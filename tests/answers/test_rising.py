@@ -99,3 +99,14 @@ def test_a_saturated_replay_waits_longer_by_as_much_as_its_requests_come_sooner(
     come_s = 400 / row.saturation_rate / 2  # the mean time of arrival at the capacity
     assert twice.ttft_s.mean - full.ttft_s.mean == pytest.approx(come_s / 2, rel=0.1)
     assert four.ttft_s.mean - full.ttft_s.mean == pytest.approx(come_s * 3 / 4, rel=0.1)
+
+
+def test_a_replay_of_few_requests_has_their_rate_and_the_times_of_one_alone() -> None:
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0, "input_len": 800, "output_len": 200}
+    question |= {"replay": True, "num_prompts": 400}
+    rare, few = (pm.traffic(**question, request_rate=rate).rows[0] for rate in (0.01, 0.1))
+    assert rare.requests_per_s == pytest.approx(0.01, rel=0.05)
+    assert rare.output_tokens_per_s == pytest.approx(2.0, rel=0.05)
+    assert rare.running_mean == pytest.approx(0.01 * rare.e2e_s.mean, rel=0.1)
+    assert few.running_mean == pytest.approx(10 * rare.running_mean)
+    assert few.tpot_s == rare.tpot_s

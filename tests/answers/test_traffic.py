@@ -285,11 +285,17 @@ def test_one_row_per_load_which_says_who_made_it() -> None:
             {"max_concurrency": "1..600", "num_prompts": 100_000},
             "num_prompts: must be at most 50000 for 599 loads and draft lengths",
         ),
+        (
+            {"request_rate": list(range(1, 51)), "gamma": "table", "alpha": 0.7, "replay": True}
+            | {"num_prompts": 100_000},
+            "num_prompts: must be at most 15151 for 100 loads and draft lengths",
+        ),
         ({"max_concurrency": 8, "replay": True, "closed_form": True}, "closed_form: must be left out"),
     ],
 )
 def test_more_than_seconds_of_work_is_refused(more, message) -> None:
-    refused(message, pm.traffic, "llama-3.1-8b", "h100", 1000, 200, gamma=0, **more)
+    ask = {"input_len": 1000, "output_len": 200, "gamma": 0} | more
+    refused(message, pm.traffic, "llama-3.1-8b", "h100", **ask)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 A replay draws its requests, so the times at two near loads differ by chance, and those of the higher load
 may be shorter. So replays run at the rungs only. The times at a rung are at least those at the rungs below
-it, and the times at any other load are between those of the two rungs around it. A policy changes its drafts
-with the load, so it is replayed at each load itself.
+it, and the times at any other load are between those of the two rungs around it. Below the first rung
+few requests meet: the times are those of that rung, and as many fewer requests run as come. A policy changes
+its drafts with the load, so it is replayed at each load itself.
 
 The closed form makes the rows where it holds. Its times at the rungs bound those of all rows between them.
 
@@ -42,7 +43,9 @@ NEAR = 0.9
 """Share of a time of the closed form from which a replay may have the longer one."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
-FIGURES = ("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share", "tokens_per_iteration")
+IDLE = dict.fromkeys(("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share"), 0.0)
+"""Figures of a server without requests."""
+FIGURES = (*IDLE, "tokens_per_iteration")
 SHARED = ("prefix_hit_rate", "slo_share")
 """Figures that a row may be without."""
 TIMES = ("tpot_s", "ttft_s", "e2e_s")
@@ -101,11 +104,13 @@ class Ladder:
 
     def replayed(self, load: float, closed: TrafficRow) -> TrafficRow:
         """The row of a replay at a load. closed: the closed form's."""
-        if not isinstance(self.choice.gamma, int):
+        if _is_policy(self.choice):
             return self._alone(load, closed)
         last = len(self.loads) - 1
         low = max(bisect_right(self.loads, load) - 1, 0)
         row = self._raised(low)
+        if load < self.loads[0]:
+            row = between(replace(row, **IDLE), row, load / self.loads[0])
         if low == last and closed.saturated:
             row = at_least(self._late(load, closed), row)
         nearest = low
@@ -188,12 +193,19 @@ class Ladder:
         return with_intervals(done, self.log_off, self.replica.scenario)
 
 
-def most_replays(question: TrafficQuery, rows: int, choices: int) -> int:
-    """The most replays for these rows, of these choices: a few for each row where times rise, or all
-    rungs.
+def most_replays(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> int:
+    """The most replays for these rows, of these choices: a few for each row where times rise, or all rungs of
+    each draft length and all loads of each policy.
     """
     rungs = len(CAPPED) if question.opens else len(_clients(question))
-    return min(rows * (BELOW + 2), choices * rungs)
+    policies = sum(_is_policy(choice) for choice in choices)
+    lengths = len(choices) - policies
+    return min(rows * (BELOW + 2), lengths * rungs + policies * question.loop.values.size)
+
+
+def _is_policy(choice: Choice) -> bool:
+    """Whether the draft length of a choice changes with the load."""
+    return not isinstance(choice.gamma, int)
 
 
 def _clients(question: TrafficQuery) -> tuple[float, ...]:

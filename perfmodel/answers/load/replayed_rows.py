@@ -26,9 +26,9 @@ MOST_PROMPT_PASSES = 1_000_000
 """Most passes that read prompts, in all replays of a question: some ten seconds."""
 
 
-def check_size(question: TrafficQuery, rows: int, choices: int) -> None:
+def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> None:
     """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths.
-    choices: draft lengths.
+    choices: draft lengths and policies.
     """
     count = question.num_prompts
     replays = rows

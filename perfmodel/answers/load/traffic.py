@@ -230,7 +230,7 @@ def _one_row_per_load(
         simulated = [False for _ in closed]
         closed = [[_as_doubted(row) for row in rows] for rows in closed]
     count = sum(len(rows) for rows, one in zip(closed, simulated, strict=True) if one)
-    check_size(question, count, len(choices))
+    check_size(question, count, choices)
     if question.draws and question.rollout is None:
         return _on_ladders(question, replica, choices, closed, log_off, simulated), []
     by_load = list[list[TrafficRow]]()
