@@ -3,7 +3,7 @@
 ``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
 overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
 Williams et al. 2009; docs/model.md describes the calibration by op with an example. All op constants enter in
-`Machine.split`.
+`Machine.split`, those of attention in `costs.attention`.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,16 +13,15 @@ from operator import attrgetter
 
 import numpy as np
 
+from perfmodel.costs.attention import AttentionKernels, narrow_cache
 from perfmodel.costs.fabric import Fabric
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
-from perfmodel.operations import Cost, Floats, Head, Op, summed
+from perfmodel.operations import Cost, Floats, Op, summed
 from perfmodel.specs import Calibration, GPUSpec, attention_of, interpolated, over_host, serving_engines
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
-from perfmodel.specs.engines.attention import Backend
-from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.serving import HostPasses
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
@@ -39,13 +38,11 @@ MEASURED_HOST_LINK = 32e9
 class Machine:
     """A group of devices of one type, and how well its software stack uses them.
 
-    kv_reread: factor on the verification pass's KV bytes. None takes the calibration's. It is clipped to 1
-    ... query, and replaces the re-reads of the attention backend. drafts: whether the passes are a draft's,
-    for which some engines have a separate time. attention_backend: of a serving engine; None is the engine's
-    own choice. host_experts: share of the MoE layers whose experts a processor reads from the host's memory,
-    at host_bytes_per_s. host_layers: share of all layers that run on the host. host: how its processor runs
-    them; None for one that reads at the whole bandwidth. fabric: links beyond a box; None within one.
-    schedulers: ranks that each schedule and sample their own sequences.
+    kv_reread, attention_backend: see `AttentionKernels`. drafts: whether the passes are a draft's, for which
+    some engines have a separate time. host_experts: share of the MoE layers whose experts a processor reads
+    from the host's memory, at host_bytes_per_s. host_layers: share of all layers that run on the host. host:
+    how its processor runs them; None for one that reads at the whole bandwidth. fabric: links beyond a box;
+    None within one. schedulers: ranks that each schedule and sample their own sequences.
     """
 
     gpu: GPUSpec
@@ -89,52 +86,11 @@ class Machine:
         return 1.0 / self.gpu.memory_bandwidth_bytes_per_s
 
     @cached_property
-    def _multiprocessors(self) -> float:
-        """Multiprocessors of a device; 0 if their number is unknown."""
-        count = self.gpu.multiprocessors
-        return count.value if count else 0.0
-
-    def reread(
-        self, query: Floats, head: Head = "usual", narrow: bool = False, group: Floats = 1.0
-    ) -> Floats:
-        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
-        `query`.
-
-        head: kind of the attention heads. narrow: whether the cache has values below 16 bits. Both may have
-        kernels of their own. group: rows of a kernel's tile that one query token fills (`Op.group`).
-        """
-        if self.kv_reread is not None:
-            return np.clip(self.kv_reread, 1.0, query)
-        c = self.calibration
-        backend = self._backend(head, narrow)
-        latent = head == "latent" and (backend is None or backend.latent_rereads)
-        slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
-        further: Floats = 0.0
-        if backend is not None and backend.tile_rows:
-            tiles = np.ceil(query * group / backend.tile_rows)
-            further = c.kv_reread_per_tile.value * (np.maximum(tiles, 1.0) - 1.0)
-        if slope == 0 and not np.any(further):
-            return 1.0
-        return np.minimum(1.0 + slope * (query - 1.0) + further, query)
-
-    def backend(self, head: Head, narrow: bool) -> str | None:
-        """Name of the attention backend for such heads; None if none is known. narrow: whether the cache has
-        values below 16 bits.
-        """
-        c = self.calibration
-        return backend_name(
-            c.stack,
-            self.gpu.architecture,
-            head,
-            self.attention_backend,
-            narrow=narrow,
-            version=c.version,
+    def attention(self) -> AttentionKernels:
+        """The attention kernels of a device."""
+        return AttentionKernels(
+            self.gpu, self.calibration, self._byte_s, self.kv_reread, self.attention_backend
         )
-
-    def _backend(self, head: Head, narrow: bool) -> Backend | None:
-        name = self.backend(head, narrow)
-        attention = attention_of(self.calibration.stack)
-        return attention.backends[name] if attention and name else None
 
     def host_s(self, op: Op) -> Floats:
         """Time of the host for a pass with these launches, during which the device works too: 0 where whole
@@ -155,7 +111,7 @@ class Machine:
         piecewise = op.kernels * c.host_piecewise_layer_s.value
         if self.drafts:
             return piecewise if engine.piecewise_drafts else 0.0
-        backend = self._backend(op.head, narrow_cache(op))
+        backend = self.attention.facts_of(op.head, narrow_cache(op))
         uncaptured = op.varying and engine.piecewise_drafts
         if uncaptured or (backend and backend.graphs_one):
             return np.where(np.greater(op.query, 1.0), piecewise, 0.0)
@@ -168,7 +124,7 @@ class Machine:
         if op.kind == "linear":
             return self._linear(op)
         if op.kind == "attention":
-            return self._attention(op)
+            return self.attention.split(op)
         c = self.calibration
         if op.kind == "small":
             moved = op.cost.activation_bytes * (self._byte_s / c.small_bandwidth_fraction.value)
@@ -267,75 +223,6 @@ class Machine:
         computed = op.cost.flops * (1.0 / (self.gpu.peak_flops(op.compute) * flops))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
 
-    def _attention(self, op: Op) -> Split:
-        c = self.calibration
-        cost = op.cost
-        byte_s, flop_s = self._attention_rates(op)
-        rate: Floats = byte_s
-        blocks: Floats = c.attention_blocks_per_multiprocessor.value
-        if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
-            rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
-        state = op.cache in ("state", "mamba2")
-        narrow = narrow_cache(op)
-        head = op.head if op.cache == "heads" or op.cache == "latent" else "usual"
-        read = 1.0 if state else self.reread(op.query, head, narrow, op.group)
-        if op.cache == "mamba2":
-            read = c.scan_copies.value
-        cache = cost.kv_bytes * (read * rate)
-        counted = not isinstance(op.work_items, float) or op.work_items > 0
-        if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
-            cache = np.maximum(cache, self._longest_s(op))
-        backend = self._backend(head, narrow)
-        if counted and backend is not None and (backend.one or backend.several):
-            cache = np.maximum(cache, self._uncut_s(op, backend))
-        loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        further: Floats = c.latent_layer_s.value if op.cache == "latent" else 0.0
-        if state:
-            further = c.state_layer_s.value + np.where(np.greater(op.query, 1.0), c.state_verify_s.value, 0.0)
-        if op.cache == "index":  # scores and choice: two kernels a layer
-            further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
-        start = op.kernels * (c.attention_fixed_s.value + further)
-        if c.search_s.value or c.searched_unit_s.value:
-            start = start + self._search_s(op)
-        return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
-
-    def _search_s(self, op: Op) -> Floats:
-        """Further time of the searches for the best of a draft's tokens. One multiprocessor searches those of
-        a sequence and KV head, so more of these than multiprocessors take further rounds.
-        """
-        c = self.calibration
-        rounds: Floats = 1.0
-        if self._multiprocessors:
-            rounds = np.ceil(op.rows / self._multiprocessors)
-        return rounds * (op.searches * c.search_s.value + op.searched * c.searched_unit_s.value)
-
-    def _longest_s(self, op: Op) -> Floats:
-        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as the
-        batch allows.
-
-        One multiprocessor reads each of its pieces, after its share of the other work items.
-        """
-        each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
-        splits = np.maximum(np.floor(self._multiprocessors / op.rows), 1.0)
-        waiting = np.maximum(op.work_items / self._multiprocessors - 1.0, 0.0)
-        mean = op.cost.kv_bytes / op.work_items
-        return ((mean + op.longer_bytes) / splits + mean * waiting) * each
-
-    def _uncut_s(self, op: Op, backend: Backend) -> Floats:
-        """Time until every sequence and KV head is read, where a kernel cuts them into too few pieces to fill
-        the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
-        """
-        rate = self.calibration.block_bandwidth.value
-        count = self._multiprocessors
-        several = None if self.kv_reread is not None else backend.several
-        pieces = np.where(np.greater(op.query, 1.0), several or np.inf, backend.one or np.inf)
-        if not rate or not count:
-            return 0.0
-        fill = np.maximum(np.floor(count / op.rows), 1.0)
-        longest = op.cost.kv_bytes / op.work_items + op.longer_bytes
-        slowest = np.maximum(longest / np.minimum(pieces, fill), op.cost.kv_bytes / count)
-        return np.where(np.isfinite(pieces), slowest * (self._byte_s * count / rate), 0.0)
-
     def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
         """Calibrated seconds per byte and per FLOP of a GEMM."""
         c = self.calibration
@@ -347,7 +234,8 @@ class Machine:
             if op.compute == "fp8":
                 loaded_share = c.gemm_bandwidth_fraction_fp8.value or loaded_share
                 computed_share = c.gemm_flops_fraction_fp8.value or computed_share
-            byte_s, flop_s = self._rates(op, loaded_share, computed_share)
+            byte_s = self._byte_s / loaded_share
+            flop_s = 1.0 / (self.gpu.peak_flops(op.compute) * computed_share)
         else:
             shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
             peak = self.gpu.peak_flops(op.compute) * c.gemm_flops_factor.value
@@ -366,27 +254,6 @@ class Machine:
             return byte_s, flop_s
         alone = np.where(np.less_equal(op.rows, 1.0), c.gemm_row_factor.value, 1.0)
         return byte_s * alone, flop_s * alone
-
-    def _attention_rates(self, op: Op) -> tuple[float, float]:
-        """Calibrated seconds per byte and per FLOP of attention."""
-        c = self.calibration
-        narrow = narrow_cache(op)
-        share = c.attention_bandwidth_fraction.value
-        computed = c.attention_flops_fraction.value
-        if narrow:
-            share = c.attention_bandwidth_fraction_fp8.value or share
-        if op.cache == "latent":
-            share = c.latent_bandwidth_fraction.value or share
-            computed = c.latent_flops_fraction.value or computed
-            if narrow:
-                share = c.latent_bandwidth_fraction_fp8.value or share
-        if op.cache == "index":
-            share = c.index_bandwidth_fraction.value or share
-        return self._rates(op, min(share, 1.0), computed)
-
-    def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:
-        """Seconds per byte and per FLOP at these shares of the peaks."""
-        return self._byte_s / bandwidth, 1.0 / (self.gpu.peak_flops(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
         """Calibrated time in seconds of a pass over `tokens` tokens of all sequences: of the device, or of
@@ -489,7 +356,7 @@ class Machine:
         compute: Floats = 0.0
         for op in ops:
             if op.kind in ("linear", "attention"):
-                byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
+                byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self.attention.rates(op)
                 load = load + unstacked(op, (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s)
                 compute = compute + unstacked(op, op.cost.flops * flop_s)
         return load, compute
@@ -539,11 +406,6 @@ class Machine:
         return np.maximum(seconds, floor)
 
 
-def narrow_cache(op: Op) -> bool:
-    """Whether an op attends to a cache of values below 16 bits."""
-    return op.form not in ("bf16", "fp16", "fp32")
-
-
 def curve_of(curves: Collection[str], op: Op) -> str:
     """Name of the curve (or kernel) of a linear op: that of its format, of the usual format with its size or
     peak, or of bf16.
@@ -553,16 +415,3 @@ def curve_of(curves: Collection[str], op: Op) -> str:
         PACKED if op.compute == "bf16" and op.bytes_per_value < 1.0 else USUAL_FORM.get(op.compute, "bf16")
     )
     return next(n for n in (name, usual, "bf16", *curves) if n in curves)
-
-
-def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
-    """Factor by which `items` equal pieces of work on `slots` places take longer than if they filled the
-    memory bandwidth to the end.
-
-    Below `slots` the kernel cuts the pieces until they fill the device: factor 1. Above, a piece is not cut
-    (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes at least as long as one piece per
-    multiprocessor, even with fewer pieces.
-    """
-    waves, left = np.divmod(items, slots)
-    idle = np.where(waves * left == 0.0, 0.0, np.maximum(multiprocessors - left, 0.0))
-    return 1.0 + idle / np.maximum(items, 1.0)

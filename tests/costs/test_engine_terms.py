@@ -78,8 +78,8 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
     own = machine(kv_reread_per_query=0.1, latent_reread_per_query=0.5)
     # three tokens a sequence: the first read, and of the two others their share
-    assert (own.reread(3.0), own.reread(3.0, "latent")) == pytest.approx((1.2, 2.0))
-    assert machine(kv_reread_per_query=0.1).reread(3.0, "latent") == pytest.approx(1.2)
+    assert (own.attention.reread(3.0), own.attention.reread(3.0, "latent")) == pytest.approx((1.2, 2.0))
+    assert machine(kv_reread_per_query=0.1).attention.reread(3.0, "latent") == pytest.approx(1.2)
 
 
 # Attention backends.
@@ -129,8 +129,8 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
     c = own.calibration
     slope = c.latent_reread_per_query.replace(value=1.0)
     again = replace(own, calibration=c.replace(latent_reread_per_query=slope))
-    assert float(again.reread(4.0, "latent")) == 4
-    assert float(replace(again, attention_backend="flashmla").reread(4.0, "latent")) == 1
+    assert float(again.attention.reread(4.0, "latent")) == 4
+    assert float(replace(again, attention_backend="flashmla").attention.reread(4.0, "latent")) == 1
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,12 @@ def test_what_overlaps_is_shared_out_by_what_it_adds(power, weights, compute) ->
 
 def test_reread_counts_for_more_than_one_query_only() -> None:
     rereading = machine(kv_reread=3.0)
-    assert [float(rereading.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
+    assert [float(rereading.attention.reread(q)) for q in (1.0, 2.0, 3.0, 8.0)] == [1, 2, 3, 3]
     slope = machine(kv_reread_per_query=0.5)
-    assert [float(slope.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 1.5, 3]
+    assert [float(slope.attention.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 1.5, 3]
     steep = machine(kv_reread_per_query=4.0)
-    assert [float(steep.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 2, 5]
-    assert float(machine(kv_reread=1.0, kv_reread_per_query=1.0).reread(4.0)) == 1
+    assert [float(steep.attention.reread(q)) for q in (1.0, 2.0, 5.0)] == [1, 2, 5]
+    assert float(machine(kv_reread=1.0, kv_reread_per_query=1.0).attention.reread(4.0)) == 1
     assert rereading.op_predicted_s(attention(1.0, query=8.0)) == pytest.approx(3)
     assert rereading.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
     # physics does not re-read

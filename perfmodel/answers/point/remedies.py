@@ -72,7 +72,7 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
     attention = engine_attention().get(engine_of(machine.calibration) or "")
     if attention is not None and query.kv_reread is None:
         for name in attention.choices(machine.gpu.architecture, machine.gpu.vendor, scenario.target.head):
-            if name != machine.backend(scenario.target.head, scenario.precision.narrow_kv):
+            if name != machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv):
                 yield f"--attention-backend {name}", {"attention_backend": name}
     if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):
         yield f"--kv-dtype {SMALLER_KV}", {"kv_dtype": SMALLER_KV}

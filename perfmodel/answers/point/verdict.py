@@ -222,7 +222,7 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     which it takes longer.
     """
     machine = scenario.machine
-    name = machine.backend(scenario.target.head, scenario.precision.narrow_kv)
+    name = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
     if not gamma or name is None or machine.kv_reread is not None:
         return
     verify_s, once_s = (

@@ -420,7 +420,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     if DRIFT not in (engine or ""):
         engine = engine_of(machine.calibration)
     group = max((a.layout.group for a in scenario.target_shard.attentions), default=1.0)
-    reread = float(machine.reread(gamma + 1.0, head, precision.narrow_kv, group))
+    reread = float(machine.attention.reread(gamma + 1.0, head, precision.narrow_kv, group))
     return replace(
         query,
         model=scenario.target.name,
@@ -434,7 +434,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         kv_dtype=precision.kv.name,
         draft_kv_dtype=draft.precision.kv.name,
         kv_reread=reread,
-        attention_backend=machine.backend(head, precision.narrow_kv),
+        attention_backend=machine.attention.backend(head, precision.narrow_kv),
         engine=engine,
         calibration=machine.calibration.name,
         memory_fraction=fraction_of(scenario, gamma, query.memory_fraction),

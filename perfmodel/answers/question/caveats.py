@@ -310,7 +310,7 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
         return ()
     word = draft_word(scenario.draft)
     architecture = scenario.machine.gpu.architecture
-    backend = scenario.machine.backend(target.head, scenario.precision.narrow_kv)
+    backend = scenario.machine.attention.backend(target.head, scenario.precision.narrow_kv)
 
     def affects(d: Defect) -> bool:
         """Whether every condition of the defect holds here."""
