@@ -130,5 +130,16 @@ def test_a_device_without_links_has_one_pool_and_a_line_that_names_the_table() -
     assert "\n" not in note
 
 
+def test_the_fewest_servers_are_found_however_many_they_are() -> None:
+    for option in _advice(request_rate=4000.0).options:
+        assert option.needed_gpus is not None
+        assert option.needed_gpus > 64 * ASKED["gpus"]
+
+
+def test_a_degree_of_the_draft_that_pools_do_not_have_is_said() -> None:
+    (note,) = _advice(draft_tp=(8,)).notes
+    assert "whatever --draft-tp says" in note
+
+
 def test_a_box_is_not_divided() -> None:
     assert pm.advise(**ASKED | {"gpus": 8}).pools is None

@@ -168,7 +168,7 @@ def _check_room(
     question: TrafficQuery, instances: Instances, scenario: Scenario, flag: str, tokens: float
 ) -> None:
     """Refuse (InputError) instances whose memory does not hold one request of so many tokens."""
-    limits = _limits(question, instances)
+    limits = limits_of(question, instances)
     if sequences_of(scenario, tokens, np.array([0]), limits, 0.0)[0] < 1.0:
         weights = f"the weights of {scenario.target.name} on {instances.gpus} {scenario.machine.gpu.name}"
         raise InputError(
@@ -230,14 +230,14 @@ def steps_of(
     question: TrafficQuery, decode: Instances, decoding: Scenario, gammas: Sequence[int]
 ) -> list[StepTimes]:
     """The passes of one decode instance at each draft length."""
-    return step_times(decoding, question.lengths, _limits(question, decode), gammas)
+    return step_times(decoding, question.lengths, limits_of(question, decode), gammas)
 
 
 def prompts_of(question: TrafficQuery, prefill: Instances, prompting: Scenario, drafts: bool) -> Prompts:
     """Prompts on one prefill instance. drafts: whether the decode pool drafts."""
     lengths = question.lengths
     reads_too = runs_draft(question, drafts)
-    limits = _limits(question, prefill)
+    limits = limits_of(question, prefill)
     costs = engine_requests(prompting)
     reading = readings_of(prompting, lengths, limits, reads_too, costs)[reads_too]
     budget = float(limits.max_num_batched_tokens)
@@ -327,7 +327,7 @@ def tier_of_prefill(question: TrafficQuery, gamma: int) -> Offload:
     return offload_of(replace(question, dp=prefill.dp), prompting_of(question, prefill), int(reads_too))
 
 
-def _limits(question: TrafficQuery, instances: Instances) -> Limits:
+def limits_of(question: TrafficQuery, instances: Instances) -> Limits:
     """The limits of one instance."""
     return replace(question, dp=instances.dp).limits
 

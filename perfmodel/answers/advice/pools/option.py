@@ -63,7 +63,7 @@ class PoolAdvice:
     """One pool against two. options: the best of each, with and without a draft, by the highest rate within
     the limits. one_would_do: whether one pool serves the asked rate within the limits on the given devices.
     searched: instances and draft lengths that were priced. notes: what was not searched, with the missing
-    table.
+    table, or is not as asked.
     """
 
     gpus: int

@@ -13,13 +13,10 @@ from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, best_on, pairs_of, pools_for
 from perfmodel.answers.advice.pools.servers import Server, most_on, servers_for, servers_of
-from perfmodel.answers.load.pool_question import transfer_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.queueing.closed import serve
 
-MOST_NEEDED = 64
-"""Times the given devices up to which the fewest servers for a rate are searched."""
 SHORTLIST = 6
 """Layouts of one pool, with and without a draft each, that `traffic` answers for the asked rate."""
 TIMES = ("ttft_s", "ttft_p90_s", "tpot_s", "tpot_p90_s", "slo_share")
@@ -37,6 +34,8 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     search = Search(question.gpus, question.request_rate)
     options = [search.one(plain), search.one(drafted)]
     notes: list[str] = []
+    if question.draft_tp is not None and drafted:
+        notes.append("pools have the draft on all devices of an instance, whatever --draft-tp says")
     try:
         options += [search.two(plain), search.two(drafted)]
     except InputError as error:
@@ -71,7 +70,7 @@ class Search:
         layout = replace(best.instance.layout, count=self.gpus // best.gpus)
         most = layout.count * best.highest
         share = self.rate / layout.count
-        fewest = servers_for(servers, self.rate, MOST_NEEDED * self.gpus)
+        fewest = servers_for(servers, self.rate)
         return PoolOption(
             servers=str(layout),
             prefill=None,
@@ -107,8 +106,6 @@ class Search:
         """The two pools with the highest rate within the limits. Raises InputError without a link."""
         best: tuple[Drafting, list[Pair], SizedPools] | None = None
         for drafting in made:
-            for instance in drafting.instances[:1]:
-                transfer_of(drafting.question, instance.scenario.machine.gpu)
             limits_s = drafting.question.limits_s
             pairs = pairs_of(drafting, limits_s)
             sized = best_on(pairs, self.gpus, limits_s)

@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
 from perfmodel.answers.advice.served import HEADROOM
 from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.pools import limits_of
 from perfmodel.answers.load.slo import SHARE_WANTED, slo_share
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
@@ -42,7 +43,7 @@ class Server:
     @property
     def limits(self) -> Limits:
         """The limits of the server."""
-        return replace(self.question, dp=self.instance.layout.dp).limits
+        return limits_of(self.question, self.instance.layout)
 
     def tpot_s(self, rate: float) -> float:
         """Mean time per output token at a rate, by the mean batch; infinite beyond the capacity."""
@@ -86,7 +87,7 @@ def servers_of(drafting: Drafting) -> Iterator[Server]:
     question = drafting.question
     for instance in drafting.instances:
         for steps in instance.steps.values():
-            limits = replace(question, dp=instance.layout.dp).limits
+            limits = limits_of(question, instance.layout)
             most = HEADROOM * capacity(steps, question.lengths, limits)[0]
             if most:
                 yield Server(question, drafting.draft, instance, steps, most)
@@ -106,10 +107,10 @@ def most_on(servers: Iterable[Server], gpus: int) -> Server | None:
     return best
 
 
-def servers_for(servers: Iterable[Server], rate: float, most: int) -> Instances | None:
-    """The fewest devices of equal servers that serve a rate, below so many; None if none keeps the limits."""
+def servers_for(servers: Iterable[Server], rate: float) -> Instances | None:
+    """The fewest devices of equal servers that serve a rate; None if none keeps the limits."""
     best: Instances | None = None
-    gpus = most
+    gpus = math.inf
     for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):
         if math.ceil(rate / server.most) * server.gpus >= gpus:
             break
