@@ -1,8 +1,9 @@
-"""The times of a scenario's passes as formulas that compile themselves (`costs.compiled`)."""
+"""The times of a scenario's passes as formulas that compile themselves (`costs.formulas`)."""
 
 from dataclasses import dataclass
 
-from perfmodel.costs.compiled import Formula, Program
+from perfmodel.costs.compiled import Program
+from perfmodel.costs.formulas import Formula
 
 
 @dataclass(frozen=True, slots=True, eq=False)

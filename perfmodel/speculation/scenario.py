@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel import costs
-from perfmodel.costs.compiled import Formula, Runs
+from perfmodel.costs.formulas import Formula, Runs
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine

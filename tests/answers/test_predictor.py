@@ -8,7 +8,8 @@ import perfmodel as pm
 from perfmodel.answers.point.predictor import Predictor, predictor
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
-from perfmodel.costs.compiled import PATIENCE, Formula, Program, Runs, Untraceable
+from perfmodel.costs.compiled import Program, Untraceable
+from perfmodel.costs.formulas import PATIENCE, Formula, Runs
 from perfmodel.errors import InputError
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prompts import engine_requests

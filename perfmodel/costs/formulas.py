@@ -1,0 +1,121 @@
+"""Formulas that compile themselves (`costs.compiled`) once they ran so often that it pays. Until then a
+formula keeps what it gave.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from perfmodel.costs.compiled import Program, Recorded
+from perfmodel.operations import Array, Floats
+
+KEPT = 2**13
+"""Most points of values that a formula keeps."""
+PATIENCE = 48
+"""Runs of the formulas of a question that take about as long as compiling them."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """How often formulas ran that belong together."""
+
+    count: int = 0
+
+
+class Formula:
+    """A formula of some numbers. It compiles itself once it ran so often that compiling would have paid.
+
+    direct: the formula for numbers and arrays. recorded: the same for recorded numbers (by default `direct`).
+    Both return one value, or several (`numbers`). runs: shared by the formulas of a question.
+    """
+
+    def __init__(
+        self,
+        direct: Callable[..., Any],
+        *names: str,
+        runs: Runs,
+        recorded: Callable[..., Any] | None = None,
+    ) -> None:
+        self._direct = direct
+        self._recorded = recorded or direct
+        self._names = names
+        self._runs = runs
+        self._gave: dict[Hashable, Any] = {}
+
+    @cached_property
+    def program(self) -> Program:
+        """The compiled formula. Raises Untraceable if its steps depend on the values of its numbers."""
+        return Program(self._recorded, *self._names)
+
+    def at(self, *values: Floats) -> Floats:
+        """The value at one point of plain numbers, the values over arrays that broadcast together, or steps
+        of another program.
+        """
+        if Recorded in map(type, values):
+            value: Floats = self._direct(*values)
+            return value
+        return self._given(values) if self._compiled is None else self._again(values, self._compiled.at)
+
+    def numbers(self, *values: float) -> tuple[float, ...]:
+        """The values of a formula of several at one point of plain numbers."""
+        found = self._given(values) if self._compiled is None else self._again(values, self._compiled.numbers)
+        return tuple(map(float, found))
+
+    def along(self, name: str, *others: Floats) -> Callable[[Array], Array]:
+        """The formula as a function of one of its numbers, at fixed values of all others, in order."""
+        place = self._names.index(name)
+        before = others[:place]
+        after = others[place:]
+        if self._compiled is None:
+            return lambda values: np.asarray(self.at(*before, values, *after))
+        program = self._compiled.along(name, *others)
+        return lambda values: np.asarray(self._again((*before, values, *after), lambda *_: program(values)))
+
+    def _given(self, values: tuple[Floats, ...]) -> Any:
+        """What the formula gives, and gave before."""
+        key = _key(values)
+        if key in self._gave:
+            return self._gave[key]
+        self._runs.count += 1
+        found = self._direct(*values)
+        if key is not None and np.size(found) <= KEPT and self._runs.count <= PATIENCE:
+            if isinstance(found, np.ndarray):
+                found.flags.writeable = False
+            self._gave[key] = found
+        return found
+
+    def _again(self, values: tuple[Floats, ...], program: Callable[..., Any]) -> Any:
+        """What the program gives, or what the formula gave for these values before there was a program: the
+        answer to a question stays the same to the last digit.
+        """
+        found = self._gave.get(_key(values))
+        return program(*values) if found is None else found
+
+    @property
+    def _compiled(self) -> Program | None:
+        """The program, once it pays; None also for a formula that no program can repeat."""
+        return None if self._runs.count < PATIENCE else self._program
+
+    @cached_property
+    def _program(self) -> Program | None:
+        try:
+            return self.program
+        except TypeError:
+            return None
+
+
+def _key(values: Sequence[Floats]) -> tuple[Hashable, ...] | None:
+    """Numbers and arrays as the key of a mapping; None for many numbers."""
+    key: list[Hashable] = []
+    for value in values:
+        if not isinstance(value, np.ndarray):
+            key.append(value)
+        elif value.size > KEPT:
+            return None
+        else:
+            key.append(value.shape)
+            key.append(value.tobytes())
+    return tuple(key)
