@@ -69,6 +69,8 @@ def _print(a: Advice, verbose: bool) -> None:
             say(_on_off(a.on_off))
         for tree in a.trees:
             say(_tree(tree))
+        if a.trees:
+            say("The times of trees have no interval.")
         for skip in a.trees_skipped:
             say(f"No trees weighed: {skip.reason}.")
         if not q.has_load and (simpler := _simpler(a)):
@@ -213,7 +215,7 @@ def _on_off(switch: OnOff) -> str:
 
 def _tree(tree: TreeDraft) -> str:
     """The best tree of a draft against the choice, in words."""
-    shape = f"{tree.steps} steps of {tree.candidates}, {tree.verified_tokens} tokens to verify"
+    shape = f"{_counted(tree.steps, 'step')} of {tree.candidates}, {tree.verified_tokens} tokens to verify"
     point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
     pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
     over = f"{ratio_text(tree.over_choice)} the choice"

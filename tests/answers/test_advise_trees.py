@@ -73,6 +73,14 @@ def test_trees_that_the_engine_does_not_run_are_named(changes: dict[str, Any], r
     assert [reason in skip.reason for skip in answer.trees_skipped] == [True] * (reason is not None)
 
 
+def test_bounds_that_no_chain_keeps_say_that_trees_were_not_weighed() -> None:
+    bounded = advise(**QUESTION, batch=(1,), max_tpot_ms=3)
+    assert bounded.verdict == "infeasible"
+    assert "trees were not weighed" in bounded.reason
+    chains = QUESTION | {"tree_rate": {}, "rate": {"eagle3": "0.7"}}
+    assert "trees" not in advise(**chains, batch=(1,), max_tpot_ms=3).reason
+
+
 def test_a_search_has_trees_and_no_chains() -> None:
     shapes = list(shapes_to_search(4))
     assert all(shape.steps + 1 < shape.verified <= shape.proposed for shape in shapes)
@@ -85,6 +93,7 @@ def test_what_is_printed_and_what_is_refused(capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert "A tree wins" in printed
     assert "--speculative-eagle-topk" in printed
+    assert "The times of trees have no interval." in printed
     wrong = {
         "eagle3=0.7,0.6": "tree_rate eagle3: .* at most 1 in sum",
         "0.7": "tree_rate: must be DRAFT=RATE",

@@ -42,7 +42,9 @@ def why_infeasible(
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
         return f"nothing fits: {_shortage(query, baseline)}{_would_fit(query, _largest(baseline))}"
-    return f"the lowest TPOT is {min(fitting) * 1e3:.2f} ms, above the bound of {query.max_tpot_ms:g} ms"
+    trees = "; trees were not weighed (`perfmodel tree` answers for one)" if query.tree_rate else ""
+    lowest_ms = min(fitting) * 1e3
+    return f"the lowest TPOT is {lowest_ms:.2f} ms, above the bound of {query.max_tpot_ms:g} ms{trees}"
 
 
 def _largest(baseline: list[Priced]) -> Candidate:

@@ -34,7 +34,7 @@ VERIFIED = (4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class TreeDraft:
-    """The best tree of one draft, on one server of a layout.
+    """The best tree of one draft, on one server of a layout. Its figures have no interval.
 
     steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s, throughput_tokens_per_s:
     of one server. speedup: over the baseline at the same batch and layout. over_choice: the factor by which
