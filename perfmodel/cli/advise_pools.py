@@ -26,7 +26,8 @@ def print_pools(advice: PoolAdvice) -> None:
     """
     say(f"{advice.sentence}.", "bold")
     say(f"{advice.for_rate}.", "bold")
-    table(COLUMNS, [_cells(option) for option in advice.options])
+    if advice.options:
+        table(COLUMNS, [_cells(option) for option in advice.options])
     if advice.ratios:
         say(f"{advice.ratios}.")
     for note in advice.notes:

@@ -9,6 +9,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
+from perfmodel.errors import InputError
 from tests.commands import read
 
 ASKED: dict[str, Any] = {
@@ -139,6 +140,11 @@ def test_the_fewest_servers_are_found_however_many_they_are() -> None:
 def test_a_degree_of_the_draft_that_pools_do_not_have_is_said() -> None:
     (note,) = _advice(draft_tp=(8,)).notes
     assert "whatever --draft-tp says" in note
+
+
+def test_requests_longer_than_the_models_positions_are_refused() -> None:
+    with pytest.raises(InputError, match="input_len: must be at most the 163840 positions of deepseek-v3"):
+        _advice(input_len=200_000)
 
 
 def test_a_box_is_not_divided() -> None:

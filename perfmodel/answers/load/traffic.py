@@ -115,7 +115,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     question, spread_source = completed(question)
     query = _query(question)
     scenario, known = _scenario(question, query)
-    _check_lengths(question, scenario.target)
+    check_lengths(question, scenario.target)
     replica = _replica(question, scenario, known)
     choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
     log_off = log_errors(question, scenario, list({c.steps.gamma: c.steps for c in choices}.values()))
@@ -183,7 +183,7 @@ def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
     return replace(question, **values) if values else question, source
 
 
-def _check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
+def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
     """Refuse (InputError) requests that are longer than the model's positions."""
     longest = target.max_position_embeddings
     if question.trace is not None:

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.served import question_of
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.pools import lengths_of, prompts_of, scenario_of, steps_of
-from perfmodel.answers.load.traffic import completed
+from perfmodel.answers.load.traffic import check_lengths, completed
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.two_pools import Prompts
 from perfmodel.errors import InputError
@@ -41,7 +41,10 @@ class Drafting:
 
 
 def drafting_of(question: AdviseQuery, found: Candidates) -> list[Drafting]:
-    """The baseline, and every draft that may be chosen, each with the instances that run it."""
+    """The baseline, and every draft that may be chosen, each with the instances that run it.
+
+    Raises InputError for requests that are longer than the model's positions.
+    """
     made = [_drafting(question, found.baselines, drafts=False)] if found.baselines else []
     by_draft: dict[tuple[str | None, str | None], list[Candidate]] = {}
     for candidate in found.drafted:
@@ -55,6 +58,7 @@ def drafting_of(question: AdviseQuery, found: Candidates) -> list[Drafting]:
 def _drafting(question: AdviseQuery, candidates: list[Candidate], drafts: bool) -> Drafting:
     first = candidates[0]
     asked, _ = completed(question_of(question, first, drafts, request_rate=question.request_rate))
+    check_lengths(asked, first.scenario.target)
     asked = replace(asked, draft_tp=None)  # as many devices as the target
     draft = first.scenario.draft.name if drafts else None
     return Drafting(draft, asked, list(_priced(asked, candidates, drafts)))
