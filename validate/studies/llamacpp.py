@@ -6,7 +6,6 @@ decode step, of a verification alone (kind ``pass``), of an iteration with draft
 ``results/llamacpp.json`` has the errors of rows with constants fitted without their source.
 """
 
-import dataclasses
 import datetime
 import json
 import math
@@ -19,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
-from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.specs import LLAMACPP, Calibration, GPUSpec, Scatter, files, load_gpu, load_model
 from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
-from perfmodel.specs.published import MS, read_published
-from perfmodel.speculation import Scenario, with_calibration
+from perfmodel.specs.published import MS
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened
 from perfmodel.validate.studies.held_out import quantile
+from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_peak_share, prompt_s, prompts
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.reasons import Reason
@@ -47,8 +46,6 @@ FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "llamacpp.json"
 """Figure (step, ratio, prompt) -> id of a run -> its log error without its source."""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
-PROMPTS = "llamacpp_prompts"
-"""Table of prompts in ``results/published``."""
 LENGTHS = (1.0, 0.5, 0.25, 0.0)
 """Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
 GAUSS_NEWTON_STEPS = 4
@@ -99,11 +96,7 @@ FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
 factor.
 """
 TOKENS = (1, 2, 4, 8, 16, 32)
-PROMPT_TOKENS = 512
-"""Tokens of a pass over a prompt (``--ubatch-size``)."""
 PROMPT = "prompt_share"
-REACHED = "Apple"
-"""The maker whose device files state as the peak what a prompt reached."""
 ONE_TOKEN = 0.85
 """Expected share of the bandwidth that the GEMMs of one token reach."""
 VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
@@ -135,17 +128,6 @@ def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: f
     """
     one, all_of_them = (value_bytes / ONE_TOKEN + 2.0 * n / (ridge * flops_share) for n in (1, tokens))
     return ONE_TOKEN * max(1.0, 2.0 * tokens / (ridge * value_bytes)) * one / all_of_them
-
-
-def prompt_peak_share(gpu: GPUSpec, share: float) -> float:
-    """Share of the bf16 peak that the GEMMs of a prompt reach.
-
-    Quantised weights are multiplied in 8-bit integers, so `share` is of the int8 peak where a device has one.
-    """
-    if gpu.vendor == REACHED:
-        return 1.0
-    integers = gpu.peak_flops("int8") if "int8" in gpu.peak else gpu.peak_flops("bf16")
-    return min(share * integers / gpu.peak_flops("bf16"), 1.0)
 
 
 @dataclass(frozen=True)
@@ -333,42 +315,6 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
         return parts_of(groups, sources, train, [ALONE if passes else SPREAD for passes in alone])
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRow:
-    """One row of the table of prompts. time_ms: of the whole prompt; drafted_ms: of the same with MTP."""
-
-    id: str
-    source_id: str
-    source: str
-    model: str
-    hardware: str
-    weights: str
-    kv_dtype: str
-    input_tokens: float
-    time_ms: float
-    drafted_ms: float | None
-    date: str
-    notes: str
-
-    def run(self) -> PublicRun:
-        """The prompt as a run without tokens."""
-        blank: dict[str, Any] = dict.fromkeys(f.name for f in dataclasses.fields(PublicRun))
-        of_engine = {"kind": "prompt", "engine": LLAMACPP, "engine_version": "", "tensor_parallel": 1}
-        alone = {"expert_parallel": 1, "data_parallel": 1, "batch": 1, "context_tokens": self.input_tokens}
-        stated = {name: value for name, value in dataclasses.asdict(self).items() if name in blank}
-        return PublicRun(**{**blank, "draft": "", "lengths": "", **of_engine, **alone, **stated})
-
-
-def prompts() -> Iterable[PublicRun]:
-    """The published prompts."""
-    return (row.run() for row in read_published(PROMPTS, PromptRow))
-
-
-def prompt_s(scenario: Scenario, tokens: float) -> float:
-    """Seconds of a prompt that is read alone."""
-    return prompt_alone_s(scenario, tokens, engine_requests(scenario), PROMPT_TOKENS, drafts=False)
-
-
 def _passes(run: PublicRun) -> list[MeasuredPass]:
     """The known times of a run."""
     if run.left_out not in USED or not run.time_ms:
@@ -393,6 +339,15 @@ class LeftOut:
     ratio: dict[str, float]
     prompt: dict[str, float]
     runs: dict[str, PublicRun]
+
+    @classmethod
+    def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_]) -> "LeftOut":
+        """Each row with constants fitted without those of its name. names ``[row]``: of the sources, say."""
+        off = np.empty(len(names))
+        for name in np.unique(names):
+            out = names == name
+            off[out] = rows.off(rows.settled(~out))[out]
+        return cls.of(rows.rows, off)
 
     @classmethod
     def of(cls, rows: Sequence[MeasuredPass], off: Array) -> "LeftOut":
@@ -456,15 +411,9 @@ def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Pat
     devices = np.array([gpu.name for gpu in gpus])
     makers = np.array([gpu.vendor for gpu in gpus])
 
-    def left_out(names: NDArray[np.str_]) -> LeftOut:
-        off = np.empty(len(names))
-        for one in np.unique(names):
-            off[names == one] = rows.off(rows.settled(names != one))[names == one]
-        return LeftOut.of(rows.rows, off)
-
-    source = left_out(sources)
-    device = left_out(devices)
-    maker = left_out(makers)
+    source = LeftOut.by(rows, sources)
+    device = LeftOut.by(rows, devices)
+    maker = LeftOut.by(rows, makers)
     errors = {"step": source.step, "ratio": source.ratio, "prompt": source.prompt}
     found = {LEFT_OUT: json.dumps(shortened(errors, 4), indent=1) + "\n"}
     for gpu in map(load_gpu, files.bundled_names("gpus")):

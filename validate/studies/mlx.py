@@ -29,7 +29,7 @@ from perfmodel.validate.studies.llamacpp import LeftOut, LlamaCppPasses
 from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.robust import Array, Values
+from perfmodel.validate.studies.robust import Values
 from perfmodel.validate.studies.widths import ByClass, LeftOutError
 
 FOLDER = files.data_directory("calibrations")
@@ -244,15 +244,6 @@ def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
     ).as_mapping()
 
 
-def left_out(rows: ChipPasses) -> LeftOut:
-    """The error of each row without its source."""
-    sources = np.array([row.run.source_id for row in rows.rows])
-    off: Array = np.empty(len(sources))
-    for one in np.unique(sources):
-        off[sources == one] = rows.off(rows.settled(sources != one))[sources == one]
-    return LeftOut.of(rows.rows, off)
-
-
 def devices() -> Sequence[GPUSpec]:
     """The devices that run MLX."""
     makers = serving_engines()[MLX].makers
@@ -263,7 +254,8 @@ def texts(date: datetime.date) -> dict[Path, str]:
     """By path: the files of all devices, and the errors of rows without their source."""
     rows = ChipPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
-    judged = Judged(left_out(rows))
+    sources = np.array([row.run.source_id for row in rows.rows])
+    judged = Judged(LeftOut.by(rows, sources))
     record = {
         "step": judged.left.step,
         "ratio": judged.left.ratio,

@@ -25,6 +25,7 @@ from perfmodel.validate.studies.llamacpp import (
     scatter,
     texts,
 )
+from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
 from perfmodel.validate.studies.public_runs import answers, public_runs
 
 ALL = {f"all.{name}": term[0] for name, term in TERMS.items()}
@@ -116,12 +117,12 @@ def test_prompts_of_sources_left_out() -> None:
     off = np.abs([*json.loads(LEFT_OUT.read_text())["prompt"].values()])
     assert len(off) == 4
     assert np.exp(off.mean()) < 1.25
-    for row in read_published(llamacpp.PROMPTS, llamacpp.PromptRow):
+    for row in read_published(PROMPTS, PromptRow):
         if row.drafted_ms is None:
             continue
         asked = Query(row.model, row.hardware, 1, 1024, weights=row.weights, draft="mtp", alpha=0.8)
         scenario = resolve(asked)
-        added = prompt_draft_s(scenario, row.input_tokens) / llamacpp.prompt_s(scenario, row.input_tokens)
+        added = prompt_draft_s(scenario, row.input_tokens) / prompt_s(scenario, row.input_tokens)
         assert added == pytest.approx(row.drafted_ms / row.time_ms - 1.0, abs=0.1)
 
 
