@@ -25,6 +25,9 @@ ASKED: dict[str, Any] = {
     "slo": "ttft:3000,tpot:40",
 }
 
+BOX = 8
+"""GPUs of one box, which has no two pools."""
+
 
 @cache
 def _advice(**changes: Any) -> PoolAdvice:
@@ -108,6 +111,12 @@ def test_the_fewest_devices_serve_the_rate_and_the_given_ones_at_least_as_many()
         assert option.needed_gpus is not None
         assert option.needed_gpus <= ASKED["gpus"]
         assert option.most_requests_per_s >= ASKED["request_rate"]
+        kind = (option.two, option.draft is not None)
+        enough = best(*kind, gpus=option.needed_gpus)
+        assert enough.most_requests_per_s >= ASKED["request_rate"]
+        fewer_gpus = option.needed_gpus - BOX
+        if fewer_gpus > BOX:
+            assert best(*kind, gpus=fewer_gpus).most_requests_per_s < ASKED["request_rate"]
 
 
 def test_twice_the_devices_serve_at_least_twice_as_much() -> None:

@@ -1,10 +1,13 @@
 """The record of errors on racks is that of the present model, and the constants are those of its fit."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
 import perfmodel as pm
+from perfmodel.specs import Z
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation import Workload, predict
 from perfmodel.validate.studies import racks
@@ -72,3 +75,10 @@ def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_link
         if each.figure == "step" and each.beyond
     ]
     assert 0.85 <= sum(held) / len(held) < 1.0
+
+
+def test_the_tables_of_links_explain_a_part_of_an_error() -> None:
+    """Half-widths add as independent ones do; what the links explain whole needs no further width."""
+    missed = racks.Judged("a", "b", "step", measured=10.0, predicted=10.0 * math.exp(-0.5), links=0.3 / Z)
+    assert missed.unexplained == pytest.approx(0.4)
+    assert replace(missed, links=0.6 / Z).unexplained == 0.0

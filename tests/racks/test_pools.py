@@ -217,3 +217,18 @@ def test_the_interval_of_tpot_contains_it_and_is_that_of_a_faster_and_a_slower_d
         low, high = found.tpot_interval
         assert low < found.tpot_s < high
         assert high / low < 9
+
+
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_the_interval_of_tpot_is_that_of_one_pool_where_no_request_meets_another(gamma: int) -> None:
+    """And a busy pool that is slower has more of them at once, so that it is slower again."""
+    asked = ASKED | {"tp": 8, "dp": 8, "ep": 8, "request_rate": 0.01}
+    alone = next(each for each in pm.traffic(**asked).rows if each.gamma == gamma)
+    assert alone.tpot_interval is not None
+    low, high = alone.tpot_interval
+    calm = row(gamma, request_rate=0.01).tpot_interval
+    busy = row(gamma, request_rate=2).tpot_interval
+    assert calm is not None
+    assert busy is not None
+    assert calm[1] / calm[0] == pytest.approx(high / low, rel=2e-3)
+    assert busy[1] / busy[0] > 1.1 * high / low
