@@ -170,6 +170,22 @@ def test_searches_of_two_lengths_have_constants(tmp_path, record, gpu) -> None:
         assert name in calibration_from(record, gpu).absent
 
 
+def test_searches_of_more_heads_than_multiprocessors_take_several_rounds(tmp_path, gpu) -> None:
+    """Eight KV heads of four and of eight sequences: one round of 40 multiprocessors, and two."""
+    small = gpu.replace(multiprocessors=gpu.multiprocessors.replace(value=40))
+    fitted = calibration_from(read_record(synthetic(tmp_path, load_plan("gpu-quest"), small)), small)
+    for name, value in SEARCHES.items():
+        assert getattr(fitted, name).value == pytest.approx(value), name
+
+
+def test_searches_of_one_length_have_no_constants(tmp_path, gpu) -> None:
+    """In batches of four and of eight."""
+    plan = load_plan("gpu-quest")
+    one = plan.replace(grid=(plan.grid[0].replace(batch=(4, 8), context=(32768,)),))
+    fitted = calibration_from(read_record(synthetic(tmp_path, one, gpu)), gpu)
+    assert fitted.absent >= SEARCHES.keys()
+
+
 def test_a_record_of_two_devices(tmp_path, plan, gpu) -> None:
     """The curve of the all-reduce, and the bandwidth of a CPU that GEMMs alone show."""
     halves = plan.replace(tensor_parallel=2)

@@ -265,11 +265,11 @@ class KernelFit:
         Searches of more sequences and KV heads than multiprocessors take several rounds.
         """
         rows = self.kinds.get("search", [])
-        if len(rows) < LEAST_KNOTS:
+        units = np.array([row.at["units"] for row in rows], float)
+        if len(np.unique(units)) < LEAST_KNOTS:
             return {}
         processors = self.gpu.multiprocessors.value if self.gpu.multiprocessors else math.inf
         rounds = np.array([np.ceil(row.at["batch"] * row.at["kv_heads"] / processors) for row in rows])
-        units = np.array([row.at["units"] for row in rows], float)
         seconds = np.array([row.call_s for row in rows])
         columns = {"search_s": rounds, "searched_unit_s": rounds * units}
         return _nonnegative(columns, np.maximum(seconds - launch_s, 0.0), seconds)
