@@ -81,6 +81,10 @@ def test_counters_of_sglang_replace_its_gauge_of_the_last_interval(tmp_path) -> 
     (tmp_path / "page.txt").write_text(page + lines)
     assert acceptance(tmp_path / "page.txt", 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
     assert draft_length(page) == 3
+    for missing in counters:
+        rest = "".join(line for line in lines.splitlines(True) if missing not in line)
+        (tmp_path / "page.txt").write_text(page + rest)
+        assert acceptance(tmp_path / "page.txt", 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.4)
 
 
 def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:

@@ -86,12 +86,12 @@ def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
 
 
 def _page_length(where: str, text: str) -> float | None:
-    """Tokens per iteration of all finished requests of a page; None if it counts no verification."""
+    """Tokens per iteration of all finished requests of a page; None if a counter of it is missing."""
     passes, tokens, requests = (
         sum(value for _, value in samples(where, text, f"sglang:{name}"))
         for name in ("spec_verify_calls", "generation_tokens", "num_requests")
     )
-    return (tokens - requests) / passes if passes else None
+    return (tokens - requests) / passes if passes and tokens and requests else None
 
 
 def _gauge(where: str, text: str) -> float:
