@@ -43,7 +43,9 @@ NEAR = 0.9
 """Share of a time of the closed form from which a replay may have the longer one."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
-IDLE = dict.fromkeys(("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share"), 0.0)
+IDLE: dict[str, Any] = dict.fromkeys(
+    ("running_mean", "output_tokens_per_s", "requests_per_s", "kv_share"), 0.0
+)
 """Figures of a server without requests."""
 FIGURES = (*IDLE, "tokens_per_iteration")
 SHARED = ("prefix_hit_rate", "slo_share")
