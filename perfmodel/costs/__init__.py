@@ -5,7 +5,8 @@
 
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, host_launches, model_ops, selection
-from perfmodel.costs.shards import ONE_BOX, Layout, Shard, check_tensor_parallel, largest_degree, shard
+from perfmodel.costs.sharding import check_tensor_parallel, largest_degree, shard
+from perfmodel.costs.shards import ONE_BOX, Layout, Shard
 
 __all__ = [
     "Experts",

@@ -18,7 +18,7 @@ from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
 from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve
 from perfmodel.answers.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
-from perfmodel.costs.shards import check_tensor_parallel
+from perfmodel.costs.sharding import check_tensor_parallel
 from perfmodel.specs import load_gpu
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from perfmodel.costs.shards import shard
+from perfmodel.costs.sharding import shard
 from perfmodel.specs import MoE, Precision, kv_format, weight_format
 from perfmodel.validate.decoder import Model, RandomWeights, Request, backends, build, make_decoder
 from perfmodel.validate.decoder.fp8 import (

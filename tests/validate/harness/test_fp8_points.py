@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfmodel.costs.shards import shard
+from perfmodel.costs.sharding import shard
 from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
 from perfmodel.validate.decoder.weights import weight_bytes

@@ -1,0 +1,246 @@
+"""Cuts a model into the shares of the devices of a group, and checks that it can be cut."""
+
+import math
+from dataclasses import replace
+
+from perfmodel.costs.gemms import experts, linear, linears
+from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, Layout, Shard, Small, States
+from perfmodel.errors import InputError
+from perfmodel.kv.base import KVLayout
+from perfmodel.specs import ModelSpec, Precision
+
+
+def _divisible(model: ModelSpec) -> int:
+    """Counts that a tensor-parallel degree must divide."""
+    heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
+    return math.gcd(heads, model.linear_attention.num_value_heads) if model.linear_attention else heads
+
+
+def largest_degree(model: ModelSpec, devices: int) -> int:
+    """The largest degree that the model allows and that divides `devices`."""
+    return math.gcd(_divisible(model), devices)
+
+
+def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") -> None:
+    """Refuse (InputError) a degree that does not divide the query heads, or the value heads of recurrent
+    layers.
+    """
+    heads = _divisible(model)
+    if devices < 1 or heads % devices:
+        allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        raise InputError(
+            f"{flag}: must divide the {heads} query heads of {model.name} (one of {allowed}), given {devices}"
+        )
+
+
+def shard(
+    model: ModelSpec,
+    tensor_parallel: int,
+    precision: Precision,
+    shards_lm_head: bool = True,
+    kv_page: int = 1,
+    *,
+    popularity: float = 0.0,
+    graph_sizes: tuple[int, ...] = (),
+    groups: int = 1,
+    expert_groups: int = 1,
+    layout: Layout = ONE_BOX,
+) -> Shard:
+    """One device's share of a model.
+
+    The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
+    replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
+    of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. layout: beyond
+    a box. Raises InputError if the degree does not divide the query heads.
+    """
+    attends = tensor_parallel // groups
+    check_tensor_parallel(model, attends)
+    n = tensor_parallel
+    act = precision.activation_bytes
+    hidden = model.hidden_size
+    exchanges = layout.exchanges and groups > 1 and model.moe is not None
+    shared_by = attends if exchanges else n
+    head_devices = shared_by if shards_lm_head else 1
+    head = linear("lm_head", 1, (hidden, model.vocab_size / head_devices), precision)
+    head = replace(head, gathered=groups > 1 and not exchanges)
+    gemms = tuple(linears(model, n, precision, groups, exchanges))
+    redundant = layout.redundant_experts if model.moe else 0
+    routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance)
+    attentions = _attentions(model, attends, precision)
+    expert_bytes = routed.held_bytes if routed else 0.0
+    embedding_bytes = 0.0
+    if not model.tie_word_embeddings:
+        value_bytes = precision.weights.of("embedding").bytes_per_value
+        embedding_bytes = model.embedding_params * value_bytes / shared_by
+    vector_bytes = (model.norm_params + model.table_params / n) * act
+    matrix_bytes = sum(op.weight_bytes for op in gemms) / model.loops + expert_bytes + head.weight_bytes
+    stored_bytes = (matrix_bytes + embedding_bytes + vector_bytes) / layout.stages
+    return Shard(
+        model=model,
+        tensor_parallel=n,
+        precision=precision,
+        linears=gemms,
+        lm_head=head,
+        experts=routed,
+        smalls=tuple(_smalls(model, n, groups, attentions, act, exchanges)),
+        attentions=attentions,
+        states=_states(model, attends, act),
+        expert_bytes=expert_bytes / layout.stages,
+        stored_weight_bytes=stored_bytes,
+        kv_page=kv_page,
+        graph_sizes=graph_sizes,
+        groups=groups,
+        exchanges=exchanges,
+        stages=layout.stages,
+        micro_batches=layout.micro_batches,
+    )
+
+
+def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attention, ...]:
+    full = model.num_attention_layers - model.num_sliding_layers
+    dense = model.indexer.dense_layers if model.indexer else full
+    groups = []
+    if dense:
+        groups.append(_span(model, n, precision, "full", dense, None))
+    if full - dense:
+        chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
+        groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
+    if model.mla and (bare := model.mla.unrotated_layers):
+        latent = replace(
+            groups[0].layout, head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank
+        )
+        rotated = replace(groups[0], layers=groups[0].layers - bare)
+        groups = [rotated, replace(groups[0], name="unrotated", layers=bare, layout=latent), *groups[1:]]
+    if groups and model.shared_kv_layers:
+        groups[0] = replace(groups[0], shared=model.shared_kv_layers)
+    for part in model.compressed:
+        topk = model.indexer.topk if model.indexer and part.chosen else None
+        every = _span(model, n, precision, f"every {part.stride}", part.layers, None)
+        groups.append(replace(every, topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
+    if model.num_sliding_layers:
+        slides = _span(
+            model,
+            n,
+            precision,
+            f"window {model.sliding_window}",
+            model.num_sliding_layers,
+            model.sliding_window,
+        )
+        groups.append(replace(slides, shared=model.shared_kv_sliding))
+    return tuple(groups)
+
+
+def _span(
+    model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None
+) -> Attention:
+    """One group of layers. MLA is in absorbed form: one KV head that all query heads share."""
+    heads = model.heads(sliding=window is not None)
+    query_heads = heads.num_attention_heads // n
+    if mla := model.mla:
+        kv_heads = 1
+        key = mla.latent_dim
+        value = mla.kv_lora_rank
+        values = mla.latent_dim
+        fresh = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
+    else:
+        kv_heads = math.ceil(heads.num_key_value_heads / n)
+        key = heads.head_dim
+        value = heads.value_dim
+        values = kv_heads * heads.kv_values // heads.num_key_value_heads
+        fresh = key + value
+    layout = KVLayout(
+        num_kv_heads=kv_heads,
+        head_dim=key,
+        values_per_token=values,
+        query_heads=query_heads,
+        bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
+    )
+    width = query_heads * (key + value)
+    pairs = 2.0 * width, 2.0 * query_heads * fresh
+    return Attention(name, layers, window, layout, *pairs, width * precision.activation_bytes)
+
+
+def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
+    """Bytes per value of a latent that sparse attention reads in fp8, with one scale per 128 values and the
+    rotary part in bf16.
+
+    656 bytes per token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
+    """
+    if not model.indexer or not model.mla or precision.kv.name != "fp8":
+        return None
+    return (
+        model.mla.kv_lora_rank * INDEX_KEY_BYTES + 2.0 * model.mla.qk_rope_head_dim
+    ) / model.mla.latent_dim
+
+
+def _states(model: ModelSpec, n: int, act: float) -> States | None:
+    """The recurrent states. Devices share the heads of the state; the convolution's keys are replicated like
+    their projections.
+    """
+    part = model.linear_attention
+    if part is None:
+        return None
+    keys = 2 * part.num_key_heads * part.key_head_dim
+    key_heads = math.ceil(part.num_key_heads / n)
+    convolved = (part.convolved - keys) / n + 2 * key_heads * part.key_head_dim
+    values = part.state_values / n
+    value_bytes = 4.0 if part.state_dtype == "fp32" else 2.0
+    each = values * value_bytes + convolved * (part.conv_kernel - 1) * act
+    return States(
+        name=part.kind,
+        layers=part.layers,
+        bytes_per_sequence=part.layers * each,
+        flops_per_token=part.layers * part.flops_per_value * values,
+        activation_bytes_per_token=part.layers * (convolved + 2 * part.inner / n) * act,
+        bytes_per_input=part.layers * convolved * act,
+    )
+
+
+def _query_values(model: ModelSpec, a: Attention) -> float:
+    """Values in the queries of one token, in all layers of a group."""
+    head_dim = model.heads(sliding=a.window is not None).head_dim
+    return a.layers * a.layout.query_heads * head_dim
+
+
+def _smalls(
+    model: ModelSpec,
+    n: int,
+    groups: int,
+    attentions: tuple[Attention, ...],
+    act: float,
+    exchanges: bool,
+) -> list[Small]:
+    layers = model.num_attention_layers
+    hidden = model.hidden_size
+    plain = [a for a in attentions if a.stride == 1]
+    fresh = sum((a.layers - a.shared) * a.layout.values_per_token for a in plain)
+    rotated = fresh + sum(_query_values(model, a) for a in plain)
+    norms = model.norms_per_layer * model.num_hidden_layers + 1
+    inner = model.num_dense_layers * model.intermediate_size / n
+    if model.moe:
+        routed_width = model.moe.experts_per_token * model.moe.intermediate_size
+        expert_width = routed_width + model.moe.shared_intermediate_size
+        inner += model.num_moe_layers * expert_width / n
+    activation_bytes = model.mlp_matrices * inner * act
+    residual_bytes = model.num_blocks * 3 * model.residual_streams * hidden * act
+    smalls = [
+        Small("embedding", 1, 2 * hidden * act),
+        Small("norms", norms, norms * 2 * hidden * act),
+        Small("rope", layers, 2 * rotated * act),
+        Small("kv append", layers, fresh * act),
+        Small("activation", model.num_mlp_layers, activation_bytes, gathered=groups > 1),
+        Small("residual", model.num_blocks, residual_bytes),
+    ]
+    if model.qk_norm:
+        smalls.append(Small("qk norm", layers, 2 * rotated * act))
+    if model.moe:
+        routed = model.num_moe_layers
+        score_bytes = routed * model.moe.num_experts * act
+        smalls.append(Small("routing", 2 * routed, score_bytes, routed, groups > 1 and not exchanges))
+    part = model.linear_attention
+    if part:
+        convolved_bytes = part.layers * 2 * part.convolved * groups / n * act
+        normed_bytes = part.layers * 3 * part.inner * groups / n * act
+        smalls.append(Small("convolution", part.layers, convolved_bytes))
+        smalls.append(Small("state norm", part.layers, normed_bytes))
+    return smalls
