@@ -101,7 +101,7 @@ def inflection_context(
 def batches_between(low: float, high: float) -> Array:
     """The batches of the search for an inflection, in quarter octaves."""
     steps = math.ceil(math.log2(high / low) * BATCHES_PER_OCTAVE)
-    batches = np.geomspace(low, high, max(steps, 1) + 1)
+    batches = np.geomspace(low, high, max(steps, 1) + 1).round(9)  # a step at 65 is not one at 64
     batches.flags.writeable = False
     return batches
 

@@ -54,7 +54,7 @@ def test_break_even_is_where_speedup_reaches_one(s, batch):
 @pytest.mark.parametrize("s", QUESTIONS)
 @pytest.mark.parametrize("gamma", [2, 4])
 def test_inflection_is_where_speedup_stops_falling_with_batch(s, gamma):
-    batches = np.geomspace(32, 256, 13)[:, None]
+    batches = batches_between(32.0, 256.0)[:, None]
     length = inflection_context(s, gamma)
     smooth = without_waves(s)
 
@@ -122,6 +122,7 @@ def test_a_property_that_never_turns() -> None:
 
 def test_batches_are_quarter_octaves_and_a_fall_is_one_between_two_of_them() -> None:
     np.testing.assert_allclose(batches_between(32.0, 256.0), 32 * 2 ** (np.arange(13) / 4))
+    assert {32.0, 64.0, 128.0, 256.0} <= set(batches_between(32.0, 256.0).tolist())  # whole batches exactly
     np.testing.assert_allclose(batches_between(32.0, 33.0), [32, 33])
     np.testing.assert_allclose(batches_between(32.0, 32.0), [32, 32])
     surface = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 0.98, 2.0], [1.0, 3.0, 3.0, 1.9]])
