@@ -203,8 +203,8 @@ def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
 
 def lengths_of(question: TrafficQuery, scenario: Scenario) -> list[int]:
     """0, and the draft lengths of the question; all up to the longest one if it leaves them open."""
-    stated = [policy.tokens for policy in question.gamma if policy.tokens is not None]
-    if len(stated) == len(question.gamma):
+    stated = question.stated_lengths
+    if stated is not None:
         return sorted({0, *stated})
     return list(range(scenario.longest(min(question.max_gamma, LONGEST_DRAFT)) + 1))
 
@@ -221,8 +221,8 @@ def prompting_of(question: TrafficQuery, instances: Instances) -> Scenario:
 
 def _query(question: TrafficQuery, instances: Instances) -> Query:
     context = max(round(question.lengths.context), 1)
-    numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
-    gamma = max(numbers) if len(numbers) == len(question.gamma) else None
+    stated = question.stated_lengths
+    gamma = None if stated is None else max(stated)
     return question.query(batch=1, context=context, gamma=gamma, **instances.layout)
 
 

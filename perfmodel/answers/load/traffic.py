@@ -350,12 +350,11 @@ def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
 
 def _query(question: TrafficQuery) -> Query:
     """The point at which the names, formats and acceptance of the question are resolved."""
-    numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
-    gamma = max(numbers) if len(numbers) == len(question.gamma) else None
+    stated = question.stated_lengths
     return question.query(
         batch=1,
         context=max(round(question.lengths.context), 1),
-        gamma=gamma,
+        gamma=None if stated is None else max(stated),
         max_num_seqs=question.group_seats,
     )
 

@@ -503,6 +503,12 @@ class TrafficQuery(CommonOptions):
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
     @property
+    def stated_lengths(self) -> tuple[int, ...] | None:
+        """The draft lengths that the question states; None if a policy leaves them open."""
+        lengths = tuple(policy.tokens for policy in self.gamma if policy.tokens is not None)
+        return lengths if len(lengths) == len(self.gamma) else None
+
+    @property
     def draws(self) -> bool:
         """Whether replayed requests are drawn from the question's lengths."""
         return self.trace is None and self.mix is None
