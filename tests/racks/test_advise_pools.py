@@ -135,9 +135,15 @@ def test_a_device_without_links_has_one_pool_and_a_line_that_names_the_table() -
     }
     found = _advice(**asked, request_rate=2.0, slo=None)
     assert {option.two for option in found.options} == {False}
-    (note,) = found.notes
+    of_limits, note = found.notes
+    assert "0.9 of the capacity" in of_limits
     assert "hardware/links has no table of links between servers of l4-24gb" in note
     assert "\n" not in note
+
+
+def test_one_device_is_not_plural() -> None:
+    small = {"model": "llama-3.1-8b", "draft": None, "rate": (), "slo": None, "gpus": 16}
+    assert "one pool of 1 GPU: 1x1" in _advice(**small, request_rate=2.0).for_rate
 
 
 def test_the_fewest_servers_are_found_however_many_they_are() -> None:

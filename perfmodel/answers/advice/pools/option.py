@@ -108,7 +108,7 @@ class PoolAdvice:
         two = self.best(two=True)
         rate = f"For {self.request_rate:g} requests/s"
         told = [
-            f"{each.kind} of {each.needed_gpus} GPUs: {each.needed}"
+            f"{each.kind} of {each.needed_gpus} GPU{'s' * (each.needed_gpus != 1)}: {each.needed}"
             for each in (one, two)
             if each and each.needed
         ]

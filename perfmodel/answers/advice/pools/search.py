@@ -13,6 +13,7 @@ from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, best_on, pairs_of, pools_for
 from perfmodel.answers.advice.pools.servers import Server, most_on, servers_for, servers_of
+from perfmodel.answers.advice.served import HEADROOM
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.queueing.closed import serve
@@ -34,6 +35,8 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     search = Search(question.gpus, question.request_rate)
     options = [search.one(plain), search.one(drafted)]
     notes: list[str] = []
+    if not question.latency_limits_ms:
+        notes.append(f"without limits on latency, the highest rate is {HEADROOM:g} of the capacity")
     if question.draft_tp is not None and drafted:
         notes.append("pools have the draft on all devices of an instance, whatever --draft-tp says")
     try:
