@@ -43,9 +43,13 @@ ENGINES = ("vllm", "vllm", "sglang", "sglang", "trtllm", "llamacpp", "magicdec",
 
 def question(rng: Random) -> dict[str, Any]:
     """A server, well-known or any, its draft, requests, and what these have in common."""
-    every = [rng.choice(bundled_names(kind)) for kind in ("models", "gpus")]
-    model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *[(*every, rng.choice((1, 2, 4, 8)))] * 9))
-    inputs, outputs = (round(10 ** rng.uniform(1.3, most)) for most in (4.2, 3.3))
+    any_model = rng.choice(bundled_names("models"))
+    any_device = rng.choice(bundled_names("gpus"))
+    any_server = (any_model, any_device, rng.choice((1, 2, 4, 8)))
+    one_in_three = [any_server] * len(SERVERS)
+    model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *one_in_three))
+    inputs = round(10 ** rng.uniform(1.3, 4.2))
+    outputs = round(10 ** rng.uniform(1.3, 3.3))
     prefix = {
         "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
         "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
@@ -73,7 +77,8 @@ def question(rng: Random) -> dict[str, Any]:
         "acceptance_std": rng.choice((None, 0.0, 0.2)),
     }
     for some, share in more:
-        settings |= some if rng.random() < share else {}
+        if rng.random() < share:
+            settings |= some
     return settings
 
 

@@ -11,6 +11,32 @@ import sys
 from pathlib import Path
 
 HEADS = ("eagle", "eagle3", "dflash", "dspark", "mtp")
+MTP_TARGET = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "num_nextn_predict_layers": 1,
+    "vocab_size": 320,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "moe_intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 64,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 32,
+    "v_head_dim": 32,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+"""Configuration of a tiny target with an MTP module."""
 
 
 def main(engine: Path) -> int:
@@ -53,10 +79,13 @@ def main(engine: Path) -> int:
 def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[no-untyped-def]
     """What the engine understood is what was said."""
     for key, value in config.items():
-        got = getattr(made, key)
-        got = [list(row) for row in got] if key.endswith("per_batch_size") else got
-        if key not in ("model", "method") and got != value:
-            raise SystemExit(f"{name}: {key} is {got!r}, said {value!r}")
+        if key in ("model", "method"):
+            continue
+        understood = getattr(made, key)
+        if key.endswith("per_batch_size"):
+            understood = [list(row) for row in understood]
+        if understood != value:
+            raise SystemExit(f"{name}: {key} is {understood!r}, said {value!r}")
     if made.method != config["method"]:
         raise SystemExit(f"{name}: method is {made.method}")
 
@@ -70,37 +99,13 @@ def heads(models: Path) -> None:
         "block_size": 8,
         "target_layer_ids": [0, 1],
     }
+    eagle3 = {"num_hidden_layers": 1, "draft_vocab_size": 320}
     kinds = {
         "eagle": base | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
-        "eagle3": base
-        | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 320},
+        "eagle3": base | eagle3 | {"architectures": ["LlamaForCausalLMEagle3"]},
         "dflash": block | {"architectures": ["DFlashDraftModel"]},
         "dspark": block | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 16},
-        "mtp": {
-            "architectures": ["DeepseekV3ForCausalLM"],
-            "model_type": "deepseek_v3",
-            "num_nextn_predict_layers": 1,
-            "vocab_size": 320,
-            "hidden_size": 256,
-            "intermediate_size": 512,
-            "moe_intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "first_k_dense_replace": 1,
-            "n_routed_experts": 8,
-            "n_shared_experts": 1,
-            "num_experts_per_tok": 2,
-            "n_group": 1,
-            "topk_group": 1,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 4,
-            "kv_lora_rank": 64,
-            "q_lora_rank": None,
-            "qk_nope_head_dim": 32,
-            "qk_rope_head_dim": 32,
-            "v_head_dim": 32,
-            "max_position_embeddings": 8192,
-            "torch_dtype": "bfloat16",
-        },
+        "mtp": MTP_TARGET,
     }
     for name, config in kinds.items():
         (models / name).mkdir(exist_ok=True)
