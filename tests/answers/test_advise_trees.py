@@ -51,6 +51,15 @@ def test_a_tree_wins_while_few_sequences_run() -> None:
     assert advise(**QUESTION | {"tree_rate": {"eagle3": "0.7"}}, batch=(1,)).trees[0].over_choice < 1
 
 
+@pytest.mark.parametrize("drafts", [("eagle3", "eagle"), ("eagle", "eagle3")])
+def test_the_best_draft_comes_first(drafts: tuple[str, ...]) -> None:
+    rates = {"eagle3": RATES, "eagle": "0.45,0.1"}
+    asked = {draft: rates[draft] for draft in drafts}
+    trees = advise(**QUESTION | {"tree_rate": asked}, batch=(1,), objective="latency").trees
+    assert [tree.draft for tree in trees] == ["eagle3", "eagle"]
+    assert trees[0].tpot_s < trees[1].tpot_s
+
+
 def test_a_chain_has_the_rate_of_a_first_child_or_its_own() -> None:
     assert advise(**QUESTION, batch=(1,)).robustness.alpha == pytest.approx(0.7)
     stated = advise(**QUESTION, rate={"eagle3": "0.6"}, batch=(1,))

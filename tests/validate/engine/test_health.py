@@ -173,6 +173,7 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
         ("load_tensors: offloaded 25/65 layers to GPU", "40 of 65 layers run on the host"),
         ("llama_context: flash_attn    = disabled", "flash attention is off"),
         ("INFO Using FLASH_ATTN attention backend out of potential backends: [...]", "nothing that explains"),
+        ("INFO Using NIXL_NEW backend", "nothing that explains"),
         ("load_tensors: offloaded 65/65 layers to GPU", "nothing that explains"),
     ],
 )

@@ -14,15 +14,18 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation import with_values
 from perfmodel.validate.fit.calibrate import correlated, other_error, path_of, refreshed, report_lines
-from perfmodel.validate.fit.counted_points import TIMES, _draft_passes
+from perfmodel.validate.fit.counted_points import TIMES, PointSet, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.recipes import RECIPES
+from perfmodel.validate.records import BUNDLED, points, read_record
 from perfmodel.validate.solving import shortened, significant
 
 A100, H100, GPT_FAST = RECIPES.values()
+TREES = BUNDLED / "h200-1" / "20261126T023256Z-f66ff6fd-gpu-trees.json"
 TODAY = datetime.date(2031, 1, 1)
 
 
@@ -198,3 +201,16 @@ def test_errors_are_over_the_rows_that_have_both() -> None:
     ones = np.ones(2)
     assert errors_of(np.array([0.5, 1.1]), ones).worst == -0.5
     assert errors_of(np.array([NAN, 0.0]), ones) is None
+
+
+def test_the_passes_of_a_tree_choose_the_nodes_of_a_level_each() -> None:
+    """The mean draft pass of a tree is longer by the constant; that of a chain and verifications are not."""
+    calibration = load_calibration("h200-sxm-141gb.micro")
+    slower = with_values(calibration, {"tree_level_s": calibration.tree_level_s.value + 1e-3})
+    rows = PointSet(points(read_record(TREES)), calibration)
+    before = rows.predict(calibration)
+    after = rows.predict(slower)
+    expected_s = [0.0 if p.widths is None else 1e-3 for p in rows.points]
+    assert len(set(expected_s)) == 2
+    assert after["draft_s"] - before["draft_s"] == pytest.approx(expected_s, abs=1e-9)
+    np.testing.assert_array_equal(after["verify_s"], before["verify_s"])
