@@ -36,6 +36,13 @@ def run_of(study: str, steps: int, concurrency: int):
     return next(run for run in runs(study) if (run.steps, run.concurrency) == (steps, concurrency))
 
 
+def test_a_served_run_has_the_memory_of_a_server_with_its_default_seats():
+    """All of vLLM ran on devices of 80 GB or more: 1,024 seats. Others take no memory for them."""
+    every = [run for study in STUDIES for run in runs(study)]
+    seats = {(run.engine, traffic.shipped(run).account.server.max_num_seqs) for run in every}
+    assert seats == {("vllm", 1024), ("sglang", None), ("trtllm", None)}
+
+
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     """Residuals 0.2 - move: a wide spread gives 0.2, one of 1 around 0 beside a run of weight 1 gives 0.2 /
     (1 + 1).
