@@ -69,7 +69,9 @@ def part(name: str) -> list[Row]:
 
 
 def cold() -> list[Row]:
-    """`perfmodel whatif` as a process, beside a bare import of numpy, taken in turns."""
+    """`perfmodel whatif` as a process, beside a bare import of numpy, taken in turns. Both on one thread: the
+    threads that numpy starts count as processor time, and the command starts none.
+    """
     commands = {
         "numpy": ("-c", "import numpy"),
         "perfmodel whatif": ("-m", "perfmodel", "whatif", *DEMO),
@@ -81,7 +83,7 @@ def cold() -> list[Row]:
     with tempfile.TemporaryDirectory() as cache:
         for run in range(COLD_RUNS + 1):
             for name, command in commands.items():
-                seconds, megabytes, _ = child(*command, PYTHONPYCACHEPREFIX=cache)
+                seconds, megabytes, _ = child(*command, PYTHONPYCACHEPREFIX=cache, OPENBLAS_NUM_THREADS="1")
                 peak[name] = max(peak[name], megabytes)
                 if run:  # the first fills the cache
                     times[name].append(seconds)
