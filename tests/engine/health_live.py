@@ -24,7 +24,10 @@ GAMMA = 3
 CLIENTS = 4
 BATCHES = (1, CLIENTS)
 NEW_TOKENS = 96
-ROUNDS = 4
+ROUNDS = 16
+"""Prompts of a client while the healthy server is fitted."""
+WATCHED_ROUNDS = 60
+"""Prompts of a client while a log is written that is watched: several lines lie inside the load."""
 PROMPT = 256
 LONG_PROMPT = 3000
 OFTEN = {"VLLM_LOG_STATS_INTERVAL": "2", "VLLM_CPU_OMP_THREADS_BIND": "0-1"}
@@ -45,6 +48,7 @@ class Fault:
     draft: str = "draft"
     prompt: int = PROMPT
     new_tokens: int = NEW_TOKENS
+    rounds: int = WATCHED_ROUNDS
 
 
 HEALTHY = Fault("healthy", "healthy")
@@ -52,11 +56,13 @@ FAULTS = (
     Fault("eager", "the iteration is off", ("--enforce-eager",)),
     Fault("one thread", "the iteration is off", threads="0"),
     Fault("bad draft", "the acceptance is off", draft="bad"),
-    Fault("long prompts", "the load is off", prompt=LONG_PROMPT, new_tokens=40),
+    Fault("long prompts", "the load is off", prompt=LONG_PROMPT, new_tokens=40, rounds=10),
 )
 
 
-def serve(engine: Path, folder: Path, fault: Fault, gamma: int, batches: tuple[int, ...]) -> Path:
+def serve(
+    engine: Path, folder: Path, fault: Fault, gamma: int, batches: tuple[int, ...], rounds: int
+) -> Path:
     """Run one server below one load; its log."""
     log = folder / f"{fault.name}-K{gamma}.log".replace(" ", "-")
     config = {
@@ -71,7 +77,7 @@ def serve(engine: Path, folder: Path, fault: Fault, gamma: int, batches: tuple[i
         words += ["--speculative-config", json.dumps(config)]
     with started(words, log, OFTEN | {"VLLM_CPU_OMP_THREADS_BIND": fault.threads}) as url:
         for batch in batches:
-            load = ["--max-concurrency", str(batch), "--num-prompts", str(batch * ROUNDS)]
+            load = ["--max-concurrency", str(batch), "--num-prompts", str(batch * rounds)]
             name = f"{fault.name}-K{gamma}-{batch}.json".replace(" ", "-")
             bench(engine, url, folder / name, fault.new_tokens, load, fault.prompt)
     return log
@@ -109,13 +115,13 @@ def prepared(engine: Path, folder: Path) -> Path:
     words = [engine / "bin" / "python", "-c", write_bad, Path(__file__).parent, engine / "models" / "bad"]
     subprocess.run(words, check=True)
     device(folder)
-    serve(engine, folder, HEALTHY, 0, BATCHES)
-    serve(engine, folder, HEALTHY, GAMMA, BATCHES)
+    serve(engine, folder, HEALTHY, 0, BATCHES, ROUNDS)
+    serve(engine, folder, HEALTHY, GAMMA, BATCHES, ROUNDS)
     runs = [word for path in sorted(folder.glob("healthy-K*.json")) for word in ("--from", str(path))]
     fitted: dict[str, object] = {**subject(folder), "--calibration": "ideal", "--out": folder / "mine.yaml"}
     if perfmodel(["validate", "engine", *runs, *spelled(fitted)]):
         raise SystemExit("the healthy server could not be fitted")
-    log = serve(engine, folder, HEALTHY, GAMMA, (CLIENTS,))
+    log = serve(engine, folder, HEALTHY, GAMMA, (CLIENTS,), HEALTHY.rounds)
     imported: dict[str, object] = {
         "--import": log,
         "--target": folder / "target.json",
@@ -143,7 +149,7 @@ def main(engine: Path, folder: Path) -> int:
     install(engine)
     missed = not named(folder, HEALTHY, prepared(engine, folder))
     for fault in FAULTS:
-        log = serve(engine, folder, fault, GAMMA, (CLIENTS,))
+        log = serve(engine, folder, fault, GAMMA, (CLIENTS,), fault.rounds)
         missed |= not named(folder, fault, log)
     return int(missed)
 

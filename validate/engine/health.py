@@ -14,17 +14,9 @@ from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.text import seconds
 from perfmodel.specs.engines.backends import attention_of
 from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
-_VLLM = re.compile(
-    r"(?:Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s, )?"
-    r"Avg generation throughput: (?P<decode>[\d.]+) tokens/s, Running: (?P<running>\d+) reqs, "
-    r"Waiting: (?P<waiting>\d+) reqs"
-)
-_SGLANG = re.compile(
-    r"Decode batch.*?#running-req: (?P<running>\d+).*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
-    r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)"
-)
 _CAPTURED_TOKENS = re.compile(
     r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
 )
@@ -99,31 +91,35 @@ _BACKEND = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:at
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds per output token of a running request, and requests that wait; the medians of a log's lines."""
+    """Seconds per output token of a running request, and requests that wait.
+
+    partly_idle: whether the log has no interval that lies inside a load.
+    """
 
     tpot_s: float
     waiting: float
     prompt_tokens_per_s: float = 0.0
+    partly_idle: bool = False
 
     @classmethod
     def of(cls, where: str, text: str) -> "Pace | None":
         """From a log, or a page with the histogram of TPOT; None if neither states a pace."""
-        lines = [m for pattern in (_VLLM, _SGLANG) for m in pattern.finditer(text)]
-        busy = [m for m in lines if int(m["running"]) and float(m["decode"])]
-        if busy:
-            paces = [int(m["running"]) / float(m["decode"]) for m in busy]
-            waiting = median([float(m["waiting"] or 0) for m in busy])
-            return cls(median(paces), waiting, median([float(m["prompt"] or 0) for m in busy]))
+        load = LoggedLoad.of(text)
+        if load is not None:
+            return cls(load.tpot_s, load.waiting, load.prompt_tokens_per_s, load.partly_idle)
         alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
         if alone:
             return cls(median(alone), 0.0)
-        total, count = (
-            sum(value for _, value in samples(where, text, f"{_PAGE}_{part}")) for part in ("sum", "count")
-        )
-        if not count:
+        seconds_of_tokens = _total(where, text, f"{_PAGE}_sum")
+        tokens = _total(where, text, f"{_PAGE}_count")
+        if not tokens:
             return None
-        waiting = sum(value for _, value in samples(where, text, "vllm:num_requests_waiting"))
-        return cls(total / count, waiting)
+        return cls(seconds_of_tokens / tokens, _total(where, text, "vllm:num_requests_waiting"))
+
+
+def _total(where: str, text: str, name: str) -> float:
+    """The sum of a metric over all labels of a page; 0 without it."""
+    return sum(value for _, value in samples(where, text, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +207,11 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
             "not seen, but possible: a batch outside the captured sizes, fewer threads, a power or clock "
             "limit, all-reduce over PCIe, a draft launched by the host"
         )
+        if pace.partly_idle:
+            lines.append(
+                "the log has no interval inside a load, only its first and last ones: these are partly idle "
+                "and look slow; let a load run for three lines of the log and ask again"
+            )
     return Health(half, tuple(lines))
 
 

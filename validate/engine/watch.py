@@ -5,13 +5,11 @@ length stays if no other one is faster by more than `TOLERANCE`. Otherwise the a
 and the command that prints the server's new line.
 """
 
-import re
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +30,7 @@ from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server, holds_key
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
+from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.paste import predicted_prompt_s
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.timing import Timing
@@ -44,7 +43,6 @@ them.
 """
 MOST_BATCH, MOST_GAMMA = 256, 16
 """Largest batch and draft length in the comparison."""
-_RUNNING = re.compile(r"(?:Running: (\d+) reqs|#running-req: (\d+))")
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
 COUNTED = ("vllm:inter_token_latency_seconds_count", "vllm:iteration_tokens_total_count")
 """Iterations, counted for each request and once for all."""
@@ -131,15 +129,15 @@ def expected_gain(
 
 def running(where: str, text: str) -> float | None:
     """Number of running requests: the mean over a page's iterations, else its gauge, or the mean of a log's
-    lines. None if missing or 0.
+    lines under load. None if missing or 0.
     """
     each, all_ = (sum(value for _, value in samples(where, text, name)) for name in COUNTED)
     if each and all_:
         return max(each / all_, 1.0)
     if gauges := [value for name in GAUGES for _, value in samples(where, text, name)]:
         return sum(gauges) or None
-    counts = [count for a, b in _RUNNING.findall(text) if (count := float(a or b))]
-    return fmean(counts) if counts else None
+    load = LoggedLoad.of(text)
+    return None if load is None else load.running
 
 
 def drift(query: Query, served: Served, expected: Acceptance | None = None) -> Drift:

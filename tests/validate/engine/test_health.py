@@ -194,8 +194,24 @@ def test_a_real_server_whose_processors_are_taken_is_slow_in_its_iterations(caps
     assert run(["validate", "engine", *words]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "requests: 4 running, at 379 tokens of context" in out
-    assert "health: the iteration is off: measured 78 ms per token, 237 ms per iteration" in out
+    assert "health: the iteration is off: measured 83 ms per token, 252 ms per iteration" in out
     assert "nothing that explains it" in out
+
+
+def test_a_load_of_two_lines_is_asked_for_again(tmp_path, capsys) -> None:
+    """A load of four clients that lasted two seconds: a healthy vLLM 0.32 that looked slow."""
+    lines = vllm_log(predicted_tokens_per_s() / 4).splitlines(keepends=True)
+    _, out = watched(tmp_path, capsys, "".join(lines[:5]))
+    assert "let a load run for three lines of the log" in out
+    _, long = watched(tmp_path, capsys, "".join(lines))
+    assert "let a load run" not in long
+
+
+def test_the_edges_of_a_load_do_not_make_a_server_slow(tmp_path, capsys) -> None:
+    edge = vllm_log(predicted_tokens_per_s() / 9).splitlines(keepends=True)
+    inside = vllm_log(predicted_tokens_per_s()).splitlines(keepends=True)
+    _, out = watched(tmp_path, capsys, "".join([*edge[:3], *inside[:3], *edge[:3]]))
+    assert "health: healthy: measured" in out
 
 
 def test_of_two_things_that_are_off_the_one_that_costs_more_is_named(tmp_path, capsys) -> None:

@@ -96,9 +96,23 @@ def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> N
     )
 
 
-def test_running_requests_of_a_log_and_of_a_page() -> None:
-    assert running("x", "Running: 4 reqs, a\nRunning: 0 reqs\nDecode batch, #running-req: 8, b") == 6
+def vllm_lines(*running: int) -> str:
+    """One line each; the newest version's names and, at the end, those of version 0."""
+    pace = "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 90.0 tokens/s"
+    lines = [f"{pace}, Running: {count} reqs, Waiting: 0 reqs" for count in running]
+    return "\n".join([*lines[:-1], lines[-1].replace("Waiting", "Swapped: 0 reqs, Pending")])
+
+
+def test_running_requests_of_a_log() -> None:
+    """The first and the last line of a load are partly idle."""
+    assert running("x", vllm_lines(1, 4, 6, 2, 0)) == 5
+    assert running("x", vllm_lines(1, 4, 1, 0, 2, 8, 3)) == 6
+    assert running("x", vllm_lines(0, 2, 4)) == 3
+    assert running("x", "Decode batch, #running-req: 8, gen throughput (token/s): 90.0") == 8
     assert running("x", "nothing") is None
+
+
+def test_running_requests_of_a_page() -> None:
     counts = "vllm:inter_token_latency_seconds_count 6708\nvllm:iteration_tokens_total_count 648\n"
     # 648 iterations of a vLLM 0.32, with 8 requests of 4 clients and 42 of 14; fewer; and without iterations
     for text, found in (
