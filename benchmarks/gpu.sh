@@ -8,12 +8,13 @@
 #   bash benchmarks/gpu.sh page     MACHINE DEVICE           stack factors by halves, the machine's page
 #
 # MACHINE is a label such as h200-1, DEVICE a device by name or path. Everything is written under $OUT (default: results).
-# MINUTES=N stops each measuring command after N minutes; PERFMODEL_COMMIT=HASH says which commit this is without a .git.
+# MINUTES=N stops the microbenchmarks, or all plans of `passes` together, after N minutes.
+# PERFMODEL_COMMIT=HASH says which commit this is without a .git.
 # Of `check`, TESTS are pytest's arguments, CEILINGS, SWEEP and ATTENTION those of attention.py; ON, CONTEXTS, DOCUMENTS: see
 # `acceptance`. The sweep's tuning.json is used from then on, in this call and in later ones that find it in results/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ $# -lt 3 ]; then sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
+if [ $# -lt 3 ]; then sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 stage=$1 machine=$2 device=$3
 shift 3
 out=${OUT:-results}
@@ -24,7 +25,6 @@ if [ -z "${PERFMODEL_COMMIT:-}" ] && [ ! -e .git ]; then
     exit 2
 fi
 perfmodel() { "$python" -m perfmodel "$@"; }
-limit=${MINUTES:+--minutes $MINUTES}
 mkdir -p "$out/$machine"
 
 # The calibration from kernels: of this call, of an earlier one brought back to results/, or the one that ships.
@@ -55,21 +55,25 @@ check)
     exit "$status"
     ;;
 kernels)
-    perfmodel validate microbench "${1:-gpu-8b}" --machine "$machine" --hardware "$device" --results "$out" $limit
+    perfmodel validate microbench "${1:-gpu-8b}" --machine "$machine" --hardware "$device" --results "$out" ${MINUTES:+--minutes "$MINUTES"}
     perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --out "$out/$machine/$name"
     ;;
 passes)
     status=0
     for plan in "$@"; do # a plan that fails is no reason to leave out the next
-        perfmodel validate measure "$plan" --machine "$machine" --hardware "$device" --results "$out" $limit \
-            ${calibration:+--calibration "$calibration"} || status=$?
+        left=
+        if [ -n "${MINUTES:-}" ]; then
+            left=$(awk -v minutes="$MINUTES" -v passed="$SECONDS" 'BEGIN {printf "%.2f", minutes - passed / 60}')
+            case $left in -*|0.0*) echo "no time is left for $plan" >&2; continue ;; esac
+        fi
+        perfmodel validate measure "$plan" --machine "$machine" --hardware "$device" --results "$out" \
+            ${left:+--minutes "$left"} ${calibration:+--calibration "$calibration"} || status=$?
     done
     exit "$status"
     ;;
 acceptance)
-    perfmodel validate acceptance --device "${ON:-cuda}" --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" \
-        --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 --draft-kv snapkv:256 \
-        --draft-kv quest:256 --out "$out/$machine/acceptance.json"
+    perfmodel validate acceptance --device "${ON:-cuda}" --context "${CONTEXTS:-1k,4k,8064}" --documents "${DOCUMENTS:-32}" \
+        $(printf -- '--draft-kv %s ' {streamingllm,snapkv,quest}:{128,512,2048}) --out "$out/$machine/acceptance.json"
     ;;
 page)
     perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --stack "$out/$machine" \

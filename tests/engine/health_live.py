@@ -106,6 +106,8 @@ def subject(folder: Path) -> dict[str, object]:
 def prepared(engine: Path, folder: Path) -> Path:
     """The files of the question, a calibration to the healthy server, and its acceptance; its log."""
     folder.mkdir(parents=True, exist_ok=True)
+    for earlier in (*folder.glob("mine.*"), *folder.glob("*-K*.json"), folder / "rows.json"):
+        earlier.unlink(missing_ok=True)
     for name in ("target", "draft"):
         (folder / f"{name}.json").write_text((engine / "models" / name / "config.json").read_text())
     write_bad = (
