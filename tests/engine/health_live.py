@@ -24,8 +24,8 @@ GAMMA = 3
 CLIENTS = 4
 BATCHES = (1, CLIENTS)
 NEW_TOKENS = 96
-ROUNDS = 16
-"""Prompts of a client while the healthy server is fitted."""
+ROUNDS = 4
+"""Prompts of a client while the healthy server is fitted: few enough that waves of prompts stay apart."""
 WATCHED_ROUNDS = 60
 """Prompts of a client while a log is written that is watched: several lines lie inside the load."""
 PROMPT = 256
