@@ -167,7 +167,9 @@ class StepTimes:
     @property
     def gains(self) -> Array:
         """`tokens_per_iteration` at each running batch."""
-        return np.array([t.tokens_per_iteration for t in self.table or (self,) * self.decode_s.size])
+        if not self.table:
+            return np.full(self.decode_s.size, self.tokens_per_iteration)
+        return np.array([t.tokens_per_iteration for t in self.table])
 
     def prompt_at(self, batch: Array) -> Array:
         """`prompt_s`, interpolated between whole batches."""

@@ -192,8 +192,9 @@ def _dispersion(served: ServedLoad) -> Array:
 
 def _at_other_lengths(steps: StepTimes, served: ServedLoad) -> Array:
     """Share of time at other draft lengths than the most usual one, by load."""
-    table = steps.table or (steps,) * steps.seats
-    drafted = np.array([t.gamma for t in table])
+    if not steps.table:
+        return np.zeros(served.running.shape)
+    drafted = np.array([t.gamma for t in steps.table])
     decoding = served.share[:, 1:]
     by_length = [decoding @ (drafted == gamma) for gamma in np.unique(drafted)]
     return np.asarray(decoding.sum(1) - np.max(by_length, 0))

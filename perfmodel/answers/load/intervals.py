@@ -26,8 +26,8 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
     slowest_s = row.tpot_interval[1]
     fastest_s = row.tpot_interval[0]
     slowed = [tpot_s / row.tpot_s.mean for tpot_s in (slowest_s, row.tpot_s.mean, fastest_s)]
+    engine = engine_of(scenario.machine.calibration)
     if row.ttft_s is not None and row.e2e_s is not None:
-        engine = engine_of(scenario.machine.calibration)
         late = math.exp(Z * request_constants().ttft_error(engine).log_rms)
         later = max(slowed[0], late)
         sooner = min(slowed[2], 1.0 / late)
@@ -38,7 +38,7 @@ def with_intervals(row: TrafficRow, log_off: float | None, scenario: Scenario) -
         passes = [math.exp(at * Z * log_off) for at in (1.0, 0.0, -1.0)]
         seconds = [max(1.0 / row.request_rate, by / row.saturation_rate) for by in passes]
         ttft = None if seconds[0] > seconds[1] else ttft
-    if untimed_prompts(engine_of(scenario.machine.calibration)):
+    if untimed_prompts(engine):
         if row.request_rate is None or row.concurrency is not None:
             return row
         ttft = None

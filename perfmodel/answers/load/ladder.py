@@ -26,8 +26,10 @@ from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.replayed_load import ReplayedLoad
 from perfmodel.answers.load.requests import requests_at
 from perfmodel.answers.load.rising import at_least, at_most
-from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, load_of
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import ReplayedRequests
 
@@ -74,20 +76,33 @@ class Ladder:
 
     def __post_init__(self) -> None:
         if self.question.opens:
-            (fastest,) = self._closed((RATES[1],))
             shares = CAPPED if self.question.capped else SHARES
-            self.loads = tuple(share * fastest.requests_per_s for share in shares)
+            most = self._most_requests_per_s()
+            self.loads = tuple(share * most for share in shares)
         else:
             self.loads = _clients(self.question)
         self.closed = self._closed(self.loads)
         self.bounds = self._bounds(self.closed)
 
+    def _most_requests_per_s(self) -> float:
+        """The rate that the server can carry, with a limit on requests at once if there is one."""
+        question = self.question
+        if question.capped:
+            loop = question.capped_loop
+            served = serve(self.choice.steps, loop.load(loop.values), question.limits, question.spread)
+            return float(served.requests_per_s[0])
+        most, _ = capacity(self.choice.steps, question.lengths, question.limits)
+        return most
+
     def bounded(self, load: float, row: TrafficRow) -> TrafficRow:
         """A row with times between those of the closed form at the loads below and above it."""
         bounds = self._between_rungs() if row.made_by is MadeBy.REPLAY else self.bounds
-        lower = [bound for bound in bounds if load_of(bound) <= load][-1:]
-        higher = [bound for bound in bounds if load_of(bound) > load][:1]
-        return reduce(at_most, higher, reduce(at_least, lower, row))
+        higher = bisect_right(bounds, load, key=load_of)
+        if higher > 0:
+            row = at_least(row, bounds[higher - 1])
+        if higher < len(bounds):
+            row = at_most(row, bounds[higher])
+        return row
 
     def _between_rungs(self) -> list[TrafficRow]:
         """The bounds at the rungs and at loads between them."""
@@ -130,8 +145,9 @@ class Ladder:
         return run.row(self.choice, run.served(self.choice.steps), closed, self.log_off)
 
     def _closed(self, loads: Sequence[float]) -> list[TrafficRow]:
+        """The rows of the closed form, without intervals."""
         choice = replace(self.choice, at=np.arange(len(loads)))
-        return closed_rows(self.question, choice, self.log_off, np.array(loads))
+        return closed_rows(self.question, choice, None, np.array(loads))
 
     def _holds(self, row: TrafficRow) -> bool:
         """Whether a row of the closed form stands."""

@@ -33,10 +33,13 @@ def at_least(row: TrafficRow, lower: TrafficRow) -> TrafficRow:
     ttft_s = row.ttft_s
     if ttft_s is not None and lower.ttft_s is not None:
         ttft_s = ttft_s.at_least(lower.ttft_s)
-    raised = _with_times(replace(row, slo_share=share), ttft_s, row.tpot_s.at_least(lower.tpot_s))
-    if raised.e2e_s is None or lower.e2e_s is None:
+    raised = _with_times(row, ttft_s, row.tpot_s.at_least(lower.tpot_s))
+    e2e_s = raised.e2e_s
+    if e2e_s is not None and lower.e2e_s is not None:
+        e2e_s = e2e_s.at_least(lower.e2e_s)
+    if share == raised.slo_share and e2e_s == raised.e2e_s:
         return raised
-    return replace(raised, e2e_s=raised.e2e_s.at_least(lower.e2e_s))
+    return replace(raised, slo_share=share, e2e_s=e2e_s)
 
 
 def at_most(row: TrafficRow, higher: TrafficRow) -> TrafficRow:

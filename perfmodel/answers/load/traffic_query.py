@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -459,7 +460,7 @@ class TrafficQuery(CommonOptions):
         reusing = self.reusing
         return reusing if self.turns > 1 or reusing.prefix else None
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         """The limits of the server."""
         groups = self.dp  # each has seats and a token budget of its own
@@ -471,7 +472,7 @@ class TrafficQuery(CommonOptions):
             None if self.schedule is None else PassOrder(self.schedule),
         )
 
-    @property
+    @cached_property
     def loop(self) -> Loop:
         """The loads of the question: rates, or numbers of clients.
 

@@ -1,6 +1,6 @@
 """The rows of a traffic answer: one replica at one load and draft length, in seconds and shares."""
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -40,23 +40,26 @@ class Percentiles:
             return cls(0.0, 0.0, 0.0, 0.0)
         return cls(float(times_s.mean()), *map(float, np.quantile(times_s, (0.5, 0.9, 0.99))))
 
+    @property
+    def figures(self) -> tuple[float, float, float, float]:
+        """All of them, in order."""
+        return self.mean, self.p50, self.p90, self.p99
+
     def times(self, factor: float) -> "Percentiles":
         """All of them multiplied by a factor."""
         return Percentiles(factor * self.mean, factor * self.p50, factor * self.p90, factor * self.p99)
 
     def at_least(self, other: "Percentiles") -> "Percentiles":
         """The higher of both, each for itself."""
-        return Percentiles(*map(max, astuple(self), astuple(other)))
+        return Percentiles(*map(max, self.figures, other.figures))
 
     def at_most(self, other: "Percentiles") -> "Percentiles":
         """The lower of both, each for itself."""
-        return Percentiles(*map(min, astuple(self), astuple(other)))
+        return Percentiles(*map(min, self.figures, other.figures))
 
     def between(self, other: "Percentiles", share: float) -> "Percentiles":
         """A share of the way to another, by factors."""
-        return Percentiles(
-            *(between(a, b, share) for a, b in zip(astuple(self), astuple(other), strict=True))
-        )
+        return Percentiles(*(between(a, b, share) for a, b in zip(self.figures, other.figures, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
