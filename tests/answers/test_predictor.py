@@ -11,6 +11,7 @@ from perfmodel.answers.question import Query
 from perfmodel.costs.compiled import Program, Untraceable
 from perfmodel.costs.formulas import PATIENCE, Formula, Runs
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prompts import engine_requests
 from perfmodel.queueing.steps import readings_of, step_times
@@ -19,25 +20,24 @@ from perfmodel.speculation import Workload, predict
 
 MODELS = files.bundled_names("models")
 DEVICES = files.bundled_names("gpus")
-DRAFTS = ("self", "eagle", "eagle3", "mtp", "ngram", "dflash", "dspark", "medusa", "qwen3-0.6b")
-METHODS = (None, "streamingllm:512", "snapkv:2049", "quest:1024,page=16", "h2o:1024", "topk:1024")
+DRAWN = {
+    "model": MODELS,
+    "hardware": DEVICES,
+    "tp": [1, 2, 4, 8],
+    "draft": ("self", "eagle", "eagle3", "mtp", "ngram", "dflash", "dspark", "medusa", "qwen3-0.6b"),
+    "engine": [None, "vllm", "sglang", "tensorrt-llm", "llamacpp"],
+    "context_std": [0, 500],
+    "kv_page": [1, 16],
+    "draft_kv": (None, "streamingllm:512", "snapkv:2049", "quest:1024,page=16", "h2o:1024", "topk:1024"),
+    "calibration": [None, None, "ideal"],
+}
 EXACT = 1e-9
 
 
 @st.composite
 def predictors(draw: st.DrawFn) -> Predictor:
     """A predictor of any bundled model, device and draft that go together."""
-    question = {
-        "model": draw(st.sampled_from(MODELS)),
-        "hardware": draw(st.sampled_from(DEVICES)),
-        "tp": draw(st.sampled_from([1, 2, 4, 8])),
-        "draft": draw(st.sampled_from(DRAFTS)),
-        "engine": draw(st.sampled_from([None, "vllm", "sglang", "tensorrt-llm", "llamacpp"])),
-        "context_std": draw(st.sampled_from([0, 500])),
-        "kv_page": draw(st.sampled_from([1, 16])),
-        "draft_kv": draw(st.sampled_from(METHODS)),
-        "calibration": draw(st.sampled_from([None, None, "ideal"])),
-    }
+    question = {name: draw(st.sampled_from(values)) for name, values in DRAWN.items()}
     try:
         return predictor(**question, alpha=0.7, context=4096)
     except InputError:
@@ -45,13 +45,16 @@ def predictors(draw: st.DrawFn) -> Predictor:
         raise
 
 
+def five_of(data: st.DataObject, numbers: st.SearchStrategy[int]) -> Array:
+    return np.array(data.draw(st.lists(numbers, min_size=5, max_size=5)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(predictors(), st.data())
 def test_every_pass_is_the_one_of_the_scenario(p: Predictor, data: st.DataObject) -> None:
-    batch, context, gamma = (
-        np.array(data.draw(st.lists(numbers, min_size=5, max_size=5)))
-        for numbers in (st.integers(1, 600), st.integers(900, 200_000), st.integers(0, p.max_gamma))
-    )
+    batch = five_of(data, st.integers(1, 600))
+    context = five_of(data, st.integers(900, 200_000))
+    gamma = five_of(data, st.integers(0, p.max_gamma))
     scenario = p.scenario.with_context_std(float(p.question.context_std))
     expected = predict(scenario, Workload.of(batch, context, gamma), p.max_gamma)
     np.testing.assert_allclose(p.step_s(batch, context), expected.target_s, rtol=EXACT)
@@ -60,8 +63,9 @@ def test_every_pass_is_the_one_of_the_scenario(p: Predictor, data: st.DataObject
     drafted = np.maximum(gamma, 1)
     with_draft = predict(scenario, Workload.of(batch, context, drafted), p.max_gamma)
     np.testing.assert_allclose(p.draft_s(batch, context, drafted), with_draft.draft_s, rtol=EXACT)
-    for at, (b, c, g) in enumerate(zip(batch.tolist(), context.tolist(), gamma.tolist(), strict=True)):
-        assert p.iteration_s(b, c, g) == pytest.approx(float(expected.iteration_s[at]), rel=EXACT)
+    calls = zip(batch.tolist(), context.tolist(), gamma.tolist(), strict=True)
+    singly_s = [p.iteration_s(*call) for call in calls]
+    np.testing.assert_allclose(singly_s, expected.iteration_s, rtol=EXACT)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +95,17 @@ def test_the_passes_of_traffic(engine: str, gamma: int) -> None:
     lengths = Lengths(2000.0, 400.0)
     limits = Limits()
     (times,) = step_times(p.scenario, lengths, limits, [gamma])
-    within = lengths.context + lengths.context_std * np.array([1.0, -1.0] * 8)  # with traffic's deviation
+    deviation = lengths.context_std * np.array([1.0, -1.0] * 8)
+    within = lengths.context + deviation  # as traffic has it
     decoding = p.forward_s(np.ones(16), within, gamma)
     assert decoding == pytest.approx(times.decode_s[15], rel=EXACT)
-    reading = readings_of(p.scenario, lengths, limits, gamma > 0, engine_requests(p.scenario))[gamma > 0]
-    read = reading.tokens[np.argmin(np.abs(reading.tokens - 2000.0))]  # a knot, between which it interpolates
+    readings = readings_of(p.scenario, lengths, limits, gamma > 0, engine_requests(p.scenario))
+    reading = readings[gamma > 0]
+    nearest = np.argmin(np.abs(reading.tokens - 2000.0))
+    read = reading.tokens[nearest]  # a knot, between which it interpolates
     mixed = p.forward_s(np.append(np.ones(16), read), np.append(within, 0.0), gamma)
-    added = float(reading(np.array(16.0 * (gamma + 1)), np.array(read)))
+    verified = np.array(16.0 * (gamma + 1))
+    added = float(reading(verified, np.array(read)))
     assert mixed - decoding == pytest.approx(added, rel=0.02)
 
 
@@ -105,8 +113,10 @@ def test_prompts_cost_more_together_and_less_where_cached() -> None:
     p = predictor("llama-3.1-8b", "h100", alpha=0.7)
     assert p.prefill_s(4000) > p.prefill_s(2000) > p.prefill_s(100)
     assert p.prefill_s(2000, 0) < p.prefill_s(2000, 60_000)
-    assert p.prefill_s(4000, 0) < p.prefill_s(2000, 0) + p.prefill_s(2000, 2000)
-    several = p.prefill_s(np.array([100, 2000]), np.array([[0], [4000]]))
+    in_two_s = p.prefill_s(2000, 0) + p.prefill_s(2000, 2000)
+    assert p.prefill_s(4000, 0) < in_two_s
+    cached = np.array([[0], [4000]])
+    several = p.prefill_s(np.array([100, 2000]), cached)
     assert np.shape(several) == (2, 2)
     assert several[1, 1] == p.prefill_s(2000, 4000)
     both = p.forward_s([2000, 2000], [0, 0])
@@ -115,11 +125,14 @@ def test_prompts_cost_more_together_and_less_where_cached() -> None:
 
 def test_arrays_broadcast_and_numbers_stay_numbers() -> None:
     p = predictor("qwen3-8b", "h100", draft="eagle3", alpha=0.7)
-    surface = p.iteration_s(np.arange(1, 9)[:, None], np.array([1000, 2000, 3000]), 3)
+    batches = np.arange(1, 9)[:, None]
+    surface = p.iteration_s(batches, np.array([1000, 2000, 3000]), 3)
     assert np.shape(surface) == (8, 3)
     assert surface[4, 1] == pytest.approx(p.iteration_s(5, 2000, 3), rel=EXACT)
-    plain = (p.step_s(4, 1000), p.iteration_s(4, 1000, 3), p.draft_s(4, 1000, 3), p.tokens_per_iteration(3))
-    assert [type(each) for each in plain] == [float] * 4
+    assert type(p.step_s(4, 1000)) is float
+    assert type(p.iteration_s(4, 1000, 3)) is float
+    assert type(p.draft_s(4, 1000, 3)) is float
+    assert type(p.tokens_per_iteration(3)) is float
     assert "qwen3-8b" in repr(p)
 
 
@@ -168,9 +181,10 @@ def test_a_question_without_an_answer_is_refused_once() -> None:
 def test_a_program_repeats_a_formula() -> None:
     def formula(a, b):
         waves, left = np.divmod(a, 7.0)
-        table = np.interp(np.log(a), np.array([0.0, 1.0, 3.0]), np.array([2.0, 5.0, 4.0]))
+        table = np.interp(np.log(a), [0.0, 1.0, 3.0], [2.0, 5.0, 4.0])
         chosen = np.where(np.greater(b, 2.0), table, -b)
-        return np.clip(waves, 1.0, 3.0) * left + np.maximum(chosen, a**0.5) + 0.0 * b + np.ceil(b)
+        highest = np.maximum(chosen, a**0.5)
+        return np.clip(waves, 1.0, 3.0) * left + highest + 0.0 * b + np.ceil(b)
 
     program = Program(formula, "a", "b")
     a = np.linspace(1.0, 40.0, 5000)
@@ -186,7 +200,8 @@ def test_a_program_counts_comparisons() -> None:
 
     def formula(a):
         above = [np.greater(a, limit).astype(float) for limit in (1.0, 2.0)]
-        return sum((np.less(a, limit) for limit in (3.0, 4.0)), start=0.0) - 5.0 * sum(above)
+        below = sum((np.less(a, limit) for limit in (3.0, 4.0)), start=0.0)
+        return below - 5.0 * sum(above)
 
     program = Program(formula, "a")
     a = np.linspace(0.0, 5.0, 50)
@@ -202,7 +217,11 @@ def test_a_program_refuses_a_formula_that_needs_the_value() -> None:
 
 
 def test_a_division_by_zero_is_numpys() -> None:
-    program = Program(lambda a: np.where(a > 0.0, 1.0 / np.maximum(a, 0.0), 7.0), "a")
+    def formula(a):
+        inverse = 1.0 / np.maximum(a, 0.0)
+        return np.where(a > 0.0, inverse, 7.0)
+
+    program = Program(formula, "a")
     with np.errstate(divide="ignore"):
         assert program.number(0.0) == 7.0
 
@@ -220,11 +239,13 @@ def test_a_formula_that_is_asked_often_gives_the_same_values() -> None:
     batches = [float(batch) for batch in range(3 * PATIENCE)]
     first = [often.at(batch, 9.0) for batch in batches]
     assert len(asked) == PATIENCE + 1  # the last one was recorded
-    assert [often.at(batch, 9.0) for batch in batches] == first == [formula(batch, 9.0) for batch in batches]
+    assert first == [formula(batch, 9.0) for batch in batches]
+    assert [often.at(batch, 9.0) for batch in batches] == first
     other = Formula(formula, "batch", "context", runs=runs)  # of the same question: compiled at once
     contexts = np.geomspace(1.0, 1e6, 50)
-    along = other.along("context", np.array([[1.0], [8.0]]))
-    np.testing.assert_array_equal(along(contexts), formula(np.array([[1.0], [8.0]]), contexts))
+    two_batches = np.array([[1.0], [8.0]])
+    along = other.along("context", two_batches)
+    np.testing.assert_array_equal(along(contexts), formula(two_batches, contexts))
 
 
 def test_a_formula_without_a_program_stays_one() -> None:
@@ -232,17 +253,25 @@ def test_a_formula_without_a_program_stays_one() -> None:
         return 1.0 if batch > 3.0 else 2.0
 
     often = Formula(formula, "batch", runs=Runs())
-    assert {often.at(5.0 + number) for number in range(2 * PATIENCE)} == {1.0}
+    values = {often.at(5.0 + number) for number in range(2 * PATIENCE)}
+    assert values == {1.0}
     assert often.at(1.0) == 2.0
 
 
 def test_a_program_of_several_values_and_one_along_a_number() -> None:
-    program = Program(lambda a, b: (a + b, a * b, 7.0), "a", "b")
+    def several(a, b):
+        return a + b, a * b, 7.0
+
+    def one(a, b):
+        return np.exp(a) * b + np.sqrt(a)
+
+    program = Program(several, "a", "b")
     assert program.numbers(2.0, 3.0) == (5.0, 6.0, 7.0)
-    product = Program(lambda a, b: np.exp(a) * b + np.sqrt(a), "a", "b")
+    product = Program(one, "a", "b")
     a = np.array([[1.0], [2.0]])
     b = np.linspace(0.0, 5.0, 30)
-    np.testing.assert_array_equal(product.along("b", a)(b), np.exp(a) * b + np.sqrt(a))
+    along = product.along("b", a)
+    np.testing.assert_array_equal(along(b), one(a, b))
 
 
 @pytest.mark.parametrize("draft", ["eagle3", "self", "ngram", "dflash", "mtp"])

@@ -47,7 +47,8 @@ def question(rng: Random) -> dict[str, Any]:
     any_device = rng.choice(bundled_names("gpus"))
     any_server = (any_model, any_device, rng.choice((1, 2, 4, 8)))
     one_in_three = [any_server] * len(SERVERS)
-    model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *one_in_three))
+    usual = (*SERVERS, *SERVERS)
+    model, hardware, tp = rng.choice((*usual, *one_in_three))
     inputs = round(10 ** rng.uniform(1.3, 4.2))
     outputs = round(10 ** rng.uniform(1.3, 3.3))
     prefix = {
@@ -114,14 +115,18 @@ def long_enough(settings: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
     """Requests after which a server no longer shows its start: of sessions sixty times those under way."""
     turns = settings.get("turns", 1)
     rate = max(row.requests_per_s for row in rows)
-    stay = settings.get("think_time", 0) + max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
+    longest_s = max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
+    stay = settings.get("think_time", 0) + longest_s
     sessions = 60 * turns * rate * stay if turns > 1 else 0.0
-    return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
+    running = max(row.running_mean for row in rows)
+    count = max(REQUESTS, ANSWERS * running, sessions)
+    return math.ceil(min(count, MOST + 1))
 
 
 def falls(values: Array) -> bool:
     """Whether one value is less than the one before, by more than rounding."""
-    return bool((np.diff(values) < -SLACK * values[1:]).any())
+    slack = SLACK * values[1:]
+    return bool((np.diff(values) < -slack).any())
 
 
 def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
@@ -129,17 +134,19 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
     served = np.array([row.requests_per_s for row in rows])
     tpot = np.array([row.tpot_s.mean for row in rows if not row.doubts])
     shares = np.array([row.slo_share or 0.0 for row in rows])
-    numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
+    cells = [cell for row in rows for cell in flat(row).values()]
+    numbers = [cell for cell in cells if isinstance(cell, float)]
     running = max(row.running_mean for row in rows)
     fixed = isinstance(rows[0].gamma, int)
     capacity = rows[0].saturation_rate * (1 + SLACK)
+    rising = (np.diff(shares) > SLACK).any()
     wrong = {
         "a number is negative or endless": not all(0 <= number < math.inf for number in numbers),
         "throughput falls with clients": clients and falls(served),
         "more than capacity is served": (served > capacity).any(),
         "more decode than there are seats": running > seats * (1 + SLACK),
         "TPOT falls with load": fixed and falls(tpot),
-        "the share within the SLO rises with load": (np.diff(shares) > SLACK).any(),
+        "the share within the SLO rises with load": rising,
     }
     return [fault for fault, found in wrong.items() if found]
 
@@ -147,7 +154,8 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
 def apart(predicted: load_of.Traffic, served: load_of.Traffic) -> list[str]:
     """Rows of the closed form without a doubt that a replay contradicts."""
     replays = {row.gamma: row.tpot_s.mean for row in served.rows if row.made_by is MadeBy.REPLAY}
-    rows = [row for row in predicted.rows if row.gamma in replays and row.ttft_s and not row.doubts]
+    certain = [row for row in predicted.rows if row.ttft_s and not row.doubts]
+    rows = [row for row in certain if row.gamma in replays]
     off = [row.tpot_s.mean / max(replays[row.gamma], 1e-9) - 1 for row in rows]
     return [f"TPOT {each:+.0%} of the replay" for each in off if abs(each) > CLOSE]
 

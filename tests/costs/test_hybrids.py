@@ -21,6 +21,11 @@ def read(ops: dict[str, Op]) -> dict[str, float]:
     return {name: op.cost.kv_bytes for name, op in ops.items() if op.cost.kv_bytes}
 
 
+def weight_bytes(ops: dict[str, Op]) -> dict[str, float]:
+    """Bytes of weights by operation."""
+    return {name: op.cost.weight_bytes for name, op in ops.items()}
+
+
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens
     chosen.
@@ -40,8 +45,9 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     assert attention.cost.kv_bytes == layers * 2048 * 576 * 2
     assert attention.cost.flops == layers * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
     # wq_b of 1536 x 64 x 128, key and head weights of 7168 x (128 + 64)
-    assert ops["index_q"].cost.weight_bytes == 61 * 2 * 1536 * 64 * 128
-    assert ops["index_k"].cost.weight_bytes == 61 * 2 * 7168 * (128 + 64)
+    weights = weight_bytes(ops)
+    assert weights["index_q"] == 61 * 2 * 1536 * 64 * 128
+    assert weights["index_k"] == 61 * 2 * 7168 * (128 + 64)
 
 
 @pytest.mark.parametrize(("reuse", "tokens"), [(0.0, 4 * 2048), (0.75, 1.75 * 2048), (1.0, 2048)])
@@ -61,8 +67,9 @@ def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, t
 
 def test_what_a_sparse_model_keeps() -> None:
     p = part("deepseek-v3.2")
-    assert p.stored_kv_bytes(1000.0) == 1000 * 61 * (576 * 2 + 132)
-    assert p.stored_kv_bytes(1.0) == 61 * (576 * 2 + 132)
+    layer_bytes = 576 * 2 + 132
+    assert p.stored_kv_bytes(1000.0) == 1000 * 61 * layer_bytes
+    assert p.stored_kv_bytes(1.0) == 61 * layer_bytes
     # fp8 as engines lay it out: 512 values and 4 scales, 64 rotary values in bf16
     assert part("deepseek-v3.2", kv="fp8").stored_kv_bytes(1.0) == 61 * (656 + 132)
     assert part("deepseek-v3", kv="fp8").stored_kv_bytes(1.0) == 61 * 576
@@ -103,10 +110,12 @@ def test_layers_that_keep_a_state_beside_some_that_attend() -> None:
     assert state.activation_bytes == tokens * (8192 + 2 * 4096) * 2
     assert ops["convolution"].cost.activation_bytes == tokens * 2 * 8192 * 2
     assert ops["state norm"].cost.activation_bytes == tokens * 3 * 4096 * 2
-    assert ops["state_in"].cost.weight_bytes == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
-    assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
+    weights = weight_bytes(ops)
+    assert weights["state_in"] == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
+    assert weights["state_out"] == 30 * 4096 * 2048 * 2
     gated_queries = 2 * 16 * 256
-    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (gated_queries + 2 * 2 * 256)
+    columns = gated_queries + 2 * 2 * 256
+    assert weights["qkv"] == 10 * 2 * 2048 * columns
 
 
 def test_verification_keeps_every_state_or_replays() -> None:
@@ -115,7 +124,9 @@ def test_verification_keeps_every_state_or_replays() -> None:
     scenario = partial(scenarios.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep = scenario()
     replay = scenario(state_rollback="replay")
-    assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
+    keeping_s = float(keep.target_pass_s(64.0, 8e3, 4.0))
+    replaying_s = float(replay.target_pass_s(64.0, 8e3, 4.0))
+    assert keeping_s > replaying_s
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
     kept = memory_of(keep, 1.0, 8000.0, 3.0, 0.9)
     replayed = memory_of(replay, 1.0, 8000.0, 3.0, 0.9)
@@ -131,8 +142,9 @@ def test_a_layer_with_one_block() -> None:
     p = part("nemotron-3-nano-30b-a3b", 2)
     ops = count(p, batch=3.0, context=7000.0)
     assert ops["all-reduce"].kernels == 52
-    assert ops["attention (full)"].cost.kv_bytes == 3 * 7000 * 6 * 2 * 1 * 128 * 2
-    assert ops["experts"].cost.flops == 3 * 23 * 6 * 2 * 2 * 2688 * 1856 / 2
+    blocks = 3 * 23
+    assert ops["attention (full)"].cost.kv_bytes == 3 * 7000 * 6 * 2 * 128 * 2
+    assert ops["experts"].cost.flops == blocks * 6 * 2 * 2 * 2688 * 1856 / 2
     assert ops["shared_gate_up"].cost.weight_bytes == 23 * 2 * 2688 * 3712 / 2
     assert "gate_up" not in ops
     # 64 heads of 64 x 128 in fp32, 4096 + 2 x 8 groups x 128 channels of convolution, halved
@@ -143,18 +155,20 @@ def test_a_layer_with_one_block() -> None:
     mamba = p.model.linear_attention.replace(state_dtype="bf16")
     short = part(p.model.replace(linear_attention=mamba), 2).states
     assert short.bytes_per_sequence == 23 * (values * 2 + convolved_bytes) / 2
-    assert ops["state (mamba2)"].cost.flops == 3 * 23 * values * 4 / 2
+    assert ops["state (mamba2)"].cost.flops == blocks * values * 4 / 2
 
 
 def test_experts_in_a_latent() -> None:
     """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every
     device.
     """
-    ops, one = (count(part("nemotron-3-super-120b-a12b", tp)) for tp in (4, 1))
+    ops = count(part("nemotron-3-super-120b-a12b", 4))
+    one = count(part("nemotron-3-super-120b-a12b", 1))
     into_bytes = 40 * 2 * 4096 * 1024
     assert ops["latent_in"].cost.weight_bytes == into_bytes
     assert one["latent_in"].cost.weight_bytes == into_bytes
-    assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
+    multiplied = 2 * 1024 * 2688  # up and down
+    assert one["experts"].cost.flops == 40 * 22 * 2 * multiplied
     assert ops["experts"].cost.flops == one["experts"].cost.flops / 4
 
 
@@ -166,13 +180,16 @@ def test_global_layers_with_heads_of_their_own() -> None:
     ops = count(p, batch=2.0, context=9000.0)
     wide_bytes = 2 * 512 * 2  # a KV head's key and value of a token
     narrow_bytes = 2 * 256 * 2
-    assert read(ops) == {
-        "attention (full)": 2 * 5 * 9000 * 2 * wide_bytes,
-        "attention (window 1024)": 2 * 25 * 1024 * 8 * narrow_bytes,
-    }
-    assert ops["attention (full)"].cost.flops == 2 * 5 * 9001 * 4 * 16 * 512
-    assert ops["qkv"].cost.weight_bytes == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
-    assert ops["qkv (sliding)"].cost.weight_bytes == 25 * 2 * 2816 * (16 * 256 + 2 * 8 * 256)
+    cached = read(ops)
+    assert cached.keys() == {"attention (full)", "attention (window 1024)"}
+    assert cached["attention (full)"] == 2 * 5 * 9000 * 2 * wide_bytes
+    assert cached["attention (window 1024)"] == 2 * 25 * 1024 * 8 * narrow_bytes
+    weights = weight_bytes(ops)
+    layer_flops = 9001 * 4 * 16 * 512
+    assert ops["attention (full)"].cost.flops == 2 * 5 * layer_flops
+    assert weights["qkv"] == 5 * 2 * 2816 * (16 * 512 + 2 * 512)
+    columns = (16 + 2 * 8) * 256
+    assert weights["qkv (sliding)"] == 25 * 2 * 2816 * columns
     assert p.stored_kv_bytes(1.0) == 5 * 2 * wide_bytes + 25 * 8 * narrow_bytes
     # four devices: two global KV heads are replicated, eight local ones divide
     quarter = part("gemma-4-26b-a4b", 4)
@@ -185,12 +202,13 @@ def test_values_narrower_than_keys() -> None:
     """
     ops = count(part("mimo-v2-flash"), context=5000.0)
     head_bytes = (192 + 128) * 2
-    assert read(ops) == {
-        "attention (full)": 9 * 5000 * 4 * head_bytes,
-        "attention (window 128)": 39 * 128 * 8 * head_bytes,
-    }
+    cached = read(ops)
+    assert cached.keys() == {"attention (full)", "attention (window 128)"}
+    assert cached["attention (full)"] == 9 * 5000 * 4 * head_bytes
+    assert cached["attention (window 128)"] == 39 * 128 * 8 * head_bytes
     assert ops["o"].cost.weight_bytes == 9 * 2 * 64 * 128 * 4096
-    assert ops["attention (full)"].cost.flops == 9 * 5001 * 2 * 64 * (192 + 128)
+    layer_flops = 5001 * 2 * 64 * (192 + 128)
+    assert ops["attention (full)"].cost.flops == 9 * layer_flops
 
 
 MINIMAX_LAYERS = [0] * 3 + [1] * 57
@@ -227,11 +245,11 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     ops = count(p, context=100_000.0)
     token = 2 * 4 * 128 * 2
     assert p.stored_kv_bytes(1.0) == 60 * token + 57 * 132
-    assert read(ops) == {
-        "attention (full)": 3 * 100_000 * token,
-        "attention (chosen)": 57 * 2048 * token,
-        "indexer": 57 * 100_000 * 132,  # 128 values of a byte, and a scale
-    }
+    cached = read(ops)
+    assert cached.keys() == {"attention (full)", "attention (chosen)", "indexer"}
+    assert cached["attention (full)"] == 3 * 100_000 * token
+    assert cached["attention (chosen)"] == 57 * 2048 * token
+    assert cached["indexer"] == 57 * 100_000 * 132  # 128 values of a byte, and a scale
     weight_bytes = ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes
     assert weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)
 
@@ -243,19 +261,21 @@ def test_compressed_caches_by_hand() -> None:
     p = part("deepseek-v4-flash")
     ops = count(p, batch=2.0, context=64_000.0)
     entry = 512 * 2  # bytes
-    assert read(ops) == {
-        "attention (every 4)": 2 * 21 * 512 * entry,
-        "attention (every 128)": 2 * 20 * 500 * entry,
-        "attention (window 128)": 2 * 43 * 128 * entry,
-        "indexer": 2 * 21 * 16_000 * 132,
-    }
+    cached = read(ops)
+    assert len(cached) == 4
+    assert cached["attention (every 4)"] == 2 * 21 * 512 * entry
+    assert cached["attention (every 128)"] == 2 * 20 * 500 * entry
+    assert cached["attention (window 128)"] == 2 * 43 * 128 * entry
+    assert cached["indexer"] == 2 * 21 * 16_000 * 132
     grows = 21 * (entry + 132) / 4 + 20 * entry / 128
     assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * entry
-    assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
+    attending = [op.kernels for name, op in ops.items() if name.startswith("attention")]
+    assert sum(attending) == 43
     # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
-    assert ops["o_down"].cost.weight_bytes == 43 * 2 * 64 * 512 * 1024
+    weights = weight_bytes(ops)
+    assert weights["o_down"] == 43 * 2 * 64 * 512 * 1024
     assert ops["o_down"].columns == 43 * 8 * 1024
-    assert ops["o"].cost.weight_bytes == 43 * 2 * 8 * 1024 * 4096
+    assert weights["o"] == 43 * 2 * 8 * 1024 * 4096
 
 
 def test_layers_that_read_the_cache_of_another_by_hand() -> None:
@@ -264,8 +284,9 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     """
     file = Path(__file__).parents[1] / "specs" / "tiny_configs.json"
     rows = json.loads(file.read_text(encoding="utf-8"))
-    keys = next(row["keys"] for row in rows if row["keys"].get("num_kv_shared_layers") == 6)
-    config = sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}
+    published = [row["keys"] for row in rows if row["keys"].get("num_kv_shared_layers") == 6]
+    dense = sizes(12, 64, 8, 4, 96, 101, 512)
+    config = dense | published[0] | {"model_type": "gemma4_text"}
     spec = from_config(config, "c.json")
     sliding_bytes = 4 * 2 * 16 * 2
     full_bytes = 4 * 2 * 32 * 2
@@ -275,7 +296,8 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     assert part(spec).stored_kv_bytes(1.0) == spec.kv_bytes_per_token()
     ops = count(part(spec), context=20.0)  # below the window of 32: all layers read
     assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * sliding_bytes
-    assert ops["qkv (sliding)"].cost.weight_bytes == 5 * 64 * (8 + 2 * 4) * 16 * 2
-    assert ops["qkv (shared) (sliding)"].cost.weight_bytes == 5 * 64 * 8 * 16 * 2
+    weights = weight_bytes(ops)
+    assert weights["qkv (sliding)"] == 5 * 64 * (8 + 2 * 4) * 16 * 2
+    assert weights["qkv (shared) (sliding)"] == 5 * 64 * 8 * 16 * 2
     assert spec.intermediate_size == 96 * 18 // 12  # the last 6 are twice as wide
     assert spec.table_params == 12 * 101 * 8

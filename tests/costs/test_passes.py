@@ -20,19 +20,21 @@ def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Op]:
-    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kwargs.pop("kv", machines.FULL), **kwargs)}
+    kv = kwargs.pop("kv", machines.FULL)
+    return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kv, **kwargs)}
 
 
 def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
     """Kernels, FLOPs, bytes of weights, cache and activations."""
-    return {name: (float(op.kernels), *map(float, astuple(op.cost))) for name, op in found.items()}
+    return {name: (float(op.kernels), *astuple(op.cost)) for name, op in found.items()}
 
 
 def linear(inputs: int, outputs: int, layers: int = 3, weights: int | None = None) -> tuple[float, ...]:
     """The costs of a matrix product of 6 tokens in each of the layers, all values of 2 bytes."""
     stored = inputs * outputs if weights is None else weights
     rows = 6 * layers
-    return layers, rows * 2 * stored, layers * stored * 2, 0, rows * (inputs + outputs) * 2
+    activation_bytes = rows * (inputs + outputs) * 2
+    return layers, rows * 2 * stored, layers * stored * 2, 0, activation_bytes
 
 
 def moved(kernels: int, values: int) -> tuple[float, ...]:
@@ -70,30 +72,34 @@ def test_a_dense_pass(n: int) -> None:
     # score and value of each pair; cached keys and values; queries in, results out, new keys
     flops = 2 * 3 * 306 * 2 * 2 * q
     cached_bytes = 2 * 3 * 100 * kv * 2
-    attention = {"attention (full)": (3, flops, 0, cached_bytes, layer * (2 * q * 2 + kv * 2))}
+    layer_bytes = layer * (2 * q * 2 + kv * 2)
+    attention = {"attention (full)": (3, flops, 0, cached_bytes, layer_bytes)}
     sent = {"all-reduce": moved(6, 0)} if n > 1 else {}
-    assert costs(ops(part(n))) == products | around | attention | sent
+    counted = costs(ops(part(n)))
+    assert counted == products | around | attention | sent
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_shapes_of_a_dense_pass(n: int) -> None:
     """On n devices; columns are those of all layers together."""
     found = ops(part(n))
-    shapes = {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"}
-    assert shapes == {
-        "qkv": (3 * 128 // n, 6),
-        "o": (3 * 48, 6),
-        "gate_up": (3 * 160 // n, 6),
-        "down": (3 * 48, 6),
-        "lm_head": (100 // n, 6),
+    products = {name: op for name, op in found.items() if op.kind == "linear"}
+    assert {name: op.columns for name, op in products.items()} == {
+        "qkv": 3 * 128 // n,
+        "o": 3 * 48,
+        "gate_up": 3 * 160 // n,
+        "down": 3 * 48,
+        "lm_head": 100 // n,
     }
+    assert {op.rows for op in products.values()} == {6}
     attention = found["attention (full)"]
     heads = 2 * 2 // n
     assert attention.query == 3
     assert attention.work_items == heads
     assert attention.rows == heads
     assert attention.longer_bytes == 0
-    assert n == 1 or found["all-reduce"].message_bytes == 6 * 48 * 2
+    if n > 1:
+        assert found["all-reduce"].message_bytes == 6 * 48 * 2
 
 
 def test_the_residual_is_as_wide_as_its_streams() -> None:
@@ -108,7 +114,8 @@ def test_stored_weights(n: int) -> None:
     mlp = 48 * 3 * 80 // n
     words = 2 * 100 * 48 // n
     norms = 7 * 48
-    assert part(n).stored_weight_bytes == 2 * (3 * (attention + mlp) + words + norms)
+    stored = 3 * (attention + mlp) + words + norms
+    assert part(n).stored_weight_bytes == 2 * stored
     assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
 
 
@@ -134,15 +141,17 @@ def test_experts_beside_a_dense_layer() -> None:
     matrices = 3 * 48 * 24
     touched = 3.9375
     activations = tokens * 2 * (24 + 3 * 48)
-    experts = (4, tokens * 2 * 2 * matrices, touched * 2 * matrices * 2, 0, activations * 2)
+    expert_flops = tokens * 2 * 2 * matrices
+    expert_bytes = touched * 2 * matrices * 2
+    activated = 3 * 80 + 2 * 3 * (2 * 24 + 40)
     by_hand = {
         "gate_up": linear(48, 160, layers=1),
         "router": linear(48, 4, layers=2),
         "shared_gate_up": linear(48, 80, layers=2),
         "shared_down": linear(40, 48, layers=2),
-        "experts": pytest.approx(experts),
+        "experts": pytest.approx((4, expert_flops, expert_bytes, 0, activations * 2)),
         "routing": moved(4, tokens * 4),
-        "activation": moved(3, 6 * (3 * 80 + 2 * 3 * (2 * 24 + 40))),
+        "activation": moved(3, 6 * activated),
     }
     found = costs(ops(part(**EXPERTS)))
     assert {name: found[name] for name in by_hand} == by_hand
@@ -174,13 +183,16 @@ def test_stored_weights_of_experts() -> None:
     router = 48 * 4
     words = 2 * 100 * 48
     norms = 7 * 48
-    stored = 3 * attention + dense_mlp + 2 * (experts + router + shared) + words + norms
+    sparse = experts + router + shared
+    stored = 3 * attention + dense_mlp + 2 * sparse + words + norms
     assert part(**EXPERTS).stored_weight_bytes == 2 * stored
 
 
 def test_packed_and_quantised_weights() -> None:
     """int4 weights are unpacked one by one, fp8 GEMMs quantise their inputs before each kernel."""
-    packed, plain, narrow = (ops(part(weights=form))["qkv"] for form in ("int4", "bf16", "fp8"))
+    packed = ops(part(weights="int4"))["qkv"]
+    plain = ops(part(weights="bf16"))["qkv"]
+    narrow = ops(part(weights="fp8"))["qkv"]
     assert packed.packed_weights == 3 * 48 * 128
     assert packed.quantisations == 0
     assert packed.form == "int4"
@@ -190,13 +202,14 @@ def test_packed_and_quantised_weights() -> None:
     assert narrow.packed_weights == 0
     assert narrow.quantisations == 3
     assert narrow.compute == "fp8"
-    assert narrow.cost.activation_bytes == 6 * 3 * (48 * 1 + 128 * 2)
+    assert narrow.cost.activation_bytes == 6 * 3 * (48 + 128 * 2)
     bare = gemm("x", 2, Cost(weight_bytes=8.0), WEIGHT_FORMATS["int4"])
     assert bare.columns == 0
     assert bare.rows == 1
     assert bare.expert_layers == 0
     assert bare.packed_weights == 16
-    assert ops(part(weights="int4", qkv_bias=True))["qkv"].cost.weight_bytes == 3 * 128 * (48 / 2 + 2)
+    biased = ops(part(weights="int4", qkv_bias=True))["qkv"]
+    assert biased.cost.weight_bytes == 3 * 128 * (48 / 2 + 2)
 
 
 def test_layers_of_a_window_beside_full_ones() -> None:
@@ -237,7 +250,8 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     ],
 )
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv, once, kept) -> None:
-    found = forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))
+    contexts = np.array([100.0, 5000.0])
+    found = forward(part(), 2.0, 1.0, contexts, parse_kv(kv))
     (op,) = (op for op in found if op.name == "cache upkeep")
     assert op.kernels == once
     assert op.work_items == kept
@@ -251,13 +265,16 @@ def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     (step,) = selection(p, 2.0, 4000.0, kv, "iteration")
     assert step.name == "kv iteration (full)"
     assert step.kernels == 3 * 3 / 4
-    assert step.cost.kv_bytes == 2 * 3 * (500 * 2 * 16 * 2 + 2 * 512 * 128) / 4
-    assert step.cost.flops == 2 * 3 * 500 * 2 * 4 * 16 / 4
+    scored_bytes = 500 * 2 * 16 * 2
+    copied_bytes = 2 * 512 * 128
+    assert step.cost.kv_bytes == 2 * 3 * (scored_bytes + copied_bytes) / 4
+    assert step.cost.flops == 6 * 500 * 2 * 4 * 16 / 4
     (first,) = selection(p, 2.0, 4000.0, kv, "setup")
-    assert first.cost.kv_bytes == 2 * 3 * (4000 * 64 + 500 * 64 + 2 * 512 * 128)
+    assert first.cost.kv_bytes == 2 * 3 * (4000 * 64 + 500 * 64 + copied_bytes)
     # nothing to choose among 400 tokens
-    (some,) = selection(p, 2.0, np.array([400.0, 4000.0]), kv, "iteration")
-    assert np.asarray(some.kernels).tolist() == [0, 3 * 3 / 4]
+    contexts = np.array([400.0, 4000.0])
+    (some,) = selection(p, 2.0, contexts, kv, "iteration")
+    assert list(some.kernels) == [0, 3 * 3 / 4]
     assert selection(p, 2.0, 4000.0, kv) == []
     assert selection(p, 2.0, 400.0, kv, "setup") == []
 
@@ -276,14 +293,17 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
     }
     found = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
     pairs = 2 * 3 * 306
-    activations = 2 * 3 * 3 * (heads * (40 + 32) * 2 + 40 * 2)
+    rows = 2 * 3 * 3
+    width = 40 + 32
+    activations = rows * (heads * width * 2 + 40 * 2)
+    latent_bytes = 2 * 3 * 100 * 40 * 2
     by_hand = {
         "qkv_down": linear(48, 40 + 24),
         "q_up": linear(24, heads * 24),
         "absorb_k": linear(heads * 16, heads * 32, weights=heads * 16 * 32),
         "absorb_v": linear(heads * 32, heads * 12, weights=heads * 12 * 32),
         "o": linear(heads * 12, 48),
-        "attention (full)": (3, pairs * 2 * heads * (40 + 32), 0, 2 * 3 * 100 * 40 * 2, activations),
+        "attention (full)": (3, pairs * 2 * heads * width, 0, latent_bytes, activations),
     }
     counted = costs(found)
     assert {name: counted[name] for name in by_hand} == by_hand

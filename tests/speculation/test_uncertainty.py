@@ -51,7 +51,8 @@ def test_stated_coverage_is_seen_on_rows_left_out() -> None:
     """90 % stated; over both devices and the gate's folds at least 85 % and by far not every row (as
     recorded).
     """
-    counts = [c["point"] for c in gate.read(BUNDLED / "accuracy.json")["coverage"].values()]
+    coverage = gate.read(BUNDLED / "accuracy.json")["coverage"]
+    counts = [fold["point"] for fold in coverage.values()]
     inside = sum(c["inside"] for c in counts)
     rows = sum(c["rows"] for c in counts)
     assert 0.85 <= inside / rows <= 0.95
@@ -64,15 +65,18 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     known = replace(SERVED, alpha=None, tokens_per_iteration=2.176)
     scenario = resolve(known)
     carried = resolve(SERVED)
-    at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 5])
+    gammas = np.array([1, 3, 5])
+    at = np.asarray(16.0), np.asarray(8192.0), gammas
     own = log_error(scenario, *at)
     more = log_error(carried, *at)
     off = engines().acceptance.deviation
     carried_from_1 = (off * np.log([1, 2, 3])) ** 2
     carried_from_3 = (off * np.log([2, 1, 1.5])) ** 2
-    np.testing.assert_allclose(more**2 - own**2, carried_from_1 - carried_from_3)
-    by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
-    assert np.all(acceptance_log_error(by_position, at[2]) == 0)
+    added = more**2 - own**2
+    np.testing.assert_allclose(added, carried_from_1 - carried_from_3)
+    positions = Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3))
+    by_position = replace(carried, acceptance=positions)
+    assert np.all(acceptance_log_error(by_position, gammas) == 0)
 
 
 def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
@@ -85,49 +89,59 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
     known = math.hypot(stated, beyond)
     assert beyond > 0
-    assert ratio_log_error(carried, passes, passes.ratios().item()) == pytest.approx(known)
+    ratio = passes.ratios().item()
+    assert ratio_log_error(carried, passes, ratio) == pytest.approx(known)
     ideal = resolve(replace(SERVED, calibration="ideal"))
-    assert ratio_log_error(ideal, Passes(ideal, 16.0, 8192.0, np.array([3])), 1.2) is None
+    ideal_passes = Passes(ideal, 16.0, 8192.0, np.array([3]))
+    assert ratio_log_error(ideal, ideal_passes, 1.2) is None
     assert step_log_error(ideal, ideal.target_step(16.0, 8192.0), 16.0, 8192.0) is None
-    assert float(log_error(carried, np.asarray(16.0), np.asarray(8192.0), np.array([0]))[0]) == 0.0
+    plain = log_error(carried, np.asarray(16.0), np.asarray(8192.0), np.array([0]))
+    assert float(plain[0]) == 0.0
 
 
 def test_intervals_by_hand() -> None:
     """Errors of 0.03 and 0.04 are one of 0.05; an interval ends at the tokens per iteration and holds its
     middle.
     """
-    assert interval_of(2.0, 0.03, 0.04) == pytest.approx((2 * math.exp(-0.05 * Z), 2 * math.exp(0.05 * Z)))
+    interval = interval_of(2.0, 0.03, 0.04)
+    assert interval[0] == pytest.approx(2 * math.exp(-0.05 * Z))
+    assert interval[1] == pytest.approx(2 * math.exp(0.05 * Z))
     scenario = resolve(ASKED)
     stated = {"speedup": Scatter(log_rms=0.2, rows=10, source="by hand")}
     exact = scenario.machine.calibration.replace(fit=None, observed_error=stated)
     for value, high in ((2.5, 2.95), (3.5, 3.5)):
         ends = speedup_interval(with_calibration(scenario, exact), 64, 32000, 3, value)
-        assert ends == pytest.approx((value * math.exp(-0.2 * Z), high))
+        low = value * math.exp(-0.2 * Z)
+        assert ends == pytest.approx((low, high))
 
 
 def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_at() -> None:
     """0.35 of a doubling is free; another model, another draft and gamma 7 beyond 3 (8 tokens for 4) count as
     one.
     """
-    assert doublings(np.array([1, 2, 16, 32, 64.0]), (4, 16)) == pytest.approx([1.65, 0.65, 0, 0.65, 1.65])
+    batches = np.array([1, 2, 16, 32, 64.0])
+    assert doublings(batches, (4, 16)) == pytest.approx([1.65, 0.65, 0, 0.65, 1.65])
     scenario = resolve(ASKED)
 
     def wider(batch: float, context: float, gammas: list[int] | None, **other: str) -> float:
         draft = scenario.draft
-        known = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()} | other
+        measured = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()}
+        known = measured | other
         held = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
         own = with_calibration(scenario, scenario.machine.calibration.replace(measured=held))
         # rows of such a calibration time iterations: a ratio's error is that of two
-        assert [iteration_log_error(own, error, 0.2) for error in (0.1, 0.3)] == [0.2 / 2**0.5, 0.3]
-        return np.asarray(widening(own, batch, context, gammas and np.array(gammas))).tolist()
+        assert iteration_log_error(own, 0.1, 0.2) == 0.2 / 2**0.5
+        assert iteration_log_error(own, 0.3, 0.2) == 0.3
+        lengths = None if gammas is None else np.array(gammas)
+        return np.asarray(widening(own, batch, context, lengths)).tolist()
 
     assert wider(64.0, 8000.0, None) == 1.0
     assert wider(256.0, 32000.0, None) == 1 + 0.5 * 2 * 1.65
     assert wider(64.0, 8000.0, None, model="other") == 1.5
-    assert wider(64.0, 16000.0, [0, 3, 7]) == pytest.approx([1.325, 1.325, 1.65])
-    assert (
-        wider(64.0, 8000.0, [0, 1], draft="eagle") == wider(64.0, 8000.0, [0, 1], draft_kv="full") == [1, 1.5]
-    )
+    three_lengths = wider(64.0, 16000.0, [0, 3, 7])
+    assert three_lengths == pytest.approx([1.325, 1.325, 1.65])
+    assert wider(64.0, 8000.0, [0, 1], draft="eagle") == [1, 1.5]
+    assert wider(64.0, 8000.0, [0, 1], draft_kv="full") == [1, 1.5]
     assert widening(scenario, 1e6, 1e6) == 1.0  # nothing was measured
 
 
@@ -143,26 +157,33 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
         return float(variance_of(of, Passes(of, *at))[0])
 
     def slope(name: str, step: float) -> float:
-        moved = with_calibration(scenario, with_values(c, {name: getattr(c, name).value + step}))
-        return float(np.log(speedups(moved, *at) / speedups(scenario, *at))[0]) / abs(step)
+        value = getattr(c, name).value + step
+        moved = with_calibration(scenario, with_values(c, {name: value}))
+        ratio = speedups(moved, *at) / speedups(scenario, *at)
+        return float(np.log(ratio)[0]) / abs(step)
 
-    names = ("small_kernel_s", "attention_bandwidth_fraction")
-    errors = [getattr(c, name).stderr for name in names]
-    slopes = [slope(names[0], 0.25 * errors[0]), -slope(names[1], -0.25 * errors[1])]
-    alone = [(slope * error) ** 2 for slope, error in zip(slopes, errors, strict=True)]
+    time = "small_kernel_s"
+    share = "attention_bandwidth_fraction"
+    time_error = getattr(c, time).stderr
+    share_error = getattr(c, share).stderr
+    up = slope(time, 0.25 * time_error)
+    down = -slope(share, -0.25 * share_error)
+    of_time = (up * time_error) ** 2
+    of_share = (down * share_error) ** 2
+    both = of_time + of_share - math.sqrt(of_time * of_share)
     for parameters, rows, expected in (
-        (names[:1], ((1.0,),), alone[0]),
-        (names[1:], ((1.0,),), alone[1]),
-        (names, ((1.0,), (-0.5, 1.0)), alone[0] + alone[1] - math.sqrt(alone[0] * alone[1])),
+        ((time,), ((1.0,),), of_time),
+        ((share,), ((1.0,),), of_share),
+        ((time, share), ((1.0,), (-0.5, 1.0)), both),
     ):
         fitted = c.replace(fit=StatedFit(parameters=parameters, correlation=rows))
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected, rel=1e-6)
-    shares = StatedFit(parameters=names[1:], correlation=((1.0,),))
-    value = getattr(c, names[1]).value
-    for stderr, expected in ((4 * value, (slope(names[1], -value / 2) * 4 * value) ** 2), (None, 0.0)):
-        # a step takes a half of a share at most
-        unsure = getattr(c, names[1]).replace(stderr=stderr)
-        fitted = c.replace(**{"fit": shares, names[1]: unsure})
+    shares = StatedFit(parameters=(share,), correlation=((1.0,),))
+    value = getattr(c, share).value
+    at_most_half = slope(share, -value / 2)  # a step takes a half of a share at most
+    for stderr, expected in ((4 * value, (at_most_half * 4 * value) ** 2), (None, 0.0)):
+        unsure = getattr(c, share).replace(stderr=stderr)
+        fitted = c.replace(**{"fit": shares, share: unsure})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected)
     assert variance(with_calibration(scenario, c.replace(fit=None))) == 0.0
     assert is_transferred(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
@@ -183,7 +204,8 @@ def test_a_step_is_as_wide_as_errors_of_sources_left_out_in_its_class(gpu, engin
     assert step_class(scenario) == name
     step = scenario.target_step(8.0, 4000.0)
     found = float(step_log_error(scenario, step, 8.0, 4000.0))
-    assert found == pytest.approx(source_errors().steps[name].deviation_on(scenario.machine.gpu))
+    errors = source_errors().steps[name]
+    assert found == pytest.approx(errors.deviation_on(scenario.machine.gpu))
 
 
 @pytest.mark.parametrize(

@@ -26,23 +26,32 @@ from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
+CPU = torch.device("cpu")
+
+
+def near(probabilities: torch.Tensor, expected: list[float]) -> None:
+    torch.testing.assert_close(probabilities, torch.tensor(expected, dtype=probabilities.dtype))
 
 
 @pytest.fixture(scope="module")
 def models(make_model: Callable[..., Model]) -> tuple[Model, Model]:
     shape = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
-    one, two = (make_model(seed=seed, deviation=0.4, vocab_size=VOCAB, **shape) for seed in (1, 2))
+    one = make_model(seed=1, deviation=0.4, vocab_size=VOCAB, **shape)
+    two = make_model(seed=2, deviation=0.4, vocab_size=VOCAB, **shape)
     return one, two
 
 
 def exact(model: Model, sampling: Sampling) -> np.ndarray:
     """Probability of every continuation of PROMPT, [VOCAB ** NEW], by the chain rule over full passes."""
-    rows = torch.tensor([PROMPT + list(tail) for tail in itertools.product(range(VOCAB), repeat=NEW)])
+    continuations = itertools.product(range(VOCAB), repeat=NEW)
+    rows = torch.tensor([[*PROMPT, *tokens] for tokens in continuations])
     positions = torch.arange(rows.shape[1]).expand(len(rows), -1)
     hidden = model(rows, positions, causal)
-    steps = sampling.probabilities(model.logits(hidden))[:, len(PROMPT) - 1 : -1]
+    probabilities = sampling.probabilities(model.logits(hidden))
+    steps = probabilities[:, len(PROMPT) - 1 : -1]
     tails = rows[:, len(PROMPT) :, None]
-    return steps.gather(2, tails)[..., 0].prod(1).numpy()
+    drawn = steps.gather(2, tails)[..., 0]
+    return drawn.prod(1).numpy()
 
 
 def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
@@ -52,7 +61,8 @@ def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
     rare = expected < 5
     observed = np.append(counts[~rare], counts[rare].sum())
     wanted = np.append(expected[~rare], expected[rare].sum())
-    return float(chisquare(observed[wanted > 0], wanted[wanted > 0]).pvalue)
+    some = wanted > 0
+    return float(chisquare(observed[some], wanted[some]).pvalue)
 
 
 def decoded(
@@ -67,10 +77,12 @@ def decoded(
     counted.
     """
     request = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
-    made = make_decoder(models[0], request, models[1] if kind == "model" else None)
+    draft = models[1] if kind == "model" else None
+    made = make_decoder(models[0], request, draft)
     counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
-    codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
+    place_values = VOCAB ** np.arange(NEW)[::-1]
+    codes = np.array(out.tokens) @ place_values
     counts = np.bincount(codes, minlength=VOCAB**NEW)
     assert agrees(counts, exact(models[0], sampling)) > 1e-3
     return out, counter
@@ -78,7 +90,8 @@ def decoded(
 
 @pytest.mark.parametrize(("gamma", "temperature"), [(0, 1.3), (1, 0.7), (3, 1.3), (8, 0.7)])
 def test_chains(models, gamma, temperature) -> None:
-    out, _ = decoded(models, Sampling(temperature), gamma, "model" if gamma else "self")
+    kind = "model" if gamma else "self"
+    out, _ = decoded(models, Sampling(temperature), gamma, kind)
     assert all(out.histogram[:2]), "both rejection and acceptance must occur"
 
 
@@ -112,15 +125,17 @@ def test_trees(models, shape, kind, draft_kv, sampling) -> None:
     A draft that reads little of the target's cache, and another model with a cache of its own.
     """
     tree = branching(shape)
-    _, counter = decoded(models, sampling, depths(tree)[-1], kind, draft_kv, tree=tree)
+    gamma = depths(tree)[-1]
+    _, counter = decoded(models, sampling, gamma, kind, draft_kv, tree=tree)
     assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:
     logits = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log()
     kept = Sampling(1.0, top_p=0.65).probabilities(logits)
-    torch.testing.assert_close(kept, torch.tensor([4 / 7, 0, 3 / 7, 0], dtype=torch.float64))
-    assert Sampling(1.0, top_p=1e-9).probabilities(logits).tolist() == [1, 0, 0, 0]
+    near(kept, [4 / 7, 0, 3 / 7, 0])
+    least = Sampling(1.0, top_p=1e-9).probabilities(logits)
+    assert least.tolist() == [1, 0, 0, 0]
     exactly = Sampling(1.0, top_p=0.5).probabilities(torch.zeros(4))
     assert sorted(exactly.tolist()) == [0, 0, 0.5, 0.5], "at least that probability, and no token more"
 
@@ -131,7 +146,7 @@ def test_top_k_then_top_p_by_hand() -> None:
     """
     logits = torch.tensor([0.2, 0.4, 0.1, 0.3], dtype=torch.float64).log()
     kept = Sampling(1.0, top_p=0.75, top_k=3).probabilities(logits)
-    torch.testing.assert_close(kept, torch.tensor([0, 4 / 7, 0, 3 / 7], dtype=torch.float64))
+    near(kept, [0, 4 / 7, 0, 3 / 7])
 
 
 def test_accept_sampled_by_hand() -> None:
@@ -139,11 +154,13 @@ def test_accept_sampled_by_hand() -> None:
     p = torch.tensor([[[0.25, 0.75, 0.0]] * 3])
 
     def accepted(drafted: list[int], q: torch.Tensor) -> Any:
-        return accept_sampled(torch.tensor([drafted]), q, p, torch.Generator().manual_seed(0))
+        generator = torch.Generator().manual_seed(0)
+        return accept_sampled(torch.tensor([drafted]), q, p, generator)
 
     same = accepted([1, 0], p[:, :2])
     assert same.count.tolist() == [2]
-    none = accepted([2, 2], torch.tensor([[[0.0, 0.0, 1.0]] * 2]))
+    elsewhere = torch.tensor([[[0.0, 0.0, 1.0]] * 2])
+    none = accepted([2, 2], elsewhere)
     assert none.count.tolist() == [0]
     assert none.next_token.tolist() != [2]
     neither = accepted([2, 2], p[:, :2])
@@ -152,7 +169,8 @@ def test_accept_sampled_by_hand() -> None:
 
 def test_a_residual_that_rounding_left_empty() -> None:
     """Then the target's own distribution decides, and no token outside it."""
-    target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
+    one_target = torch.tensor([[[0.0, 0.5, 0.5]] * 2])
+    target = one_target.expand(500, -1, -1)
     drafted = torch.zeros(500, 1, dtype=torch.int64)
     generator = torch.Generator().manual_seed(0)
     accepted = accept_sampled(drafted, torch.ones(500, 1, 3), target, generator)
@@ -164,7 +182,8 @@ def test_what_is_left_of_a_refusal_by_hand() -> None:
     """Of 1/4, 3/4 less 1/2, 1/2 only the second is left; where nothing is, what was there."""
     rest = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
     left = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
-    assert tree_sampling._remainder(rest, left).tolist() == [[0.0, 1.0], [0.5, 0.5]]
+    remainder = tree_sampling._remainder(rest, left)
+    assert remainder.tolist() == [[0.0, 1.0], [0.5, 0.5]]
     left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
     proper = tree_sampling._proper(left, torch.tensor([[0], [2]]))
     assert proper.tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
@@ -180,18 +199,22 @@ def test_the_ends_of_what_is_allowed() -> None:
     logits = torch.tensor([0.1, 0.4, 0.5]).log()
     for whole in (Sampling(1.0), Sampling(1.0, top_k=3), Sampling(1.0, top_k=4)):
         torch.testing.assert_close(whole.probabilities(logits), logits.exp())
-    torch.testing.assert_close(Sampling(0.5).probabilities(logits), torch.tensor([0.01, 0.16, 0.25]) / 0.42)
-    torch.testing.assert_close(Sampling(0.5, top_k=1).probabilities(logits), torch.tensor([0.0, 0.0, 1.0]))
+    squared = [0.01 / 0.42, 0.16 / 0.42, 0.25 / 0.42]
+    near(Sampling(0.5).probabilities(logits), squared)
+    near(Sampling(0.5, top_k=1).probabilities(logits), [0.0, 0.0, 1.0])
     assert Sampling(1.0).probabilities(logits.bfloat16()).dtype == torch.float32
     assert scripted_weights(0, 2) == [1, 0, 0]
     assert scripted_weights(1, 2) == [0, 0, 1]
     assert scripted_weights(0.5, 0) == [1]
-    assert counts_of(Script([1], torch.device("cpu")), 3).tolist() == [0, 0, 0]
-    assert Generation([[4], [5]], [[0, 0], [0, 0]]).tokens_per_iteration == 0
+    nothing = Script([1], CPU)
+    assert counts_of(nothing, 3).tolist() == [0, 0, 0]
+    stopped = Generation([[4], [5]], [[0, 0], [0, 0]])
+    assert stopped.tokens_per_iteration == 0
     plain = Generation([[1, 2]], [[1]])
     assert plain.alpha is None
     assert plain.tokens_per_iteration == 1
-    found = Generation([[1, 2, 3], [4]], [[1, 2], [0, 4]])
+    accepted = [[1, 2], [0, 4]]
+    found = Generation([[1, 2, 3], [4]], accepted)
     assert found.alpha == 6 / 7
     assert found.histogram == [1, 6]
     assert found.iterations == 4
@@ -206,15 +229,17 @@ def counts_of(script: Script, batch: int) -> torch.Tensor:
 def test_script_has_the_stated_frequencies() -> None:
     weights = scripted_weights(0.8, 4)
     assert weights == pytest.approx([0.2, 0.16, 0.128, 0.1024, 0.4096])
-    drawn = counts_of(Script(weights, torch.device("cpu")), 20000)
-    assert agrees(torch.bincount(drawn, minlength=5).numpy(), np.array(weights)) > 1e-3
-    zero = counts_of(Script([0.0, 0.0, 1.0], torch.device("cpu")), 100)
+    drawn = counts_of(Script(weights, CPU), 20000)
+    histogram = torch.bincount(drawn, minlength=5).numpy()
+    assert agrees(histogram, np.array(weights)) > 1e-3
+    zero = counts_of(Script([0.0, 0.0, 1.0], CPU), 100)
     assert zero.unique().tolist() == [2]
 
 
 def test_scripted_acceptance_drives_the_loop(target, prompts) -> None:
     """Counts follow the script and not the models or an EOS, and sequences end at the limit all the same."""
-    request = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=tuple(range(61)))
+    every_token = tuple(range(61))
+    request = Request(4, 70, 40, 3, draft_kv="streamingllm:24", script=(0, 0, 1, 0), eos=every_token)
     out = make_decoder(target, request).generate(prompts, 40)
     assert out.histogram[2] == sum(out.histogram)
     assert out.tokens_per_iteration == 3

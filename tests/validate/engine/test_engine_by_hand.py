@@ -36,9 +36,8 @@ EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
 
 
 def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
-    return Timing(
-        **{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more
-    )
+    usual = {"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds}
+    return Timing(**usual | more)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +60,10 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     ],
 )
 def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
-    stretches = [
-        driver.Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0),
-        driver.Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0),
-    ]
-    counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
+    first = driver.Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0)
+    second = driver.Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0)
+    stretches = [first, second]
+    counters = Counters(10.0, (10.0 * (counted - 1.0),)) if counted else None
     if not seconds:
         refused(how, driver.timing_of, "u", LOAD, gamma, stretches, counters)
         return
@@ -80,12 +78,16 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
 
 
 def test_rounds_that_another_process_slowed_do_not_count() -> None:
-    calm = [driver.Stretch(EVEN, 60, 0.5, 60.0, 10.0), driver.Stretch(EVEN, 40, 0.5, 40.0, 20.0)]
-    slow = driver.Stretch(tuple(1.2 * gap for gap in EVEN), 50, 0.6, 50.0, 15.0)
+    first = driver.Stretch(EVEN, 60, 0.5, 60.0, 10.0)
+    second = driver.Stretch(EVEN, 40, 0.5, 40.0, 20.0)
+    calm = [first, second]
+    slower = tuple(1.2 * gap for gap in EVEN)
+    slow = driver.Stretch(slower, 50, 0.6, 50.0, 15.0)
     quiet = driver.timing_of("u", LOAD, 0, calm, None)
-    busy = driver.timing_of("u", LOAD, 0, [calm[0], slow, calm[1]], None)
+    busy = driver.timing_of("u", LOAD, 0, [first, slow, second], None)
     assert busy == structs.replace(quiet, how=quiet.how + "; 1 disturbed rounds left out")
-    late = driver.Stretch((0.0001,) * 30 + (0.05,) * 18, 48, 0.9, 48.0, 15.0)  # chunks read together
+    read_together = (0.0001,) * 30 + (0.05,) * 18
+    late = driver.Stretch(read_together, 48, 0.9, 48.0, 15.0)
     assert driver.timing_of("u", LOAD, 0, [*calm, late], None) == busy
 
 
@@ -104,10 +106,11 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
     """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its
     first.
     """
-    one = answer(6, (1.0, 1 if events[0] else None), (2.5, events[0]), (4.0, events[1]))
-    two = answer(
-        8, (2.0, 2 if events[0] else None), (3.0, events[2]), (4.0, 4 if events[0] else None), (6.0, 1)
-    )
+    counted = bool(events[0])
+    one = answer(6, (1.0, 1 if counted else None), (2.5, events[0]), (4.0, events[1]))
+    begins = (2.0, 2 if counted else None)
+    goes_on = (4.0, 4 if counted else None)
+    two = answer(8, begins, (3.0, events[2]), goes_on, (6.0, 1))
     found = driver.stretch_of([one, two], LOAD)
     assert found.chunks == 4
     assert found.seconds == 2.0
@@ -141,7 +144,19 @@ class Staggered:
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
         self.lengths.append(tokens)
         count = 3 * len(self.lengths)
-        return [answer(None, *((begin_s + i / 2, None) for i in range(count))) for begin_s in (0.0, 3.0)]
+        return [self.chunks(begin_s, count) for begin_s in (0.0, 3.0)]
+
+    def chunks(self, begin_s: float, count: int) -> StreamedAnswer:
+        times_s = [begin_s + i / 2 for i in range(count)]
+        return answer(None, *((time_s, None) for time_s in times_s))
+
+
+class Apart(Staggered):
+    """A server whose second answer begins when the first has ended, however long they are."""
+
+    def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
+        self.lengths.append(tokens)
+        return [answer(3, (at_s, 1), (at_s + 1, 1)) for at_s in (0.0, 10.0)]
 
 
 def test_answers_that_do_not_meet_are_asked_to_be_longer() -> None:
@@ -152,11 +167,8 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer() -> None:
 
 
 def test_answers_that_never_meet_are_refused() -> None:
-    server = Staggered()
+    server = Apart()
     late = replace(LOAD, tokens=1000)
-    server.answers = lambda model, prompts, tokens: (  # type: ignore[method-assign]
-        server.lengths.append(tokens) or [answer(3, (at_s, 1), (at_s + 1, 1)) for at_s in (0.0, 10.0)]
-    )
     refused("the first answer ended before the last began", driver.measure, server, "m", 320, late, 0, 1)
     assert server.lengths == [16, 1000, 2000, 4000]
 
@@ -205,11 +217,17 @@ STARTS = {
 }
 
 
+def starts(plan: BenchRequest) -> list[str]:
+    """The lines that start a server."""
+    return [line for line in commands(plan) if line.endswith("server=$!")]
+
+
 @pytest.mark.parametrize("case", STARTS)
 def test_a_server_is_started_with_its_draft(case) -> None:
     engine, method, draft = case
     plan = replace(PLAN, engine=engine, method=method, draft=draft)
-    plain, two = ([x for x in commands(replace(plan, tp=tp)) if x.endswith("server=$!")] for tp in (1, 2))
+    plain = starts(plan)
+    two = starts(replace(plan, tp=2))
     assert plain[-2].endswith(f" {STARTS[case]} --port 8101 & server=$!")
     assert plain[-1].endswith("--port 8102 & server=$!")
     assert engine != "vllm" or "0.64, 0.512, 0.4096, 0.3277, 0.2621, 0.2097]" in plain[-1]
@@ -221,7 +239,8 @@ def test_a_server_is_started_with_its_draft(case) -> None:
 def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
     short = [(batch, 512, 256) for batch in (1, 4, 16)]
     long = [(batch, 4096, 256) for batch in (1, 16)]
-    assert [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)] == [*short, *long]
+    found = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
+    assert found == [*short, *long]
     assert len(loads((4,), *POINTS[1:])) == 2
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
 
@@ -242,12 +261,25 @@ def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts
     found = octaves(contexts, drafts)
     assert [group for _, group in found] == groups
     assert [held.mean for held, _ in found if held] == pytest.approx(means)
-    assert quantile([(100, 5), (200, 5), (300, 10)], 0.5) == 100
+    three = [(100, 5), (200, 5), (300, 10)]
+    assert quantile(three, 0.5) == 100
     assert quantile([(100, 0)], 0.5) == 100
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")
+LLAMA = load_model("llama-3.1-8b")
 ROWS = (timing(1, 0, 0.010), timing(2, 1, 0.024), timing(4, 3, 0.064))
+SOUGHT = [
+    "attention_fixed_s",
+    "pass_fixed_s",
+    "token_s",
+    "iteration_fixed_s",
+    "iteration_sequence_s",
+    "kv_reread_per_query",
+    "gemm_bandwidth_fraction",
+    "gemm_flops_fraction",
+    "attention_bandwidth_fraction",
+]
 
 
 def test_where_constants_are_sought() -> None:
@@ -257,43 +289,38 @@ def test_where_constants_are_sought() -> None:
     Beside a baseline the priors of an iteration are a fifth of the shortest drafting one, .024 and .012 a
     sequence.
     """
-    found = sought(BASE, ROWS, load_model("llama-3.1-8b"))
+    found = sought(BASE, ROWS, LLAMA)
 
-    def place(name: str) -> tuple[float, ...]:
-        return found[name].expected, found[name].spread, found[name].low, found[name].high
+    def prior(name: str) -> tuple[float, float]:
+        return found[name].expected, found[name].spread
 
-    fixed = {
-        n: getattr(BASE, n).value
-        for n in ("attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s")
-    }
-    assert place("attention_fixed_s") == pytest.approx(
-        (fixed["attention_fixed_s"], 0.024 / 32 / 2, 0, 0.064 / 32)
-    )
-    assert place("pass_fixed_s") == pytest.approx((fixed["pass_fixed_s"], 0.012, 0, 0.064))
-    assert place("token_s") == pytest.approx((fixed["token_s"], 0.003, 0, 0.010))
-    assert place("iteration_fixed_s") == pytest.approx((fixed["iteration_fixed_s"], 0.0048, 0, 0.064))
-    assert place("iteration_sequence_s") == pytest.approx((BASE.iteration_sequence_s.value, 0.0024, 0, 0.016))
-    assert place("kv_reread_per_query") == (BASE.kv_reread_per_query.value, 0.5, 0.0, 1.0)
+    def bounds(name: str) -> tuple[float, float]:
+        return found[name].low, found[name].high
+
+    assert prior("attention_fixed_s") == pytest.approx((BASE.attention_fixed_s.value, 0.024 / 32 / 2))
+    assert prior("pass_fixed_s") == pytest.approx((BASE.pass_fixed_s.value, 0.012))
+    assert prior("token_s") == pytest.approx((BASE.token_s.value, 0.003))
+    assert prior("iteration_fixed_s") == pytest.approx((BASE.iteration_fixed_s.value, 0.0048))
+    assert prior("iteration_sequence_s") == pytest.approx((BASE.iteration_sequence_s.value, 0.0024))
+    assert bounds("attention_fixed_s") == pytest.approx((0, 0.064 / 32))
+    assert bounds("pass_fixed_s") == pytest.approx((0, 0.064))
+    assert bounds("token_s") == pytest.approx((0, 0.010))
+    assert bounds("iteration_fixed_s") == pytest.approx((0, 0.064))
+    assert bounds("iteration_sequence_s") == pytest.approx((0, 0.016))
+    assert prior("kv_reread_per_query") == (BASE.kv_reread_per_query.value, 0.5)
+    assert bounds("kv_reread_per_query") == (0.0, 1.0)
     share = BASE.gemm_bandwidth_fraction.value
-    assert place("gemm_bandwidth_fraction") == (share, share / 2, 0.02, 1.0)
-    assert [*found] == [
-        "attention_fixed_s",
-        "pass_fixed_s",
-        "token_s",
-        "iteration_fixed_s",
-        "iteration_sequence_s",
-        "kv_reread_per_query",
-        "gemm_bandwidth_fraction",
-        "gemm_flops_fraction",
-        "attention_bandwidth_fraction",
-    ]
+    assert prior("gemm_bandwidth_fraction") == (share, share / 2)
+    assert bounds("gemm_bandwidth_fraction") == (0.02, 1.0)
+    assert [*found] == SOUGHT
     # no baseline: a twentieth of medians .044 and .014
-    alone = sought(BASE, ROWS[1:], load_model("llama-3.1-8b"))
+    alone = sought(BASE, ROWS[1:], LLAMA)
     assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
-    passes = sought(BASE, [structs.replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
+    rows_of_passes = [structs.replace(row, kind="pass") for row in ROWS]
+    passes = sought(BASE, rows_of_passes, LLAMA)
     assert [name for name in found if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
-    assert sought(BASE, ROWS[:1], load_model("llama-3.1-8b")).keys() == passes.keys()
+    assert sought(BASE, ROWS[:1], LLAMA).keys() == passes.keys()
 
 
 def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
@@ -301,12 +328,14 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     assert scatter((0.0,) * 4) == 0.0
     some = 1.5 / 1.349 / 2.5
     assert scatter((1.0, 2.0, 3.0, 4.0)) == pytest.approx(some)
-    steady = EngineRows((timing(1, 0, 0.01), timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))), None)
+    unsteady = timing(1, 0, 0.01, samples=(1.0, 2.0, 3.0, 4.0))
+    steady = EngineRows((timing(1, 0, 0.01), unsteady), None)
     assert steady.noise == pytest.approx([0.03, 0.03 * some / 0.2])
     assert small_sample(1.0, 2) == pytest.approx(6.313752 / 1.644854)
     assert small_sample(1.0, 1) == pytest.approx(6.313752 / 1.644854)
     assert small_sample(2.0, 6) == pytest.approx(2 * 2.015048 / 1.644854)
-    free = dict(itertools.islice(sought(BASE, ROWS, load_model("llama-3.1-8b")).items(), 2))
+    first_two = itertools.islice(sought(BASE, ROWS, LLAMA).items(), 2)
+    free = dict(first_two)
 
     def worst(shares: tuple[float, float], rows: int, at_bound: tuple[str, ...] = ()) -> str | None:
         values = dict.fromkeys(free, 1.0)
@@ -315,32 +344,38 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
         return _least_determined(free, end, rows)
 
     assert worst((0.4, 0.45), 3) is None
-    assert worst((0.4, 0.55), 3) == worst((0.4, 0.45), 2) == "pass_fixed_s"
+    assert worst((0.4, 0.55), 3) == "pass_fixed_s"
+    assert worst((0.4, 0.45), 2) == "pass_fixed_s"
     assert worst((0.6, 0.55), 3, ("pass_fixed_s",)) == "pass_fixed_s"
-    assert _least_determined({}, estimate([], lambda values: np.zeros(0)), 0) is None
-    kept, aside = usable_rows([timing(1, 0, 1.0, prefill_share=share) for share in (0.06, 0.061)])
+    nothing = estimate([], lambda values: np.zeros(0))
+    assert _least_determined({}, nothing, 0) is None
+    less = timing(1, 0, 1.0, prefill_share=0.06)
+    more = timing(1, 0, 1.0, prefill_share=0.061)
+    kept, aside = usable_rows([less, more])
     assert len(kept) == 1
     assert len(aside) == 1
-    for files, held in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
-        refused(held, check_enough, [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
+    for files, words in ((4, "a0, a1, a2, a3: must"), (5, "a0, a1, a2, a3 and 1 more: must")):
+        rows = [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)]
+        refused(words, check_enough, rows)
 
 
 def test_a_row_in_several_files_counts_once() -> None:
     one = timing(4, 3, 2.0)
     other = timing(4, 3, 3.0)
-    assert distinct([one, structs.replace(one, where="again"), other]) == [one, other]
+    again = structs.replace(one, where="again")
+    assert distinct([one, again, other]) == [one, other]
 
 
 def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context() -> None:
-    rows = [
-        timing(2, 3, 0.1),
-        timing(2, 0, 0.1, context=899.0),
-        timing(2, 0, 0.1, context=900.0),
-        timing(2, 0, 0.1),
-    ]
-    assert speedup_pairs(rows) == [(0, 2)]
-    assert speedup_pairs([rows[0], timing(4, 0, 0.1), structs.replace(rows[3], kind="pass")]) == []
-    assert speedup_pairs([timing(2, 0, 0.1, context=1111.0), *rows[:1]]) == [(1, 0)]
+    drafting = timing(2, 3, 0.1)
+    plain = timing(2, 0, 0.1)
+    short = timing(2, 0, 0.1, context=899.0)
+    long = timing(2, 0, 0.1, context=1111.0)
+    nearest = timing(2, 0, 0.1, context=900.0)
+    assert speedup_pairs([drafting, short, nearest, plain]) == [(0, 2)]
+    of_one_pass = structs.replace(plain, kind="pass")
+    assert speedup_pairs([drafting, timing(4, 0, 0.1), of_one_pass]) == []
+    assert speedup_pairs([long, drafting]) == [(1, 0)]
 
 
 def test_what_stands_behind_the_name_of_a_file() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from perfmodel.operations import Array
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
@@ -33,13 +34,15 @@ from perfmodel.validate.studies.traffic_fit import (
 
 
 def run_of(study: str, steps: int, concurrency: int):
-    return next(run for run in runs(study) if (run.steps, run.concurrency) == (steps, concurrency))
+    wanted = (steps, concurrency)
+    return next(run for run in runs(study) if (run.steps, run.concurrency) == wanted)
 
 
 def test_a_served_run_has_the_memory_of_a_server_with_its_default_seats():
     """All of vLLM ran on devices of 80 GB or more: 1,024 seats. Others take no memory for them."""
     every = [run for study in STUDIES for run in runs(study)]
-    seats = {(run.engine, traffic.shipped(run).account.server.max_num_seqs) for run in every}
+    servers = [(run.engine, traffic.shipped(run).account.server) for run in every]
+    seats = {(engine, server.max_num_seqs) for engine, server in servers}
     assert seats == {("vllm", 1024), ("sglang", None), ("trtllm", None)}
 
 
@@ -50,26 +53,32 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     A run that is 30 off weighs 1 / (1 + (29.8 / 3)^2) = 0.01: (9 * 0.2 + 0.01 * 30) / 9.01 = 0.233.
     """
     run = run_of(STUDIES[0], 0, 1)
-    line = StraightLines(run, np.array([-0.2]), np.array([[1.0] + [0.0] * (len(SCALES) - 1)]))
+    first_alone = [[1.0] + [0.0] * (len(SCALES) - 1)]
+    line = StraightLines(run, np.array([-0.2]), np.array(first_alone))
     wide = np.full(len(SCALES), 1e3)
-    narrow = np.ones(len(SCALES))
-    nothing = np.zeros(len(SCALES))
+    none = np.zeros(len(SCALES))
     before = EngineRequests(request_s=0.05)
-    assert solved([line], wide, nothing, before)[0] == pytest.approx(0.2, abs=1e-3)
-    assert solved([line], narrow, nothing, before)[0] == pytest.approx(0.1, abs=1e-3)
+
+    def moved(lines: list[StraightLines], spread: Array = wide) -> float:
+        return float(solved(lines, spread, none, before)[0])
+
+    assert moved([line]) == pytest.approx(0.2, abs=1e-3)
+    assert moved([line], np.ones(len(SCALES))) == pytest.approx(0.1, abs=1e-3)
     far = StraightLines(run, np.array([-30.0]), line.slopes)
-    assert solved([line] * 9 + [far], wide, nothing, before)[0] == pytest.approx(0.233, abs=2e-3)
-    assert solved([StraightLines(run, -line.off, line.slopes)], wide, nothing, before)[0] == -0.05, (
-        "none of it is left"
-    )
+    assert moved([line] * 9 + [far]) == pytest.approx(0.233, abs=2e-3)
+    opposite = StraightLines(run, -line.off, line.slopes)
+    assert moved([opposite]) == -0.05, "none of it is left"
 
 
 def test_a_constant_at_its_limit_moves_the_others_on():
     """x + y = -1, x = 0.2 - y / 2 by hand: where y may fall to -0.3 alone, x is what fits best beside it."""
     slopes = np.array([[1.0, 1.0], [1.0, 0.5]])
     wanted = np.array([-1.0, 0.2])
-    move = within(slopes.T @ slopes, slopes.T @ wanted, np.array([-9.0, -0.3]), np.array([9.0, 9.0]))
-    assert move == pytest.approx([(-0.7 + 0.35) / 2.0, -0.3])
+    lowest = np.array([-9.0, -0.3])
+    highest = np.array([9.0, 9.0])
+    move = within(slopes.T @ slopes, slopes.T @ wanted, lowest, highest)
+    assert move[0] == pytest.approx((-0.7 + 0.35) / 2.0)
+    assert move[1] == pytest.approx(-0.3)
 
 
 def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) -> ServedRun:
@@ -108,25 +117,35 @@ def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
     measured: list[tuple[int, int, int, int]], passes_ms: list[float]
 ) -> None:
     rows = [served(*gap) for gap in measured]
-    passes_s = gaps_among(rows[0], rows, rows, np.array([2.0, 5.0, 7.0]))
+    at = np.array([2.0, 5.0, 7.0])
+    passes_s = gaps_among(rows[0], rows, rows, at)
     assert passes_s == pytest.approx(np.array(passes_ms) / 1e3)
-    assert gaps_among(served(11000, 20), rows, rows, np.ones(1)) is None, "too far beyond"
+    crowded = served(11000, 20)
+    assert gaps_among(crowded, rows, rows, np.ones(1)) is None, "too far beyond"
 
 
 def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
     """Of the one run whose median gap is its mean time per token; predicted passes are 0.06 % longer."""
     run = run_of(STUDIES[1], 0, 1)
-    assert compare(run, "length", measured=True).ratios["tpot_mean_ms"] == pytest.approx(1, abs=1e-9)
-    assert compare(run, "length").ratios["tpot_mean_ms"] != pytest.approx(1, abs=1e-4)
+    measured = compare(run, "length", measured=True).ratios["tpot_mean_ms"]
+    predicted = compare(run, "length").ratios["tpot_mean_ms"]
+    assert measured == pytest.approx(1, abs=1e-9)
+    assert predicted != pytest.approx(1, abs=1e-4)
 
 
 def test_a_constant_moves_in_its_scale_and_where_there_is_room() -> None:
     line = Scale(0.4, 1.0, 1.0, most=1.0)
     share = Scale(math.log(2), 1.0, 1.0, log=True)
-    assert [line.moved(0.5, by) for by in (0.2, 0.6, -0.6)] == [0.7, 1.0, 0.0]
-    assert [line.trial(value) for value in (0.5, 0.6, 0.7)] == pytest.approx([0.9, 1.0, 0.3])
-    assert [share.moved(3.0, math.log(2)), share.trial(3.0)] == pytest.approx([6.0, 6.0])
-    assert (line.between(0.5, 0.7), share.between(3.0, 6.0)) == pytest.approx((0.2, math.log(2)))
+    assert line.moved(0.5, 0.2) == 0.7
+    assert line.moved(0.5, 0.6) == 1.0
+    assert line.moved(0.5, -0.6) == 0.0
+    assert line.trial(0.5) == pytest.approx(0.9)
+    assert line.trial(0.6) == pytest.approx(1.0)
+    assert line.trial(0.7) == pytest.approx(0.3)
+    assert line.between(0.5, 0.7) == pytest.approx(0.2)
+    assert share.moved(3.0, math.log(2)) == pytest.approx(6.0)
+    assert share.trial(3.0) == pytest.approx(6.0)
+    assert share.between(3.0, 6.0) == pytest.approx(math.log(2))
 
 
 TRUTH = EngineRequests(
@@ -142,12 +161,15 @@ TRUTH = EngineRequests(
 def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool = False) -> Compared:
     """Each run sees one of the constants, a step of whose scale is 1 % of TPOT and -30 % of TTFT."""
     assert measured or by == "study"
-    seen = [*SCALES][crc32(run.id.encode()) % len(SCALES)]
+    number = crc32(run.id.encode()) % len(SCALES)
+    seen = [*SCALES][number]
     scale = SCALES[seen]
     one = getattr(TRUTH, seen)
     other = getattr(costs, seen)
-    ratio = math.exp(0.01 * scale.between(one, other) / scale.step)
-    return Compared(run, {"tpot_mean_ms": 1.02 * ratio, "ttft_mean_ms": ratio**-30}, 0.1)
+    steps = scale.between(one, other) / scale.step
+    ratio = math.exp(0.01 * steps)
+    ratios = {"tpot_mean_ms": 1.02 * ratio, "ttft_mean_ms": ratio**-30}
+    return Compared(run, ratios, 0.1)
 
 
 def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
@@ -155,15 +177,18 @@ def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
     line = straight_lines_of(run, straight)
     seen = crc32(run.id.encode()) % len(SCALES)
     assert [*WEIGHED] == ["tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"]
-    assert line.slopes[:, seen] * list(SCALES.values())[seen].step == pytest.approx([0.2, 0.0, -2.0])
+    step = list(SCALES.values())[seen].step
+    assert line.slopes[:, seen] * step == pytest.approx([0.2, 0.0, -2.0])
     assert np.count_nonzero(line.slopes) == 2
     written = traffic_fit.texts(replay=straight)
-    stated, left_out = (written[path] for path in sorted(written, key=lambda path: path.suffix, reverse=True))
+    paths = sorted(written, key=lambda path: path.suffix, reverse=True)
+    stated, left_out = (written[path] for path in paths)
     found = yaml.safe_load(stated)
     apart = json.loads(left_out)
-    rows = [{of: e["rows"] for of, e in found[name].items()} for name in ("errors", "ttft_errors")]
-    assert rows[0] == {"tpot": 213, "vllm": 185, "trtllm": 21}
-    assert rows[1] == {"all": 352, "vllm": 214, "trtllm": 62, "sglang": 76}
+    rows = {engine: errors["rows"] for engine, errors in found["errors"].items()}
+    assert rows == {"tpot": 213, "vllm": 185, "trtllm": 21}
+    rows = {engine: errors["rows"] for engine, errors in found["ttft_errors"].items()}
+    assert rows == {"all": 352, "vllm": 214, "trtllm": 62, "sglang": 76}
     assert found["errors"]["tpot"]["log_rms"] == pytest.approx(math.log(1.02), rel=0.1)
     shipped = data_folder("hardware") / "fitted" / "requests.yaml"
     assert found.keys() == yaml.safe_load(shipped.read_text()).keys()
@@ -173,12 +198,14 @@ def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
     # near TRUTH, as far as engines may leave what all runs say
     for engine, of in found["engines"].items():
         for name, scale in SCALES.items():
-            off = scale.between(getattr(TRUTH, name), max(of[name], 1e-9))
+            fitted = max(of[name], 1e-9)
+            off = scale.between(getattr(TRUTH, name), fitted)
             assert abs(off) < 0.6 * scale.step, (engine, name)
 
 
 def test_engines_that_are_not_named_keep_their_constants() -> None:
     before = {"common": TRUTH, "sglang": TRUTH, "vllm": TRUTH}
     found = dict.fromkeys(("common", "sglang", "sglang.hopper", "vllm"), EngineRequests())
-    assert traffic_fit.kept(before, found, ["sglang"]) == found | {"common": TRUTH, "vllm": TRUTH}
+    expected = found | {"common": TRUTH, "vllm": TRUTH}
+    assert traffic_fit.kept(before, found, ["sglang"]) == expected
     assert traffic_fit.kept(before, found, []) == found
