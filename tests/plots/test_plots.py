@@ -20,6 +20,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
 from tests.scripts import ROOT, of_docs
@@ -78,14 +79,24 @@ def laid_out(figure: Figure) -> Figure:
 
 
 def within(whole: Any, box: Any) -> bool:
-    return bool(whole.contains(box.x0, box.y0) and whole.contains(box.x1, box.y1))
+    low_corner = whole.contains(box.x0, box.y0)
+    high_corner = whole.contains(box.x1, box.y1)
+    return bool(low_corner and high_corner)
 
 
 def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Every visible text of a drawn figure and where it is."""
     for text in figure.findobj(matplotlib.text.Text):
-        if isinstance(text, matplotlib.text.Text) and text.get_visible() and text.get_text().strip():
-            yield text.get_text(), text.get_window_extent()
+        if isinstance(text, matplotlib.text.Text) and text.get_visible() and written(text):
+            yield written(text), text.get_window_extent()
+
+
+def written(text: matplotlib.text.Text) -> str:
+    return str(text.get_text()).strip()
+
+
+def legend_of(axes: Any) -> list[str]:
+    return [written(text) for text in axes.get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -96,7 +107,7 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
     outside = [text for text, box in texts(figure) if not within(whole, box)]
     assert not [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
     assert "calibration" in figure.get_supxlabel()
-    title = next(box for text, box in texts(figure) if text == figure.get_suptitle())
+    (title,) = (box for text, box in texts(figure) if text == figure.get_suptitle())
     for axes in figure.axes:
         assert axes.get_xlabel() or axes.get_ylabel()
         if (legend := axes.get_legend()) is not None:
@@ -105,27 +116,31 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
             assert box.y0 >= axes.get_window_extent().y1 - 1
             assert box.x1 <= figure.bbox.x1 + 1
         low, high = axes.get_xlim()
-        ticks = [
-            t.label1.get_window_extent() for t in axes.xaxis.get_major_ticks() if low <= t.get_loc() <= high
-        ]
+        shown = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+        ticks = [tick.label1.get_window_extent() for tick in shown]
         for left, right in itertools.pairwise(ticks):
             assert left.x1 <= right.x0 + 1
 
 
 def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:
     figure = plots.surface(SCENARIO, gamma=2, points=129)
-    line = next(c for c in figure.axes[0].collections if list(getattr(c, "levels", [])) == [1.0])
+    contours = figure.axes[0].collections
+    line = next(each for each in contours if list(getattr(each, "levels", [])) == [1.0])
     corners = np.concatenate([path.vertices for path in line.get_paths()])
     for batch in (64.0, 128.0):
-        nearest = corners[np.abs(np.log(corners[:, 1] / batch)).argmin(), 0]
-        assert nearest == pytest.approx(context_lengths(SCENARIO, batch, 2).break_even_context, rel=0.05)
+        distances = np.abs(np.log(corners[:, 1] / batch))
+        drawn_context = corners[distances.argmin(), 0]
+        break_even = context_lengths(SCENARIO, batch, 2).break_even_context
+        assert drawn_context == pytest.approx(break_even, rel=0.05)
 
 
 def test_ratios_are_the_engine_s() -> None:
     figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
-    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
+    contexts = np.geomspace(1024, 131072, 9)
+    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], contexts, 2))
     for axes, ratio in zip(figure.axes, (p.draft_to_target, p.verify_to_target), strict=True):
-        curves = [line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 9]
+        data = [line.get_ydata() for line in axes.lines]
+        curves = [values for values in data if len(values) == 9]
         np.testing.assert_allclose(curves, ratio)
 
 
@@ -171,7 +186,8 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
     query: Query, passes: int, roofs: list[str]
 ) -> None:
     scenario = resolve(query)
-    figure = laid_out(plots.roofline(scenario, query.batch, query.context, query.gamma or 0))
+    drawn = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
+    figure = laid_out(drawn)
     axes = figure.axes[-1]
     gpu = scenario.machine.gpu
     lines = [line for panel in figure.axes for line in panel.lines]
@@ -179,22 +195,28 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
     assert len(figure.axes) == 1
     assert len(points) == 3 * passes
     assert len(lines) - len(points) == len(roofs)
-    top = max(float(line.get_ydata().max()) for line in lines if line not in points)
+    roof_lines = [line for line in lines if line not in points]
+    top = max(float(line.get_ydata().max()) for line in roof_lines)
     for line in points:
-        roof = min(float(line.get_xdata()[0]) * gpu.memory_bandwidth_bytes_per_s / 1e12, top)
+        intensity = float(line.get_xdata()[0])
+        roof = min(intensity * gpu.memory_bandwidth_bytes_per_s / 1e12, top)
         assert 0 < float(line.get_ydata()[0]) < roof
-    assert [text.get_text().partition("\n")[0] for text in axes.texts[:-1]] == roofs
-    assert all("ridge: " in text.get_text() for text in axes.texts[:-1])
+    names = [written(text) for text in axes.texts[:-1]]
+    assert [name.partition("\n")[0] for name in names] == roofs
+    assert all("ridge: " in name for name in names)
     assert axes.texts[-1].get_text().endswith("GB/s")
     boxes = [text.get_window_extent() for text in axes.texts]
-    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    pairs = itertools.combinations(boxes, 2)
+    assert not any(one.overlaps(two) for one, two in pairs)
     assert all(within(figure.bbox, box) for box in boxes)
-    assert axes.bbox.contains(boxes[-1].x0, boxes[-1].y0)
+    bandwidth = boxes[-1]
+    assert axes.bbox.contains(bandwidth.x0, bandwidth.y0)
 
 
 def test_measured_dots_at_an_edge_are_whole() -> None:
     measured = [(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
-    axes = laid_out(plots.surface(SCENARIO, gamma=2, points=17, measured=measured)).axes[0]
+    surface = plots.surface(SCENARIO, gamma=2, points=17, measured=measured)
+    axes = laid_out(surface).axes[0]
     (dots,) = (line for line in axes.lines if str(line.get_label()).startswith("measured"))
     assert not dots.get_clip_on()
     assert [text.get_text() for text in axes.texts] == ["0.93", "1.01"]
@@ -202,7 +224,7 @@ def test_measured_dots_at_an_edge_are_whole() -> None:
 
 def test_what_does_not_fit_is_hatched_and_named() -> None:
     axes = plots.surface(SCENARIO, gamma=2, points=17).axes[0]
-    assert "does not fit in memory" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "does not fit in memory" in legend_of(axes)
     (hatched,) = [c for c in axes.collections if any(getattr(c, "hatches", ()))]
     (patch,) = [p for p in hatched.get_paths() if p.vertices.size]
     for batch, context in ((1.2, 1100.0), (250.0, 130000.0)):
@@ -214,10 +236,13 @@ def test_the_fronts_are_those_of_advise() -> None:
     answer = advise(CHOICE)
     figure = plots.pareto(answer)
     baseline, speculating, chosen, bound = figure.axes[0].lines
-    for line, front in ((baseline, answer.pareto.baseline), (speculating, answer.pareto.speculating)):
+    fronts = ((baseline, answer.pareto.baseline), (speculating, answer.pareto.speculating))
+    for line, front in fronts:
         assert len(front) > 1
-        np.testing.assert_allclose(line.get_xdata(), [1e3 * point.tpot_s for point in front])
-        np.testing.assert_allclose(line.get_ydata(), [p.throughput_tokens_per_s_per_device for p in front])
+        tpot_ms = [1e3 * point.tpot_s for point in front]
+        throughput = [point.throughput_tokens_per_s_per_device for point in front]
+        np.testing.assert_allclose(line.get_xdata(), tpot_ms)
+        np.testing.assert_allclose(line.get_ydata(), throughput)
     assert answer.chosen is not None
     np.testing.assert_allclose(chosen.get_xdata(), [1e3 * answer.chosen.tpot_s])
     assert list(bound.get_xdata()) == [20, 20]
@@ -239,8 +264,10 @@ def test_an_answer_without_fronts_draws_none() -> None:
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
     named = replace(SCENARIO, target=SCENARIO.target.replace(name="\u4e2d"))  # in no font
     for suffix in (".svg", ".png"):
-        paths = (tmp_path / f"{n}{suffix}" for n in (1, 2))
-        one, two = (plots.save(plots.surface(named, points=17), path).read_bytes() for path in paths)
+        surface = plots.surface(named, points=17)
+        again = plots.surface(named, points=17)
+        one = plots.save(surface, tmp_path / f"1{suffix}").read_bytes()
+        two = plots.save(again, tmp_path / f"2{suffix}").read_bytes()
         assert one == two
         assert b"2026" not in one
     assert not list(tmp_path.glob("*.pdf"))
@@ -252,30 +279,37 @@ PICTURE = of_docs("picture")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
+def without_numbers(svg: str) -> str:
+    """Nor the names that matplotlib draws anew."""
+    return re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("#", svg))
+
+
+def numbers(svg: str) -> Array:
+    return np.array([float(number) for number in NUMBER.findall(svg)])
+
+
 def fresh(one: str, two: str, points: float = 0.5) -> bool:
     """Are two .svg files alike to half a point? The last digits of a coordinate differ between processors."""
     made = re.compile(r"Matplotlib v[\d.]+")
     if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
         pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
-    bare = [re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("", text)) for text in (one, two)]
-    first, second = (np.array([float(x) for x in NUMBER.findall(text)]) for text in (one, two))
-    if bare[0] != bare[1] or first.size != second.size:
+    if without_numbers(one) != without_numbers(two):
         return False
-    return bool(np.all(np.abs(first - second) < points))
+    off = numbers(one) - numbers(two)
+    return bool(np.all(np.abs(off) < points))
 
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made = PICTURE.drawn(name, tmp_path)
+    made = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")
     kept = ROOT / "docs" / "img" / f"{name}.svg"
-    assert fresh(made.read_text(encoding="utf-8"), kept.read_text(encoding="utf-8")), (
-        f"{name}: run `make docs` and commit"
-    )
+    assert fresh(made, kept.read_text(encoding="utf-8")), f"{name}: run `make docs` and commit"
 
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
     def drawn(alpha: float) -> str:
-        figure = plots.surface(resolve(replace(ASK, alpha=alpha)), points=9)
+        asked = resolve(replace(ASK, alpha=alpha))
+        figure = plots.surface(asked, points=9)
         return plots.save(figure, tmp_path / f"{alpha}.svg").read_text(encoding="utf-8")
 
     assert not fresh(drawn(0.81), drawn(0.83))
@@ -354,14 +388,13 @@ def described(query: Query) -> str:
         memory_fraction=query.memory_fraction,
         points=3,
     )
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    return f"{figure.get_supxlabel()} {labels} {figure.axes[0].get_xlim()} {figure.axes[0].get_ylim()}"
+    axes = figure.axes[0]
+    return f"{figure.get_supxlabel()} {legend_of(axes)} {axes.get_xlim()} {axes.get_ylim()}"
 
 
 def test_every_field_of_a_question_is_tried() -> None:
-    assert {*CHANGES, "acceptance", "acceptance_rate", "layer_split", "rate", "task"} == {
-        field.name for field in fields(Query)
-    }
+    elsewhere = {"acceptance", "acceptance_rate", "layer_split", "rate", "task"}
+    assert CHANGES.keys() | elsewhere == {field.name for field in fields(Query)}
 
 
 @pytest.mark.parametrize("field", CHANGES)

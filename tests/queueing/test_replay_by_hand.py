@@ -91,7 +91,8 @@ def test_a_trace_by_hand(name: str) -> None:
     steps, more, at, outputs, first, last, decoding = TRACES[name]
     limits = Limits(more.get("seats", 256), more.get("budget", 8192))
     prompts = more.get("prompts", [100] * len(at))
-    requests = Arrivals(np.array(at) / 1000, np.array(prompts), np.array(outputs))
+    at_s = np.array(at) / 1000
+    requests = Arrivals(at_s, np.array(prompts), np.array(outputs))
     met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
     np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
     np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
@@ -111,10 +112,12 @@ def test_a_trace_by_hand(name: str) -> None:
 )
 def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, at, first, last) -> None:
     """Prompts of 100 ms, one in a pass; a pass that only reads prompts decodes nothing."""
-    reading = Reading(np.array([0.0, 1000.0]), np.array([0.0, 1.0]), 0.0, order=order)
+    seconds = np.array([0.0, 1.0])
+    reading = Reading(np.array([0.0, 1000.0]), seconds, 0.0, order=order)
     steps = replace(server([10, 12, 14]), reading=reading)
     outputs = np.array([3, 2, 2][: len(at)])
-    requests = Arrivals(np.array(at) / 1000, np.full(len(at), 100), outputs)
+    at_s = np.array(at) / 1000
+    requests = Arrivals(at_s, np.full(len(at), 100), outputs)
     met = replay(steps, LENGTHS, Limits(256, budget), requests)
     np.testing.assert_allclose(met.ttft_s * 1000 + at, first)
     np.testing.assert_allclose(met.e2e_s * 1000 + at, last)
@@ -122,8 +125,10 @@ def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, 
 
 def test_a_part_of_a_prompt_lets_a_shorter_one_pass() -> None:
     """Of 100 tokens 40 in a pass: the second's 30 are read beside the first 40 of the other."""
-    requests = Arrivals(np.zeros(2), np.array([100, 30]), np.array([1, 1]))
-    met = replay(server([10, 12]), LENGTHS, Limits(256, 8192, max_prompt_part=40), requests)
+    prompts = np.array([100, 30])
+    requests = Arrivals(np.zeros(2), prompts, np.array([1, 1]))
+    limits = Limits(256, 8192, max_prompt_part=40)
+    met = replay(server([10, 12]), LENGTHS, limits, requests)
     np.testing.assert_allclose(met.ttft_s * 1000, [45 + 30 + 20, 45])
 
 
@@ -141,7 +146,8 @@ def test_prompts_hide_behind_what_a_pass_loads(reading, seconds):
     """
     prompts = np.array([50.0, 100.0])
     np.testing.assert_allclose(reading(50.0, prompts), seconds)
-    np.testing.assert_allclose([reading.of_one()(50.0, p) for p in prompts.tolist()], seconds)
+    alone = reading.of_one()
+    np.testing.assert_allclose([alone(50.0, 50.0), alone(50.0, 100.0)], seconds)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,8 @@ def test_drawn_iterations_gain_what_was_stated(gamma, gained, spread, deviation)
     more. Around 0.99 they cannot differ by 0.2, but by 0.0179, the deviation of Beta(29.7, 0.3).
     """
     tokens = np.full(4000, round(182 * gained))
-    passes = drawing.iterations(server([10], gamma=gamma, gained=gained), tokens, spread, seed=2)
+    drafting = server([10], gamma=gamma, gained=gained)
+    passes = drawing.iterations(drafting, tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(gained, rel=0.004)
     assert passes.std() == pytest.approx(deviation, rel=0.05)
 
@@ -164,12 +171,14 @@ def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
     together.
     """
     monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
-    alike = drawing.iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1)
+    lengths = np.array([1, 2, 3, 4, 401, 401])
+    alike = drawing.iterations(DRAFTS, lengths, 0.0, seed=1)
     assert alike.tolist() == [1, 1, 2, 2, 201, 201]
     outputs = np.array([1, 2, 7])
     plain = drawing.iterations(server([10]), outputs, 0.1, seed=1)
     assert plain.tolist() == [1, 2, 7]
-    certain = drawing.iterations(server([10], gamma=3, gained=4.0), outputs, 0.1, seed=1)
+    perfect = server([10], gamma=3, gained=4.0)
+    certain = drawing.iterations(perfect, outputs, 0.1, seed=1)
     assert certain.tolist() == [1, 1, 2]
 
 
@@ -177,22 +186,21 @@ def test_arrivals_are_as_they_are_asked_for():
     """Uniform lengths, whole and at least 1; gamma gaps of shape 1/4, whose deviation is twice the mean; one
     rate.
     """
-    drawn = arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
+    lengths = Lengths(500.5, 2.0, 100.0, 9.0)
+    drawn = arrivals(lengths, 50_000, 8.0, 0.25, seed=1, start=3.0)
     gaps = np.diff(drawn.at_s, prepend=3.0)
-    assert drawn.at_s[-1] == pytest.approx(3.0 + 50_000 / 8.0)
+    end_s = 3.0 + 50_000 / 8.0
+    assert drawn.at_s[-1] == pytest.approx(end_s)
     assert gaps.std() / gaps.mean() == pytest.approx(2.0, rel=0.03)
     assert drawn.input_tokens.mean() == pytest.approx(500.5, rel=2e-3)
     assert drawn.input_tokens.std() == pytest.approx(100.0, rel=5e-3)
     assert drawn.input_tokens.min() == 327
     assert drawn.input_tokens.max() == 674
     # no wider than from 1 to twice the mean less 1
-    assert sorted(set(drawn.output_tokens.tolist())) == [
-        1,
-        2,
-        3,
-    ]
+    assert set(drawn.output_tokens.tolist()) == {1, 2, 3}
     assert drawn.output_tokens.mean() == pytest.approx(2.0, rel=5e-3)
     together = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
     assert together.at_s.tolist() == [0, 0, 0]
     assert together.input_tokens.tolist() == [5, 5, 5]
-    assert arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0).at_s.tolist() == [7, 7, 7]
+    later = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1, start=7.0)
+    assert later.at_s.tolist() == [7, 7, 7]

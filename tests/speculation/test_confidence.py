@@ -14,12 +14,26 @@ from tests.validate.tiny import refused
 
 SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)
 BINS = [{"share": 2.0, "positions": SURE}, {"share": 6.0, "positions": UNSURE}]
+WEIGHTS = (0.25, 0.75)
+"""Shares of the drafts in each bin."""
+
+
+def accepted(rates: tuple[float, ...], count: int) -> float:
+    """Tokens accepted on average of a draft of `count`."""
+    return float(np.cumprod(rates)[:count].sum())
+
+
+def first_below(rates: tuple[float, ...], least: float) -> int:
+    """The position that ends a draft."""
+    below = [position for position, rate in enumerate(rates) if rate < least]
+    return min(below, default=len(rates))
 
 
 def rows(tmp_path, **entry):  # type: ignore[no-untyped-def]
     row = {"target": "qwen3-8b", "draft": "dspark", "draft_kv": "full", "context_tokens": 4096, **entry}
     path = tmp_path / "bins.json"
-    path.write_text(json.dumps({"schema_version": 1, "source": "own", "rows": [row]}))
+    table = {"schema_version": 1, "source": "own", "rows": [row]}
+    path.write_text(json.dumps(table))
     return read_acceptance(path)
 
 
@@ -28,22 +42,26 @@ def test_all_drafts_together_by_hand(tmp_path) -> None:
     (row,) = rows(tmp_path, confidence=BINS)
     first = 0.25 * 0.95 + 0.75 * 0.5
     second = 0.25 * 0.95 * 0.9 + 0.75 * 0.5 * 0.3
-    assert row.positions[:2] == pytest.approx((first, second / first))
+    assert row.positions[0] == pytest.approx(first)
+    assert row.positions[1] == pytest.approx(second / first)
     assert row.bins == ((2.0, SURE), (6.0, UNSURE))
 
 
 @pytest.mark.parametrize("batch", [1, 32, 256])
 def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
     (row,) = rows(tmp_path, confidence=BINS)
-    s = resolve(Query("qwen3-8b", "h100", batch, 4096, draft="dspark:block=7"), Acceptance.from_row(row))
-    drafting = float(s.draft_token_s(float(batch), 4096.0, np.array([3]))[0]) * 3
-    rest = drafting + float(s.overhead_s(float(batch), 4096.0))
+    query = Query("qwen3-8b", "h100", batch, 4096, draft="dspark:block=7")
+    s = resolve(query, Acceptance.from_row(row))
+    drafted_token_s = s.draft_token_s(float(batch), 4096.0, np.array([3]))[0]
+    overhead_s = float(s.overhead_s(float(batch), 4096.0))
+    rest = 3 * float(drafted_token_s) + overhead_s
     plain = float(s.target_pass_s(float(batch), 4096.0))
     best = 0.0
     for cuts in product(range(4), repeat=2):
-        kept = list(zip(cuts, (0.25, 0.75), (SURE, UNSURE), strict=True))
-        gained = 1 + sum(w * np.cumprod(rates)[:cut].sum() for cut, w, rates in kept)
-        verify = float(s.target_pass_s(float(batch), 4096.0, 1 + sum(cut * w for cut, w, _ in kept)))
+        kept = list(zip(cuts, WEIGHTS, (SURE, UNSURE), strict=True))
+        gained = 1 + sum(weight * accepted(rates, cut) for cut, weight, rates in kept)
+        verified = 1 + sum(cut * weight for cut, weight, _ in kept)
+        verify = float(s.target_pass_s(float(batch), 4096.0, verified))
         best = max(best, gained * plain / (rest + verify))
     found = by_confidence(s, np.array([batch]), 4096.0)
     assert found.speedup == pytest.approx(max(best, found.fixed_speedup), rel=1e-12)
@@ -57,32 +75,44 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
     one. A doubling of the batch counts as much as any other.
     """
     (row,) = rows(tmp_path, confidence=BINS, target="qwen3.5-27b", draft="mtp")
-    s = resolve(
-        Query("qwen3.5-27b", "3090", 1, 4096, draft="mtp", engine="llamacpp"), Acceptance.from_row(row)
-    )
+    query = Query("qwen3.5-27b", "3090", 1, 4096, draft="mtp", engine="llamacpp")
+    s = resolve(query, Acceptance.from_row(row))
     ends = [0.0, *sorted({*SURE, *UNSURE})]
-    shares = np.diff(np.log([batches[0], *(b + 1.0 for b in batches)]))
+    edges = [batches[0], *(batch + 1.0 for batch in batches)]
+    shares = np.diff(np.log(edges))
+
+    def pass_ratio(batch: float, context: float, n: int, kept: list[int]) -> float:
+        """Seconds of an iteration over those of a plain pass."""
+        ended = [np.less(kept, position) for position in range(n)]
+        passes = sum(1 - np.dot(WEIGHTS, each) ** batch for each in ended)
+        drafted_token_s = float(s.draft_token_s(batch, context, np.array([n])))
+        verified = 1 + np.dot(WEIGHTS, kept)
+        seconds = drafted_token_s * passes
+        seconds += float(s.target_pass_s(batch, context, verified))
+        seconds += float(s.overhead_s(batch, context))
+        return seconds / float(s.target_pass_s(batch, context))
 
     def slowness(n: int, at: int) -> float:
-        kept = [min([j for j in range(n) if r[j] < ends[at]], default=n) for r in (SURE, UNSURE)]
-        gains = [np.cumprod(rates)[:k].sum() for k, rates in zip(kept, (SURE, UNSURE), strict=True)]
+        kept = [first_below(rates[:n], ends[at]) for rates in (SURE, UNSURE)]
+        gains = [accepted(rates, count) for count, rates in zip(kept, (SURE, UNSURE), strict=True)]
         total = 0.0
-        for (batch, share), context in product(zip(map(float, batches), shares, strict=True), contexts):
-            passes = sum(1 - np.dot((0.25, 0.75), np.less(kept, j)) ** batch for j in range(n))
-            seconds = float(s.draft_token_s(batch, context, np.array([n]))) * passes
-            seconds += float(s.target_pass_s(batch, context, 1 + np.dot((0.25, 0.75), kept)))
-            seconds += float(s.overhead_s(batch, context))
-            total += share * seconds / float(s.target_pass_s(batch, context))
-        return total / shares.sum() / len(contexts) / (1 + np.dot((0.25, 0.75), gains))
+        for batch, share in zip(batches, shares, strict=True):
+            ratios = [pass_ratio(float(batch), context, n, kept) for context in contexts]
+            total += share * np.mean(ratios)
+        gained = 1 + np.dot(WEIGHTS, gains)
+        return total / shares.sum() / gained
 
-    pairs = {(n, at): slowness(n, at) for n, at in product((1, 2, 3), range(len(ends)))}
+    choices = product((1, 2, 3), range(len(ends)))
+    pairs = {choice: slowness(*choice) for choice in choices}
     (n, at), best = min(pairs.items(), key=lambda pair: pair[1])
+    middle = np.mean(ends[max(at - 1, 0) : at + 1])
     arguments = s, np.array(batches, float), np.array(contexts, float)
-    for constant, always in ((2, pairs[2, 0]), (0, 1.0)):
+    plain_pass = ((2, pairs[2, 0]), (0, 1.0))
+    for constant, always in plain_pass:
         gain, tokens, least = best_stop(*arguments, constant)
         assert gain == pytest.approx(always / best, rel=1e-9)
         assert tokens == n
-        assert least == pytest.approx(np.mean(ends[max(at - 1, 0) : at + 1]), abs=1e-3)
+        assert least == pytest.approx(middle, abs=1e-3)
         assert least > 0
 
 

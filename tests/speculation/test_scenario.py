@@ -27,28 +27,31 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
     quest = scenario(draft_kv="quest:1024,page=16")
     window = scenario(draft_kv="streamingllm:1024")
     chosen_s = 64 * 32 * 2000 * 2 * KEY / BANDWIDTH
-    extra = float(quest.draft_pass_s(64.0, 32000.0)) - float(window.draft_pass_s(64.0, 32000.0))
+    quest_s = float(quest.draft_pass_s(64.0, 32000.0))
+    extra = quest_s - float(window.draft_pass_s(64.0, 32000.0))
     assert chosen_s == pytest.approx(8.229e-3, rel=1e-3)
     assert extra == pytest.approx(chosen_s, rel=1e-9)
-    assert quest.draft_step(64.0, 32000.0).predicted_s == pytest.approx(
-        float(quest.draft_pass_s(64.0, 32000.0))
-    )
-    below = float(quest.draft_pass_s(64.0, 1000.0)) - float(window.draft_pass_s(64.0, 1000.0))
+    assert quest.draft_step(64.0, 32000.0).predicted_s == pytest.approx(quest_s)
+    quest_below_s = float(quest.draft_pass_s(64.0, 1000.0))
+    below = quest_below_s - float(window.draft_pass_s(64.0, 1000.0))
     assert below == pytest.approx(0.0, abs=1e-12)  # the budget holds the whole context: nothing to choose
     token = quest.draft_token_s(64.0, 32000.0, np.arange(4))
-    assert np.asarray(token).reshape(-1)[0] == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
+    first = np.asarray(token).reshape(-1)[0]
+    assert first == pytest.approx(quest_s)
 
 
 def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> None:
     """1 ms and 10 us each; a rebuild of 512 tokens every 4 iterations is beside it."""
     plain = scenario(draft_kv="full")
     added = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3, "iteration_sequence_s": 1e-5})
-    assert with_calibration(plain, added).overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5)
+    both = with_calibration(plain, added)
+    assert both.overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5)
     fixed = with_values(plain.machine.calibration, {"iteration_fixed_s": 1e-3})
     assert with_calibration(plain, fixed).overhead_s(8.0, 4000.0) == pytest.approx(1e-3)
     rebuilt = with_calibration(scenario(draft_kv="retrieval:512,every=4"), added)
-    moved = 8 * 32 * (500 * KEY + 2 * 512 * 2 * KEY) / 4
-    assert rebuilt.overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5 + moved / BANDWIDTH)
+    layer_bytes = 500 * KEY + 2 * 512 * 2 * KEY
+    moved_s = 8 * 32 * layer_bytes / 4 / BANDWIDTH
+    assert rebuilt.overhead_s(8.0, 4000.0) == pytest.approx(1e-3 + 8e-5 + moved_s)
 
 
 def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() -> None:
@@ -59,13 +62,15 @@ def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() 
     def reading_s(**flags: str) -> tuple[float, float]:
         plain = scenario(draft_kv="full", **flags)
         own = plain.machine.calibration.replace(stack="llama.cpp-0c1e57098")
-        added = with_calibration(plain, own).overhead_s(1.0, 4000.0) - plain.overhead_s(1.0, 4000.0)
-        return float(np.asarray(added)), float(plain.draft_pass_s(1.0, 4000.0))
+        with_pass_s = with_calibration(plain, own).overhead_s(1.0, 4000.0)
+        added_s = np.asarray(with_pass_s - plain.overhead_s(1.0, 4000.0))
+        return float(added_s), float(plain.draft_pass_s(1.0, 4000.0))
 
     added, whole = reading_s(draft="llama-3.2-1b")
     assert added == pytest.approx(whole)
     added, whole = reading_s(draft="eagle")
-    assert added == pytest.approx(whole - 4096 * 128256 * 2 / BANDWIDTH, rel=1e-3)
+    head_s = 4096 * 128256 * 2 / BANDWIDTH
+    assert added == pytest.approx(whole - head_s, rel=1e-3)
     without = {"draft": "ngram"}, {"draft": "dflash"}, {"model": "gemma-4-31b", "draft": "mtp"}
     assert [reading_s(**flags)[0] for flags in without] == [0.0, 0.0, 0.0]
 
@@ -74,12 +79,15 @@ def test_llamacpp_runs_both_heads_over_a_prompt_with_a_draft_from_features() -> 
     """An EAGLE head: two LM heads of 128,256 tokens over 2,000 tokens, in place of one that is read for the
     last token. A small model runs one head, for the last token.
     """
-    heads_s = 2 * 2 * 2000 * 4096 * 128_256 / 312e12 - 2 * 4096 * 128_256 / BANDWIDTH
+    heads_flops = 2 * 2 * 2000 * 4096 * 128_256
+    head_bytes = 2 * 4096 * 128_256
+    heads_s = heads_flops / 312e12 - head_bytes / BANDWIDTH
 
     def more_s(draft: str) -> float:
         plain = scenario(draft=draft, draft_kv="full")
         own = plain.machine.calibration.replace(stack="llamacpp")
-        return float(with_calibration(plain, own).setup_s(1.0, 2000.0) - plain.setup_s(1.0, 2000.0))
+        as_llamacpp_s = with_calibration(plain, own).setup_s(1.0, 2000.0)
+        return float(as_llamacpp_s - plain.setup_s(1.0, 2000.0))
 
     assert more_s("eagle") == pytest.approx(heads_s, rel=2e-3)
     assert more_s("llama-3.2-1b") == 0.0
@@ -89,16 +97,23 @@ def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
     """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512
     tokens.
     """
-    full, snap = (scenario(draft="llama-3.2-1b", draft_kv=kv) for kv in ("full", "snapkv:512"))
-    flops = 2000 * 2 * 32 * 64 * 32 + 2000 * 32 * (32 + 7)
-    moved = 2000 * 1024 + 4 * 4 * 2000 * 32 + 2 * 512 * 2048
+    full = scenario(draft="llama-3.2-1b", draft_kv="full")
+    snap = scenario(draft="llama-3.2-1b", draft_kv="snapkv:512")
+    score_flops = 2000 * 2 * 32 * 64 * 32
+    pool_flops = 2000 * 32 * (32 + 7)
+    flops = score_flops + pool_flops
+    score_bytes = 4 * 4 * 2000 * 32
+    copy_bytes = 2 * 512 * 2048
+    moved = 2000 * 1024 + score_bytes + copy_bytes
     choosing = 8 * 16 * max(flops / 312e12, moved / BANDWIDTH)
-    assert float(snap.setup_s(8.0, 2000.0) - full.setup_s(8.0, 2000.0)) == pytest.approx(choosing, rel=1e-6)
+    added_s = float(snap.setup_s(8.0, 2000.0) - full.setup_s(8.0, 2000.0))
+    assert added_s == pytest.approx(choosing, rel=1e-6)
     prefill = forward(full.draft_shard, 8.0, 2000.0, 0.0, Full(), head_query=1.0)
     costly = with_values(full.machine.calibration, {"token_s": 1e-3, "pass_fixed_s": 0.5})
     alone = float(full.draft_machine.predicted_s(prefill, 8.0))
     assert full.setup_s(8.0, 2000.0) == pytest.approx(alone)
-    assert with_calibration(full, costly).setup_s(8.0, 2000.0) == pytest.approx(alone + 0.5 + 8e-3)
+    slow = with_calibration(full, costly)
+    assert slow.setup_s(8.0, 2000.0) == pytest.approx(alone + 0.5 + 8e-3)
 
 
 def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
@@ -106,5 +121,7 @@ def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
     width.
     """
     ragged = replace(scenario(), context_std=400.0)
-    assert ragged.longer_tokens(np.array([1.0, 3.0])).tolist() == pytest.approx([0.0, 3**0.5 * 400 * 2 / 4])
+    longer = ragged.longer_tokens(np.array([1.0, 3.0]))
+    half_width = 3**0.5 * 400
+    assert longer.tolist() == pytest.approx([0.0, half_width * 2 / 4])
     assert scenario().longer_tokens(3.0) == 0.0

@@ -2,8 +2,10 @@
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -32,7 +34,8 @@ def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> 
 def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
     """Imported by its content alone, written, read back: as `whatif --acceptance` would have it."""
     out = tmp_path / "table.json"
-    out.write_text(json.dumps(import_file(path, None, subject(gamma, draft)).as_mapping()))
+    table = import_file(path, None, subject(gamma, draft))
+    out.write_text(json.dumps(table.as_mapping()))
     return Acceptance.from_row(read_acceptance(out)[0])
 
 
@@ -75,34 +78,39 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
 
 def test_counters_of_sglang_replace_its_gauge_of_the_last_interval(tmp_path) -> None:
     """40 requests with 1040 tokens, the first of each from its prompt; the page states the draft length."""
+    path = tmp_path / "page.txt"
     page = (FILES / "sglang-metrics.txt").read_text()
     counters = {"spec_verify_calls": 400, "generation_tokens": 1040, "num_requests": 40}
-    lines = "".join(f'sglang:{name}_total{{model_name="m"}} {n}\n' for name, n in counters.items())
-    (tmp_path / "page.txt").write_text(page + lines)
-    assert acceptance(tmp_path / "page.txt", 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
+    lines = [f'sglang:{name}_total{{model_name="m"}} {count}\n' for name, count in counters.items()]
+    path.write_text(page + "".join(lines))
+    assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
     assert draft_length(page) == 3
-    for missing in counters:
-        rest = "".join(line for line in lines.splitlines(True) if missing not in line)
-        (tmp_path / "page.txt").write_text(page + rest)
-        assert acceptance(tmp_path / "page.txt", 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.4)
+    for missing in lines:
+        rest = [line for line in lines if line != missing]
+        path.write_text(page + "".join(rest))
+        assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.4)
+
+
+def answer_with(histogram: list[int]) -> dict[str, Any]:
+    """An answer of vLLM that counts its verifications by the tokens they accepted."""
+    counted = {"acceptance_histogram": histogram, "num_spec_tokens": 2}
+    return {
+        "usage": {"prompt_tokens": 100, "completion_tokens": 22},
+        "metrics": {"speculative_decoding": counted},
+    }
 
 
 def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:
     """Of 10 verifications 3 accept nothing, 2 one token and 5 both."""
-    answers = [
-        {
-            "usage": {"prompt_tokens": 100, "completion_tokens": 22},
-            "metrics": {"speculative_decoding": {"acceptance_histogram": histogram, "num_spec_tokens": 2}},
-        }
-        for histogram in ([1, 2, 2], [2, 0, 3])
-    ]
-    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
-    found = import_file(tmp_path / "answers.jsonl", None, replace(subject(2), context=()))
+    answers = [answer_with([1, 2, 2]), answer_with([2, 0, 3])]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, answers)))
+    found = import_file(path, None, replace(subject(2), context=()))
     assert found.rows[0].histogram == (3.0, 2.0, 5.0)
     assert found.rows[0].context_tokens == 111
     answers[1]["metrics"] = {"speculative_decoding": {"acceptance_histogram": []}}
-    (tmp_path / "answers.jsonl").write_text(json.dumps(answers))
-    refused("must be a list of counts", import_file, tmp_path / "answers.jsonl", None, subject(2))
+    path.write_text(json.dumps(answers))
+    refused("must be a list of counts", import_file, path, None, subject(2))
 
 
 def page(drafts: int, tokens: int, accepted: list[int]) -> str:
@@ -110,10 +118,8 @@ def page(drafts: int, tokens: int, accepted: list[int]) -> str:
         f"vllm:spec_decode_num_drafts_total {drafts}",
         f"vllm:spec_decode_num_draft_tokens_total {tokens}",
     ]
-    lines += [
-        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {n}'
-        for j, n in enumerate(accepted)
-    ]
+    per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines += [f'{per}{{position="{j}"}} {count}' for j, count in enumerate(accepted)]
     return "\n".join(lines) + "\n"
 
 
@@ -146,14 +152,16 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed
     reached = 1.0
     for rate, found_rate in zip(rates, found["positions"], strict=True):
         left = drafts * reached * min(share, 1 - share)
-        assert found_rate == pytest.approx(rate, abs=5 / max(left, 1) ** 0.5)
+        tolerance = 5 / max(left, 1) ** 0.5
+        assert found_rate == pytest.approx(rate, abs=tolerance)
         reached *= rate
 
 
 def counted(last: str, label: str = 'position="2"') -> str:
     """A Prometheus page with a value, and a label, at the last of three positions."""
     per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    return "\n".join([page(100, 300, [74, 49])[:-1], f"{per}{{{label}}} {last}", ""])
+    two_positions = page(100, 300, [74, 49])
+    return f"{two_positions}{per}{{{label}}} {last}\n"
 
 
 DEEP, HUGE = "[" * 200_000, "9" * 400
@@ -255,7 +263,8 @@ def test_log_lines_are_added_by_their_drafts() -> None:
         "rate: {}, Avg x\n"
     )
     lines = ((9, 15, "0.8, 0.6, 0.4"), (6, 10, "0.8, 0.4"), (0, 8, "0.0, 0.0"), (3, 3, "1.0"))
-    found = vllm_figures.read_counters("x", "".join(line.format(*each) for each in lines))
+    text = "".join(line.format(*each) for each in lines)
+    found = vllm_figures.read_counters("x", text)
     assert found.drafts == 17.0
     assert found.accepted == pytest.approx((11.0, 5.0, 2.0))
     assert found.draft_tokens == 36.0
@@ -265,22 +274,23 @@ def test_a_schedule_at_its_ends() -> None:
     """All drafts of the shorter length; one of the longer; nothing accepted; lengths that one can tell from
     none.
     """
-    rates = {
-        (100, (80, 0, 0), 100): [0.8],
-        (101, (81, 1, 1), 103): [81 / 101, 1.0, 1.0],
-        (100, (0, 0, 0), 200): [0.0, 0.0, 0.0],
-    }
-    for (drafts, accepted, tokens), positions in rates.items():
-        assert Counters(drafts, accepted, tokens).rates("x", lengths=(1, 3))["positions"] == pytest.approx(
-            positions
-        )
-    assert Counters(9, (6, 4), 20, 50).since(Counters(4, (2,), 8, 10)) == Counters(5, (4, 4), 12, 40)
-    assert Counters(9, (6,), 20).since(Counters(4, (2,), None, 10)) == Counters(5, (4,))
-    assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
+    shorter = Counters(100, (80, 0, 0), 100)
+    assert shorter.rates("x", lengths=(1, 3)) == {"positions": [0.8]}
+    longer = Counters(101, (81, 1, 1), 103).rates("x", lengths=(1, 3))
+    assert longer["positions"] == pytest.approx([81 / 101, 1.0, 1.0])
+    nothing = Counters(100, (0, 0, 0), 200)
+    assert nothing.rates("x", lengths=(1, 3)) == {"positions": [0.0, 0.0, 0.0]}
+    before = Counters(4, (2,), 8, 10)
+    assert Counters(9, (6, 4), 20, 50).since(before) == Counters(5, (4, 4), 12, 40)
+    before = Counters(4, (2,), None, 10)
+    assert Counters(9, (6,), 20).since(before) == Counters(5, (4,))
+    like_one = Counters(100, (80, 60, 30), 295)
+    assert like_one.rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
     short = Counters(100, (80, 60, 30), 200)
     assert short.draft_length_note((1, 2, 3)) == "only the 1 positions that every draft reaches"
     assert short.draft_length_note(()).startswith("drafts of 2.00 tokens on average")
-    assert Counters(100, (80, 60, 30)).draft_length_note((1, 3)) == ""
+    uncounted = Counters(100, (80, 60, 30))
+    assert uncounted.draft_length_note((1, 3)) == ""
     for lengths in ((1, 4), (3, 3), (1, 1)):
         refused("--lengths: must hold the draft lengths in use", short.rates, "x", lengths=lengths)
 
@@ -288,109 +298,136 @@ def test_a_schedule_at_its_ends() -> None:
 @pytest.mark.parametrize("accepted", [(3.0, 2.0), (60.0, -1.0)])
 def test_counters_of_a_server_that_began_anew_are_refused(accepted: tuple[float, ...]) -> None:
     before = Counters(drafts=50.0, accepted=(40.0, 20.0))
-    refused("must not fall", Counters(accepted[0] + 5, accepted).since(before).check, "x")
+    after = Counters(accepted[0] + 5, accepted)
+    refused("must not fall", after.since(before).check, "x")
 
 
 def test_counters_of_several_engines_are_added() -> None:
     """40 and 60 drafts; a time may follow a value, which may have an exponent."""
-    text = "".join(f'vllm:spec_decode_num_drafts_total{{engine="{e}"}} {n}\n' for e, n in ((0, 40), (1, 60)))
+    drafts = 'vllm:spec_decode_num_drafts_total{{engine="{}"}} {}\n'
+    text = drafts.format(0, 40) + drafts.format(1, 60)
     text += page(0, 300, [80, 50]).partition("\n")[2]
     per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
     text += f'{per}{{position="1",engine="1"}} 10 1700000000\n{per}{{position="2"}} 3e1\n'
-    assert vllm_figures.read_counters("x", text) == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
+    found = vllm_figures.read_counters("x", text)
+    assert found == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
 
 
 def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> None:
     path = tmp_path / "metrics.txt"
     path.write_text(page(10, 10, [5]))
-    assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
-    assert import_file(path, None, AcceptanceSubject("t", "d", "full", (1,), 4096, gamma_given=False)).rows
-    flags = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
+    table = import_file(path, None, subject(1))
+    assert table.rows[0].histogram == (5, 5)
+    unstated = AcceptanceSubject("t", "d", "full", (1,), 4096, gamma_given=False)
+    assert import_file(path, None, unstated).rows
+    out = str(tmp_path / "out")
+    flags = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", out]
     assert run(flags) == 2
     assert "--context: must be given" in capsys.readouterr().err, "no length is stated, and none invented"
     flags += ["--context", "1k"]
     assert run([*flags, "--gamma", "2"]) == 2
-    assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    unwrapped = " ".join(capsys.readouterr().err.split())
+    assert f"--gamma: must be 1, the positions in {path}, given 2" in unwrapped
     assert run(flags) == 0, "the default is no statement"
     refused("--gamma: must be from 1 to 4096, given 4097", import_file, path, None, subject(4097))
     path.write_text('{"accept_length": 2.0}\n')
     refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))
 
 
-def held(name: str, text: str, tmp_path: Path) -> list[tuple[float, tuple[float, float]]]:
+Contexts = list[tuple[float, tuple[float, float]]]
+
+
+def held(text: str, tmp_path: Path) -> Contexts:
     """The contexts of the rows that are imported from a text."""
-    (tmp_path / name).write_text(text)
+    path = tmp_path / "figures"
+    path.write_text(text)
     one = AcceptanceSubject("t", "d", "full", (), 3, gamma_given=False)
-    rows = import_file(tmp_path / name, None, one).rows
+    rows = import_file(path, None, one).rows
     return [(row.context_tokens, row.context_range_tokens) for row in rows]
+
+
+def held_json(answer: Mapping[str, Any], tmp_path: Path) -> Contexts:
+    return held(json.dumps(answer), tmp_path)
+
+
+def histogram_of_vllm(metric: str, buckets: Mapping[str, int], total: int) -> str:
+    """Lines of a Prometheus page: requests by their tokens."""
+    lines = [f'{metric}_bucket{{engine="0",le="{most}"}} {count}\n' for most, count in buckets.items()]
+    return "".join(lines) + f"{metric}_sum {total}\n{metric}_count 100\n"
 
 
 def test_contexts_are_those_that_the_figures_state(tmp_path) -> None:
     """A request of p and o tokens decodes at p to p + o, at p + o/2 on average; o tokens weigh it."""
     rates = {vllm_figures.BENCH: [0.7, 0.5, 0.3], "spec_decode_num_drafts": 100}
     lists = rates | {"input_lens": [100, 1000], "output_lens": [300, 100]}
-    assert held("a.json", json.dumps(lists), tmp_path) == [((300 * 250 + 100 * 1050) / 400, (100, 1100))]
+    weighted = (300 * 250 + 100 * 1050) / 400
+    assert held_json(lists, tmp_path) == [(weighted, (100, 1100))]
     totals = rates | {"completed": 4, "total_input_tokens": 2000, "total_output_tokens": 400}
-    assert held("b.json", json.dumps(totals), tmp_path) == [(550, (500, 600))]
-    refused("--context: must be given", held, "b.json", json.dumps(totals | {"completed": 0}), tmp_path)
+    assert held_json(totals, tmp_path) == [(550, (500, 600))]
+    refused("--context: must be given", held_json, totals | {"completed": 0}, tmp_path)
     request = {"meta_info": {"prompt_tokens": 800, "completion_tokens": 200, "spec_verify_ct": 100}}
-    assert held("c.json", json.dumps(request), tmp_path) == [(900, (800, 1000))]
+    assert held_json(request, tmp_path) == [(900, (800, 1000))]
     timings = {"prompt_n": 50, "cache_n": 450, "predicted_n": 101, "draft_n": 150, "draft_n_accepted": 50}
-    assert held("d.json", json.dumps({"timings": timings}), tmp_path) == [(550, (500, 600))]
-    # 90 prompts within 100 to 200 and 10 within 200 to 500, answers all within 50 to 100
-    buckets = {
-        "prompt": ((100, 0), (200, 90), (500, 100), ("+Inf", 100)),
-        "generation": ((50, 0), (100, 100)),
-    }
+    assert held_json({"timings": timings}, tmp_path) == [(550, (500, 600))]
+
+
+def test_contexts_are_those_of_the_histograms_of_prompts_and_answers(tmp_path) -> None:
+    """90 prompts within 100 to 200 and 10 within 200 to 500, answers all within 50 to 100."""
+    prompts = {"100": 0, "200": 90, "500": 100, "+Inf": 100}
     text = page(100, 300, [74, 49, 27])
-    for name, counts in buckets.items():
-        metric = f"vllm:request_{name}_tokens"
-        text += "".join(f'{metric}_bucket{{engine="0",le="{le}"}} {n}\n' for le, n in counts)
-        text += f"{metric}_sum {16000 if name == 'prompt' else 8000}\n{metric}_count 100\n"
+    text += histogram_of_vllm("vllm:request_prompt_tokens", prompts, 16000)
+    text += histogram_of_vllm("vllm:request_generation_tokens", {"50": 0, "100": 100}, 8000)
     low = 100 + 100 * 5 / 90
-    high = 200 + 300 * 5 / 10 + 50 + 50 * 0.95
-    ((mean, ends),) = held("e.txt", text, tmp_path)
+    longest_prompt = 200 + 300 * 5 / 10
+    longest_answer = 50 + 50 * 0.95
+    high = longest_prompt + longest_answer
+    ((mean, ends),) = held(text, tmp_path)
     assert mean == 200
     assert ends == (round(low), round(high))
 
 
-def test_a_log_is_taken_apart_by_context(tmp_path) -> None:
-    """SGLang: 8 x 1000 and 4 x 1100 tokens are one octave, 2 x 9000 another; vLLM: 10 % of 80,000 over 4."""
+def test_a_log_of_sglang_is_taken_apart_by_context(tmp_path) -> None:
+    """8 x 1000 and 4 x 1100 tokens are one octave, 2 x 9000 another."""
     line = "Decode batch, #running-req: {}, #token: {}, token usage: 0.1, accept len: {}, accept rate: {},\n"
     counted = [(8, 8200, 2.5, 0.5), (4, 4400, 2.2, 0.4), (6, 54000, 1.6, 0.2)]
     path = tmp_path / "log.txt"
-    path.write_text("".join(line.format(*each) for each in counted))
+    lines = [line.format(*each) for each in counted]
+    path.write_text("".join(lines))
     rows = import_file(path, None, AcceptanceSubject("t", "d", "full", (), 3)).rows
     assert [row.context_range_tokens for row in rows] == [(1025, 1100), (9000, 9000)]
     omegas = [1 + row.alpha + row.alpha**2 + row.alpha**3 for row in rows]
-    assert omegas == pytest.approx([(8 * 2.5 + 4 * 2.2) / 12, 1.6])
+    of_an_octave = (8 * 2.5 + 4 * 2.2) / 12
+    assert omegas == pytest.approx([of_an_octave, 1.6])
+
+
+def test_a_log_of_vllm_is_taken_apart_by_context(tmp_path) -> None:
+    """10 % of 80,000 tokens over 4 requests, then 40 %, then 1 % of one."""
     speculating = (
         "SpecDecoding metrics: Accepted: 140 tokens, Drafted: 300 tokens, Per-position acceptance rate: "
         "0.7, 0.4, 0.3\n"
     )
     running = "Running: {} reqs, Waiting: 0 reqs, GPU KV cache usage: {}%, Prefix\n"
     text = "GPU KV cache size: 80,000 tokens\n"
-    text += "".join(running.format(*each) + speculating for each in ((4, 10.0), (4, 40.0), (1, 1.0)))
-    found = held("vllm.txt", text, tmp_path)
+    for requests, used in ((4, 10.0), (4, 40.0), (1, 1.0)):
+        text += running.format(requests, used) + speculating
+    found = held(text, tmp_path)
     assert found == [(800, (800, 800)), (2000, (2000, 2000)), (8000, (8000, 8000))]
-    whole = import_file(tmp_path / "vllm.txt", None, subject(3)).rows
-    assert [row.histogram for row in whole] == [pytest.approx((90, 90, 30, 90))], (
-        "all of it at a given context"
-    )
+    (whole,) = import_file(tmp_path / "figures", None, subject(3)).rows
+    assert whole.histogram == pytest.approx((90, 90, 30, 90)), "all of it at a given context"
 
 
 def test_counters_of_a_server_hold_where_it_served_and_less_surely_beyond(tmp_path) -> None:
     """Within 500 to 2000 as they are; two doublings beyond, ln(Omega) has a spread of .11 x sqrt(2)."""
     row = {"target": "t", "draft": "d", "draft_kv": "full", "context_tokens": 1000.0, "histogram": [5, 3, 2]}
     path = tmp_path / "a.json"
-    table = {"schema_version": 1, "source": "counted", "rows": [row | {"context_range_tokens": [500, 2000]}]}
+    served = row | {"context_range_tokens": [500, 2000]}
+    table = {"schema_version": 1, "source": "counted", "rows": [served]}
     path.write_text(json.dumps(table))
     where = "t", "d", "full", None
     wider = CONTEXT_DRIFT * 2**0.5
     for context, spread in ((600, 0.0), (2000, 0.0), (8000, wider), (125, wider)):
-        found = Acceptance.from_row(find_acceptance(*where, context, read_acceptance(path)))
+        nearest = find_acceptance(*where, context, read_acceptance(path))
+        found = Acceptance.from_row(nearest)
         assert found.tokens_per_iteration(2) == pytest.approx(1.7)
         assert found.log_spread(2) == pytest.approx(spread), context
     table["rows"] = [row]

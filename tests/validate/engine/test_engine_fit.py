@@ -58,12 +58,17 @@ def timing(batch: float, context: float, gamma: int, **more) -> Timing:
 def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRUTH) -> list[Timing]:
     """The rows as an engine with the constants `truth` would time them."""
     base = load_calibration(BASE)
-    seconds = EngineRows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
+    calibration = with_values(base, truth)
+    scenario = rows_of(rows, QUERY, base).scenario
+    seconds = EngineRows(tuple(rows), scenario).predict(calibration)
     draw = random.Random(0)
-    return [
-        structs.replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise)))
-        for t, s in zip(rows, seconds, strict=True)
-    ]
+    measured = [float(s) * (1 + draw.uniform(-noise, noise)) for s in seconds]
+    return [structs.replace(row, seconds=s) for row, s in zip(rows, measured, strict=True)]
+
+
+def timings(*gammas: int, **more) -> list[Timing]:
+    """At each place, with each draft length."""
+    return [timing(batch, context, gamma, **more) for batch, context in PLACES for gamma in gammas]
 
 
 def made(rows: list[Timing]):
@@ -72,7 +77,7 @@ def made(rows: list[Timing]):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return made(engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)], noise=0.01))
+    return made(engine(timings(0, 2, 7), noise=0.01))
 
 
 def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) -> None:
@@ -80,17 +85,21 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
     groups of others.
     """
     rows = fitted.rows
-    gamma, batch = (np.array([getattr(t, name) for t in rows.timings]) for name in ("gamma", "batch"))
-    assert [(mask.sum(), seconds.shape) for mask, seconds in fitted.fitted.groups] == [(6, (18,)), (6, (18,))]
+    gamma = np.array([row.gamma for row in rows.timings])
+    batch = np.array([row.batch for row in rows.timings])
+    assert [mask.sum() for mask, _ in fitted.fitted.groups] == [6, 6]
+    assert [seconds.shape for _, seconds in fitted.fitted.groups] == [(18,), (18,)]
     of_a_length = rows.measured * np.exp(0.1 * (gamma == 2))
     of_a_batch = rows.measured * np.exp(np.full(18, 0.2))
     groups = ((gamma == 2, of_a_length), (batch == 8, of_a_batch))
     one_by_one = rows.measured * np.exp(0.3 * (gamma == 7))
     stated = _errors(replace(fitted.fitted, groups=groups, held_out=one_by_one), rows)
     steps = (4 * 0.06**2 + 0.01 + 0.04 + 0.09 / 3) / 7
-    assert stated["target_s"].log_rms == pytest.approx(small_sample(steps**0.5, 8), rel=0.01)
+    step_error = small_sample(steps**0.5, 8)
+    assert stated["target_s"].log_rms == pytest.approx(step_error, rel=0.01)
     speedups = (4 * 0.072**2 + 0.01 + 0.09 / 2) / 7
-    assert stated["speedup"].log_rms == pytest.approx(small_sample(speedups**0.5, 8), rel=0.01)
+    speedup_error = small_sample(speedups**0.5, 8)
+    assert stated["speedup"].log_rms == pytest.approx(speedup_error, rel=0.01)
 
 
 def test_a_fit_is_printed_row_by_row(fitted) -> None:
@@ -99,42 +108,49 @@ def test_a_fit_is_printed_row_by_row(fitted) -> None:
     base = load_calibration(BASE)
     held_out = fitted.rows.measured * np.linspace(0.6, 1.2, 18)
     fit = replace(fitted.fitted, held_out=held_out, free=tuple(TRUTH), pinned=("pass_fixed_s", "x"))
-    others = {"calibration": with_values(base, TRUTH), "previous": base, "tried": {BASE: 0.1, "x": 0.25}}
+    tried = {BASE: 0.1, "x": 0.25}
+    others = {"calibration": with_values(base, TRUTH), "previous": base, "tried": tried}
     made = replace(fitted, fitted=fit, aside=(slow,), **others)
-    assert lines(made) == Path(__file__).with_name("fit.txt").read_text(encoding="utf-8").splitlines()
+    printed = Path(__file__).with_name("fit.txt").read_text(encoding="utf-8")
+    assert lines(made) == printed.splitlines()
 
 
 @pytest.mark.parametrize("far", [1.0, 1.3])
 def test_a_fit_has_the_least_loss(far: float) -> None:
     """In units of 3 %, errors count by 8 (sqrt(1 + (e / 2)^2) - 1), about their squares; so do priors."""
-    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)], truth={})
+    rows = engine(timings(0, 3), truth={})
     rows[3] = structs.replace(rows[3], seconds=rows[3].seconds * far)
-    held = rows_of(rows, QUERY, load_calibration(BASE))
     base = load_calibration(BASE)
-    free = {
-        name: sought(base, rows, held.scenario.target)[name] for name in ("token_s", "gemm_flops_fraction")
-    }
-    start, spread = (np.array([getattr(place, n) for place in free.values()]) for n in ("expected", "spread"))
-    solved = _solve(held, base, free, {}, np.ones(len(rows), bool))
+    held = rows_of(rows, QUERY, base)
+    places = sought(base, rows, held.scenario.target)
+    free = {name: places[name] for name in ("token_s", "gemm_flops_fraction")}
+    start = np.array([place.expected for place in free.values()])
+    spread = np.array([place.spread for place in free.values()])
+    every_row = np.ones(len(rows), bool)
+    solved = _solve(held, base, free, {}, every_row)
+    optimum = np.array([*solved.values.values()])
 
     def loss(*shift: float) -> float:
-        values = np.array([*solved.values.values()]) + np.array(shift) * spread
+        values = optimum + np.array(shift) * spread
         calibration = with_values(base, dict(zip(free, values.tolist(), strict=True)))
         off = np.log(held.predict(calibration))
         off = (off - np.log(held.measured)) / 0.03
-        of_rows = np.sum(8 * np.sqrt(1 + (off / 2) ** 2))
-        of_priors = np.sum(((values - start) / spread) ** 2)
-        return float(of_rows + of_priors)
+        of_rows = 8 * np.sqrt(1 + (off / 2) ** 2)
+        of_priors = ((values - start) / spread) ** 2
+        return float(np.sum(of_rows) + np.sum(of_priors))
 
     h = 1e-3
     least = loss(0, 0)
-    slopes = np.array([loss(h, 0) - loss(-h, 0), loss(0, h) - loss(0, -h)]) / (2 * h)
     along_first = loss(h, 0) + loss(-h, 0) - 2 * least
     along_second = loss(0, h) + loss(0, -h) - 2 * least
-    across = (loss(h, h) + loss(-h, -h) - loss(h, -h) - loss(-h, h)) / 4
-    curvature = np.array([[along_first, across], [across, along_second]]) / h**2
-    assert np.linalg.solve(curvature, slopes) == pytest.approx(0.0, abs=1e-3)
-    in_spreads = np.linalg.inv(curvature / 2)
+    same_sign = loss(h, h) + loss(-h, -h)
+    other_sign = loss(h, -h) + loss(-h, h)
+    across = (same_sign - other_sign) / 4
+    slopes = np.array([loss(h, 0) - loss(-h, 0), loss(0, h) - loss(0, -h)])
+    curvature = np.array([[along_first, across], [across, along_second]])
+    to_the_least = h * np.linalg.solve(curvature, slopes / 2)
+    assert to_the_least == pytest.approx(0.0, abs=1e-3)
+    in_spreads = np.linalg.inv(curvature / h**2 / 2)
     assert solved.covariance == pytest.approx(in_spreads, rel=0.2)
     stderr = np.sqrt(np.diag(in_spreads)) * spread
     assert [*solved.stderr.values()] == pytest.approx(stderr, rel=0.1)
@@ -142,7 +158,8 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
     places = ((1.0, 0), (2.0, 0), (1.0, 2))
-    found = made(engine([timing(batch, 1024.0, gamma) for batch, gamma in places]))
+    three = [timing(batch, 1024.0, gamma) for batch, gamma in places]
+    found = made(engine(three))
     base = load_calibration(BASE)
     assert "attention_bandwidth_fraction" in found.fitted.pinned
     assert len(found.fitted.free) < 3, "three rows cannot carry three constants"
@@ -157,7 +174,8 @@ def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
 
 def test_rows_that_scatter_widely_determine_nothing() -> None:
     wide = {"samples": (0.01, 0.01, 1.0, 9.0, 9.0)}
-    found = made(engine([timing(1.0, 1024.0, 0, **wide), timing(1.0, 1040.0, 2, **wide)], truth={}))
+    two = [timing(1.0, 1024.0, 0, **wide), timing(1.0, 1040.0, 2, **wide)]
+    found = made(engine(two, truth={}))
     assert found.fitted.free == ()
     assert found.calibration.fit is None
     assert "fitted: nothing: the rows do not say more than the base" in lines(found)
@@ -168,25 +186,28 @@ def test_bare_passes_are_fitted_as_passes() -> None:
     """`vllm bench forward`: T_T and T_V without what an iteration spends outside them, with drafting if it
     says so.
     """
-    shapes = [timing(b, s, k, kind="pass") for b, s in PLACES for k in (0, 3)]
+    shapes = timings(0, 3, kind="pass")
     shapes += [timing(b, 1024.0, 3, kind="pass_with_draft") for b in (1.0, 8.0)]
     rows = engine(shapes)
-    by_kind = {(t.batch, t.context, t.gamma, t.kind): t.seconds for t in rows}
+    by_kind = {(row.batch, row.context, row.gamma, row.kind): row.seconds for row in rows}
     baseline = by_kind[1.0, 1024.0, 0, "pass"]
     verify = by_kind[1.0, 1024.0, 3, "pass"]
     with_draft = by_kind[1.0, 1024.0, 3, "pass_with_draft"]
     assert with_draft > verify > baseline
     assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, load_model("llama-3.1-8b"))
-    assert log_rms(made(rows).fitted.held_out, np.array([t.seconds for t in rows])) < 0.03
+    measured = np.array([row.seconds for row in rows])
+    assert log_rms(made(rows).fitted.held_out, measured) < 0.03
 
 
 def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
-    rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)])
-    disturbed = structs.replace(rows[0], seconds=2 * rows[0].seconds, prefill_share=0.3, where="slow.json")
+    rows = engine(timings(0, 3))
+    twice_s = 2 * rows[0].seconds
+    disturbed = structs.replace(rows[0], seconds=twice_s, prefill_share=0.3, where="slow.json")
     assert usable([*rows, disturbed]) == (rows, [disturbed])
     found = made([*rows, disturbed])
     assert found.aside == (disturbed,)
-    assert any(line.startswith("set aside: slow.json") and "30%" in line for line in lines(found))
+    (aside,) = (line for line in lines(found) if line.startswith("set aside: slow.json"))
+    assert "30%" in aside
     assert len(found.rows.timings) == len(rows)
     assert lines(found)[-1].startswith("held-out error")
 
@@ -202,7 +223,8 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
 def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
     says = r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
-    refused(says, check_enough, [], [structs.replace(timing(1.0, 1024.0, 3), where="slow.json")])
+    slow = structs.replace(timing(1.0, 1024.0, 3), where="slow.json")
+    refused(says, check_enough, [], [slow])
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:
@@ -212,12 +234,11 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     files = sources_of([str(record)])
     source = served(QUERY, files, [], None, "vllm", None)
     assert (source.engine, source.engine_version) == ("vllm", "9.9"), "a flag stands before the record"
-    refused(
-        "--draft: must be llama-3.2-1b, which .* was served",
-        *(served, QUERY, files, fitted.rows.timings, "other", None, None),
-    )
+    other_draft = (QUERY, files, fitted.rows.timings, "other", None, None)
+    refused("--draft: must be llama-3.2-1b, which .* was served", served, *other_draft)
     ask = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", BASE]
-    assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0
+    ask += ["--results", str(tmp_path)]
+    assert run(["validate", "engine", "--from", str(record), *ask]) == 0
     source = capsys.readouterr().out
     (path,) = (tmp_path / "local-1").glob("*.yaml")
     assert path.name == "h100-sxm-80gb.sglang-9.9.yaml", "engine and version as the record says"
@@ -225,7 +246,8 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     assert f"--calibration {path}" in source
     again = load_calibration(str(path))
     for name in again.fit.parameters:
-        assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)
+        value = getattr(fitted.calibration, name).value
+        assert getattr(again, name).value == pytest.approx(value, rel=1e-4)
 
 
 @pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])

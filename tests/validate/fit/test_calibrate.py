@@ -59,7 +59,7 @@ def test_points_are_predicted_as_whatif_does() -> None:
     times = points.predict(calibration)
     for i in (0, 20, 40):
         p = points.points[i]
-        a = whatif(
+        answer = whatif(
             p.target,
             p.hardware,
             p.batch,
@@ -71,11 +71,12 @@ def test_points_are_predicted_as_whatif_does() -> None:
             tokens_per_iteration=p.tokens_per_iteration,
             engine="magicdec",
         )
-        assert a.calibration.name == A100.name
-        assert a.target_step.predicted_s == pytest.approx(times["target_s"][i], rel=1e-12)
-        assert a.draft_step.predicted_s == pytest.approx(times["draft_s"][i], rel=1e-12)
-        assert a.verify_step.predicted_s == pytest.approx(times["verify_s"][i], rel=1e-12)
-        assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
+        assert answer.calibration.name == A100.name
+        assert answer.target_step.predicted_s == pytest.approx(times["target_s"][i], rel=1e-12)
+        assert answer.draft_step.predicted_s == pytest.approx(times["draft_s"][i], rel=1e-12)
+        assert answer.verify_step.predicted_s == pytest.approx(times["verify_s"][i], rel=1e-12)
+        speedup = points.speedup(times)[i]
+        assert answer.speedup == pytest.approx(speedup, rel=1e-9)
 
 
 START = load_calibration("h100-sxm-80gb.literature")
@@ -92,23 +93,26 @@ class Points:
         self.kernels = np.array(kernels)
         self.given = {"target_s": np.array(target), "overhead_s": np.array(overhead)}
 
+    def nothing(self) -> Any:
+        return np.full(len(self.points), np.nan)
+
     def measured(self, name: str) -> Any:
-        return self.given.get(name, np.full(len(self.points), np.nan))
+        return self.given.get(name, self.nothing())
 
     def predict(self, c: Calibration) -> dict[str, Any]:
-        nothing = np.full(len(self.points), np.nan)
-        overhead = np.full(len(self.points), 1e-3 + c.iteration_fixed_s.value)
-        return dict.fromkeys(TIMES, nothing) | {
-            "target_s": self.kernels * c.small_kernel_s.value,
-            "overhead_s": overhead,
-        }
+        times = dict.fromkeys(TIMES, self.nothing())
+        times["target_s"] = self.kernels * c.small_kernel_s.value
+        times["overhead_s"] = np.full(len(self.points), 1e-3 + c.iteration_fixed_s.value)
+        return times
 
 
 def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by() -> None:
     """c and its standard error where rows say c e^d and c e^-d: d sqrt(2) / sqrt(n - 1) / sqrt(n), n = 2."""
     off = 1e-3
     true = 5e-6
-    target = [1e3 * true * np.exp(off), 2e3 * true * np.exp(-off)]  # 1,000 and 2,000 kernels
+    longer_s = 1e3 * true * np.exp(off)  # 1,000 kernels
+    shorter_s = 2e3 * true * np.exp(-off)
+    target = [longer_s, shorter_s]
     points: Any = Points([1e3, 2e3], target, [np.nan, np.nan])
     found = fit(points, START, ("small_kernel_s",), np.ones(2, dtype=bool))
     assert found.values["small_kernel_s"] == pytest.approx(true, rel=1e-6)
@@ -124,7 +128,8 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
     """Half the overhead that there is without the constant; small kernels from the rows that are trained
     on.
     """
-    points: Any = Points([1e3, 1e3, 1e3], [5e-3, 9e-3, 5.00001e-3], [5e-4, 1.0, 5e-4])
+    steps_s = [5e-3, 9e-3, 5.00001e-3]
+    points: Any = Points([1e3, 1e3, 1e3], steps_s, [5e-4, 1.0, 5e-4])
     free = ("small_kernel_s", "iteration_fixed_s")
     train = np.array([True, False, True])
     found = fit(points, START, free, train, {"small_kernel_s": 7e-6, "iteration_fixed_s": 1e-3})
@@ -135,9 +140,8 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
 
 def test_a_fit_in_words() -> None:
     """Of three pairs of constants two are told apart well enough."""
-    fitted: Any = SimpleNamespace(
-        parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (0.1, -0.9, 1.0))
-    )
+    correlation = ((1.0,), (0.8, 1.0), (0.1, -0.9, 1.0))
+    fitted: Any = SimpleNamespace(parameters=("a", "b", "c"), correlation=correlation)
     assert correlated(fitted) == [("c", "b", -0.9)]
     found = {
         "calibration": "x.y",
@@ -149,7 +153,8 @@ def test_a_fit_in_words() -> None:
     found["strong_correlations"] = correlated(fitted)
     found["in_sample"] = {"target_s": {"mape": 0.021, "worst": -0.05}}
     found["held_out"] = {"gpu": {"target_s": {"mape": 0.03, "worst": 0.1}}}
-    assert [" ".join(line.split()) for line in report_lines(found)] == [
+    printed = [" ".join(line.split()) for line in report_lines(found)]
+    assert printed == [
         "x.y: 3 rows of z",
         "a 0.5 +- 0.02",
         "b 2 at its bound",
@@ -164,15 +169,18 @@ def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
     """Same device, model and shape: the first of those that are trained on; another time, batch or model is
     another.
     """
+    one = replace(POINT, target_s=1.0)
+    unmeasured = replace(POINT, target_s=None)
     points: tuple[MeasuredPoint, ...] = (
-        replace(POINT, target_s=1.0),
-        replace(POINT, target_s=1.0, gamma=9),
+        one,
+        replace(one, gamma=9),
         replace(POINT, target_s=2.0),
-        replace(POINT, target_s=1.0, batch=999),
-        replace(POINT, target_s=None),
-        replace(POINT, target_s=None),
+        replace(one, batch=999),
+        unmeasured,
+        unmeasured,
     )
-    rows = used(points, np.array([False, True, True, True, True, True]))
+    all_but_the_first = np.arange(len(points)) > 0
+    rows = used(points, all_but_the_first)
     assert rows["target_s"].tolist() == [False, True, True, True, True, False]
     assert rows["verify_s"].tolist() == [False, True, True, True, True, True]
     assert rows["draft_s"].tolist() == rows["verify_s"].tolist()
@@ -180,12 +188,14 @@ def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
 
 def test_what_a_draft_time_is_the_mean_of() -> None:
     """One of three passes below a tree's root is of one node, two of two."""
-    assert _draft_passes(replace(POINT, widths=(1, 2, 2, 4))) == [(1.0, 1 / 3), (2.0, 2 / 3)]
+    tree = replace(POINT, widths=(1, 2, 2, 4))
+    assert _draft_passes(tree) == [(1.0, 1 / 3), (2.0, 2 / 3)]
     assert _draft_passes(POINT) == [(1.0, 1.0)]
 
 
 def test_floats_of_a_record_are_shortened_wherever_they_are() -> None:
-    found = shortened({"a": [1.23456, (2.0, 3)], "b": {"c": 0.00098765}, "d": "4.5678"}, 3)
+    record = {"a": [1.23456, (2.0, 3)], "b": {"c": 0.00098765}, "d": "4.5678"}
+    found = shortened(record, 3)
     assert found == {"a": [1.23, [2.0, 3]], "b": {"c": 0.000988}, "d": "4.5678"}
 
 

@@ -24,10 +24,12 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
     """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2
     = 1.2.
     """
-    assert study._carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
+    constant = study._carried((0.7, 0.7, 0.7))
+    assert constant == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
     up = log(2.44 / 2.2) / log(3 / 2)
-    down = log((1 + alpha) / 1.8) / log(2 / 3)
+    shorter = (1 + alpha) / 1.8
+    down = log(shorter) / log(2 / 3)
     assert study._carried((0.8, 0.5)) == pytest.approx([up, down])
     assert study.acceptance() == engines().acceptance
 
@@ -39,32 +41,42 @@ def test_less_held_out_is_never_less_sure() -> None:
     Of another maker's device there are two groups; SGLang has no steps at another degree, TensorRT-LLM no
     iterations.
     """
-    many = [f"{engine} {i}" for engine in ("vllm", "trtllm", "sglang") for i in range(300)]
+    engines_of_groups = [engine for engine in ("vllm", "trtllm", "sglang") for _ in range(300)]
 
     def errors(off: float, *names: str) -> HeldOutErrors:
-        groups = [g for g in many if g.split()[0] in names]
-        return HeldOutErrors(np.full(len(groups), off), [g.split()[0] for g in groups], groups)
+        of = [engine for engine in engines_of_groups if engine in names]
+        groups = [f"{engine} {number}" for number, engine in enumerate(of)]
+        return HeldOutErrors(np.full(len(of), off), of, groups)
 
     every = ("vllm", "trtllm", "sglang")
     steps: Any = {
         "seen": errors(0.1, "vllm", "trtllm"),
         "version": errors(0.2, *every),
         "model": errors(0.3, *every),
+        "gpu": errors(0.2, *every),
+        "transferred": errors(0.1, *every),
+        "maker": HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "y"]),
     }
-    steps |= {"gpu": errors(0.2, *every), "transferred": errors(0.1, *every)}
-    steps["maker"] = HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "y"])
-    ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
-    ratios |= {"model": errors(0.2, "vllm", "sglang"), "transferred": errors(0.5, "vllm", "sglang")}
+    ratios: Any = {
+        "seen": errors(0.4, "vllm", "sglang"),
+        "version": errors(0.1, "vllm", "sglang"),
+        "model": errors(0.2, "vllm", "sglang"),
+        "transferred": errors(0.5, "vllm", "sglang"),
+    }
     order = ("seen", "version", "model", "gpu", "transferred")
     for engine, stated in study.HeldOutReplay(steps, ratios, ()).stated().items():
-        widths = [stated[r]["target_s"].log_within for r in order]
-        assert widths == pytest.approx([0.2 if engine == "sglang" else 0.1, 0.2, 0.3, 0.3, 0.3], rel=0.01)
-        widths = [stated[r]["ratio"].log_within for r in (*order, "maker")]
-        assert widths == pytest.approx([0.5] * 6 if engine == "trtllm" else [0.4] * 4 + [0.5] * 2, rel=0.01)
-        assert stated["maker"]["target_s"].log_within is None
-        assert stated["maker"]["target_s"].log_rms == pytest.approx(0.5**0.5, abs=1e-3)
-    one, other = (Scatter(log_rms=rms, log_within=0.1, rows=3, source="by hand") for rms in (0.03, 0.02))
-    assert study._at_least(one, other) == other  # as wide: what was asked for
+        seen = 0.2 if engine == "sglang" else 0.1
+        widths = [stated[relation]["target_s"].log_within for relation in order]
+        assert widths == pytest.approx([seen, 0.2, 0.3, 0.3, 0.3], rel=0.01)
+        less = 0.5 if engine == "trtllm" else 0.4
+        widths = [stated[relation]["ratio"].log_within for relation in (*order, "maker")]
+        assert widths == pytest.approx([less] * 4 + [0.5] * 2, rel=0.01)
+        maker = stated["maker"]["target_s"]
+        assert maker.log_within is None
+        assert maker.log_rms == pytest.approx(0.5**0.5, abs=1e-3)
+    wide = Scatter(log_rms=0.03, log_within=0.1, rows=3, source="by hand")
+    narrow = Scatter(log_rms=0.02, log_within=0.1, rows=3, source="by hand")
+    assert study._at_least(wide, narrow) == narrow  # as wide: what was asked for
 
 
 @pytest.mark.long
@@ -74,34 +86,38 @@ def test_both_files_come_out_as_shipped() -> None:
     record = study.recorded()
 
     def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> Estimate:
-        relative = np.array([places[p.place].stderr / places[p.place].value for p in parameters])
-        return Estimate((), values, NOTHING, correlation * np.outer(relative, relative), ())
+        own = [places[parameter.place] for parameter in parameters]
+        relative = np.array([place.stderr / place.value for place in own])
+        covariance = correlation * np.outer(relative, relative)
+        return Estimate((), values, NOTHING, covariance, ())
 
     speculating = np.eye(len(SPECULATING))
-    constant = [i for i, p in enumerate(SPECULATING) if p.place in engines().fit.parameters]
-    speculating[np.ix_(constant, constant)] = square(engines().fit.correlation)
+    fit = engines().fit
+    constant = [i for i, parameter in enumerate(SPECULATING) if parameter.place in fit.parameters]
+    speculating[np.ix_(constant, constant)] = square(fit.correlation)
     steps = fitted(DECODING, record["steps"], np.eye(len(DECODING)))
     ratios = fitted(SPECULATING, record["iteration"], speculating)
-    digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
+    more_digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}
     folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
-    stated, text = study.texts_of(replace(steps, values=digits), ratios, folds, engines().date).values()
+    steps = replace(steps, values=more_digits)
+    stated, text = study.texts_of(steps, ratios, folds, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
-    new, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
-    assert [place for place, _ in new] == [place for place, _ in theirs]
-    for (place, one), (_, other) in zip(
-        new, theirs, strict=True
-    ):  # the shipped errors are of unrounded constants
-        assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), (
-            place
-        )
+    new = dict(_leaves(yaml.safe_load(stated)))
+    shipped = dict(_leaves(yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))))
+    assert list(new) == list(shipped)
+    for place, value in shipped.items():
+        if isinstance(value, float):  # the shipped errors are of unrounded constants
+            value = pytest.approx(value, rel=0.01, abs=1e-12)
+        assert new[place] == value, place
 
 
 def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(data, (dict, list)):
-        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from _leaves(value, f"{place}.{key}")
-    else:
+    if not isinstance(data, (dict, list)):
         yield place, data
+        return
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items:
+        yield from _leaves(value, f"{place}.{key}")
 
 
 def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:

@@ -26,9 +26,10 @@ VALUES = {"vllm.small_kernel_s": 0.5, "all.expert_popularity": 0.7, "all.state_l
 
 
 def rows_with(**fields: Any) -> list[DecodeRow]:
-    return [
-        row for row in engine_decode() if all(getattr(row, name) == value for name, value in fields.items())
-    ]
+    def matches(row: DecodeRow) -> bool:
+        return all(getattr(row, name) == value for name, value in fields.items())
+
+    return [row for row in engine_decode() if matches(row)]
 
 
 def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_wins() -> None:
@@ -51,9 +52,10 @@ def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_w
     [("0.16.0", 3e-5), ("0.17.1rc2", 3e-5), ("0.18.0", 6e-5), ("0.20.1", 6e-5), ("0.22", 9e-5)],
 )
 def test_the_newest_factor_that_is_not_newer_than_the_version_counts(version: str, value: float) -> None:
-    drifts = [drift("vllm", "0.18", "state_layer_s", 1.0), drift("vllm", "0.22", "state_layer_s", 1.0)]
+    older = drift("vllm", "0.18", "state_layer_s", 1.0)
+    newer = drift("vllm", "0.22", "state_layer_s", 1.0)
     other = drift("trtllm", "0.1", "state_layer_s", 1.0)
-    constants = FittedConstants.of("h100-sxm-80gb", "vllm", version, [FIXED, *drifts, other])
+    constants = FittedConstants.of("h100-sxm-80gb", "vllm", version, [FIXED, older, newer, other])
     values = VALUES | {"vllm@0.18.state_layer_s": 2.0, "vllm@0.22.state_layer_s": 3.0}
     assert constants.calibration(values).state_layer_s.value == pytest.approx(value)
 
@@ -62,26 +64,30 @@ def test_versions_and_batches_of_rows() -> None:
     """A run whose source states no version is of its month's; a running batch stands before the one asked
     for.
     """
-    (unstated,) = {
-        version_of(r) for r in rows_with(engine="trtllm", engine_version="not stated", date="2025-11-02")
-    }
-    assert unstated == "1.1.0rc2"
+    unstated = rows_with(engine="trtllm", engine_version="not stated", date="2025-11-02")
+    assert {version_of(row) for row in unstated} == {"1.1.0rc2"}
     assert version_of(rows_with(engine_version="gpt-oss-dev")[0]) == "1.2.0rc0"
-    row = next(r for r in engine_decode() if r.running and 1 < r.running < r.batch)
+    fewer = [row for row in engine_decode() if row.running and 1 < row.running < row.batch]
+    row = fewer[0]
     assert batch_of(row) == row.running
     assert batch_of(engine_decode()[0]) == engine_decode()[0].batch
 
 
 def test_rows_are_predicted_each_in_its_place() -> None:
     """Rows of two models mixed; each as if it were alone. Halving what was measured doubles the error."""
-    dense, routed = (rows_with(engine="vllm", model=name)[:2] for name in ("llama-3.3-70b", "gpt-oss-120b"))
+    dense = rows_with(engine="vllm", model="llama-3.3-70b")
+    routed = rows_with(engine="vllm", model="gpt-oss-120b")
     mixed = [dense[0], routed[0], dense[1], routed[1]]
-    for row, value in zip(mixed, DecodeRows(mixed, [SCALE, POPULAR, FIXED]).predict(VALUES), strict=True):
-        alone = DecodeRows([row], [SCALE, POPULAR, FIXED])
+    parameters = [SCALE, POPULAR, FIXED]
+    together = DecodeRows(mixed, parameters).predict(VALUES)
+    for row, value in zip(mixed, together, strict=True):
+        alone = DecodeRows([row], parameters)
         assert alone.predict(VALUES)[0] == pytest.approx(value, rel=1e-12)
-        assert alone.off(VALUES)[0] == pytest.approx(value - np.log(row.step_s), rel=1e-12)
+        off = value - np.log(row.step_s)
+        assert alone.off(VALUES)[0] == pytest.approx(off, rel=1e-12)
     parts = DecodeRows(mixed, []).parts(np.ones(4, dtype=bool))  # two kinds of a group of two rows
-    expected = [0.0, 0.0, 1 / (0.02 * 2.5**0.5), 0.0] * 2
+    fixed = 1 / (0.02 * 2.5**0.5)
+    expected = [0.0, 0.0, fixed, 0.0] * 2
     assert parts.matrix.sum(axis=1) == pytest.approx(expected)
 
 
@@ -91,21 +97,25 @@ def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
     other = {**VALUES, "all.expert_popularity": 5.0}
     first = same.predict(VALUES)
     for values in (other, VALUES):
-        np.testing.assert_array_equal(same.predict(values), DecodeRows(rows, [POPULAR]).predict(values))
+        anew = DecodeRows(rows, [POPULAR])
+        np.testing.assert_array_equal(same.predict(values), anew.predict(values))
     assert np.all(same.predict(other) != first)
 
 
 def test_kernels_may_be_those_of_another_device() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
-    own, other = (DecodeRows([row], [], kernels) for kernels in ({}, {row.hardware: "b200-sxm-180gb"}))
+    own = DecodeRows([row], [], {})
+    other = DecodeRows([row], [], {row.hardware: "b200-sxm-180gb"})
     assert own.predict({})[0] > other.predict({})[0]
 
 
 def test_a_ragged_batch_waits_for_its_longest_request() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
     slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
-    ragged, even = (DecodeRows([one], [slow]) for one in (row, replace(row, context_std_tokens=0.0)))
-    assert ragged.predict({slow.place: 0.01})[0] > even.predict({slow.place: 0.01})[0]
+    even = replace(row, context_std_tokens=0.0)
+    ragged_s = DecodeRows([row], [slow]).predict({slow.place: 0.01})
+    even_s = DecodeRows([even], [slow]).predict({slow.place: 0.01})
+    assert ragged_s[0] > even_s[0]
 
 
 # Ratios of iterations.
@@ -124,17 +134,22 @@ def ratio(decoding: dict[str, float], **fields: Any) -> tuple[float, Any]:
     rows = Iterations(decoding, [], [replace(ROW, **fields)])
     (group,) = rows.groups
     calibration = group.constants.calibration(decoding)
-    return float(np.exp(rows.off({}))[0] * 1.5), with_calibration(group.scenario, calibration)
+    predicted = 1.5 * float(np.exp(rows.off({}))[0])
+    return predicted, with_calibration(group.scenario, calibration)
 
 
 def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, float]) -> None:
     """Three steps: three passes over one token, or one over the root and two over four tokens."""
     chain, s = ratio(decoding)
     tree, _ = ratio(decoding, width=4, verified=8)
-    one, four = (float(s.draft_pass_s(8.0, 512.0, n)) for n in (1.0, 4.0))
-    target, verify, wide = (float(s.target_pass_s(8.0, 512.0, n)) for n in (1.0, 4.0, 8.0))
+    one = float(s.draft_pass_s(8.0, 512.0, 1.0))
+    four = float(s.draft_pass_s(8.0, 512.0, 4.0))
+    target = float(s.target_pass_s(8.0, 512.0, 1.0))
+    verify = float(s.target_pass_s(8.0, 512.0, 4.0))
+    wide = float(s.target_pass_s(8.0, 512.0, 8.0))
     beside = float(s.overhead_s(8.0, 512.0))
-    assert chain == pytest.approx((3 * one + verify + beside) / target, rel=1e-9)
+    expected = (3 * one + verify + beside) / target
+    assert chain == pytest.approx(expected, rel=1e-9)
     expected = (one + 2 * four + wide + beside) / target
     assert tree == pytest.approx(expected, rel=1e-9)
     fewer, _ = ratio(decoding, step_batch=4.0)
@@ -145,11 +160,15 @@ def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, 
 def test_constants_of_an_iteration_are_put_onto_those_of_steps(decoding: dict[str, float]) -> None:
     fixed = Parameter("all.iteration_fixed_s", 1e-3, 1.0)
     rows = Iterations(decoding, [fixed], [ROW, replace(ROW, ratio=3.0)])
-    low, high = (np.exp(rows.off({fixed.place: value})) for value in (0.0, 1e-3))
+    low = np.exp(rows.off({fixed.place: 0.0}))
+    high = np.exp(rows.off({fixed.place: 1e-3}))
     assert low[0] == pytest.approx(2 * low[1], rel=1e-12)
     (group,) = rows.groups
-    scenario = with_calibration(group.scenario, group.constants.calibration({**decoding, fixed.place: 0.0}))
-    assert (high - low)[0] * 1.5 * float(scenario.target_pass_s(8.0, 512.0)) == pytest.approx(1e-3, rel=1e-9)
+    calibration = group.constants.calibration({**decoding, fixed.place: 0.0})
+    scenario = with_calibration(group.scenario, calibration)
+    plain_s = float(scenario.target_pass_s(8.0, 512.0))
+    added_s = (high - low)[0] * 1.5 * plain_s
+    assert added_s == pytest.approx(1e-3, rel=1e-9)
 
 
 def test_every_row_is_read() -> None:
@@ -157,7 +176,8 @@ def test_every_row_is_read() -> None:
     rows = {row.name: row for row in iterations()}
     assert rows["gptoss-vllm-tp1-01"].ratio == pytest.approx(5.5397 / 4.3181)
     assert "gptoss-vllm-tp1-18" not in rows  # steps with prefill in them
-    assert next(row for row in rows.values() if row.batch != row.step_batch).batch % 1
+    shared = next(row for row in rows.values() if row.batch != row.step_batch)
+    assert shared.batch % 1
 
 
 def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float]) -> None:
@@ -167,12 +187,14 @@ def test_a_fit_from_the_constants_that_ship_ends_there(decoding: dict[str, float
     rows = Iterations(decoding)
     whole, slopes = rows.fit(record["iteration"], rounds=1)
     assert whole.values == pytest.approx(record["iteration"], rel=1e-3)
-    known = [places[p.place].stderr / places[p.place].value for p in rows.parameters]
+    own = [places[parameter.place] for parameter in rows.parameters]
+    known = [place.stderr / place.value for place in own]
     assert np.sqrt(np.diag(whole.covariance)) == pytest.approx(known, rel=2e-3)
     fold = RATIO_FOLDS["transferred"]
     of_engines = record["ratio_folds"]["transferred"]
     left = refits(rows, fold.key, whole.values, slopes)
-    assert left == {name: pytest.approx(of, rel=1e-3) for name, of in of_engines.items()}
+    expected = {name: pytest.approx(values, rel=1e-3) for name, values in of_engines.items()}
+    assert left == expected
 
 
 # The published law of step times of vLLM, and a figure of the decisions page.
@@ -184,8 +206,10 @@ def test_the_published_law_by_hand() -> None:
     """
     cached = 0.0201
     drafted = 2.1353 + 0.0025 + 0.0012
-    by_hand = (5.8859 + 0.0210 + cached + 1.2068) / (5.8859 + 0.0840 + cached + drafted + 1.2068)
-    assert next(row.speedup for row in step_laws() if row.batch == 1) == pytest.approx(by_hand, rel=1e-4)
+    without = 5.8859 + 0.0210 + cached + 1.2068
+    with_draft = 5.8859 + 0.0840 + cached + drafted + 1.2068
+    (law,) = (row for row in step_laws() if row.batch == 1)
+    assert law.speedup == pytest.approx(without / with_draft, rel=1e-4)
 
 
 @pytest.mark.parametrize(("batch", "percent"), [(64, 0.5), (256, 0.8)])
@@ -199,5 +223,6 @@ def test_what_the_decisions_page_says_of_the_first_pass_of_an_eagle_head(batch: 
         for query in (1.0, float(p.tokens_per_iteration)):
             ops = forward(s.draft_shard, batch, query, 2048.0, s.draft.kv, head_query=1.0)
             seconds.append(float(s.draft_machine.predicted_s(ops, batch * query)))
-        shares.append(100 * (seconds[1] - seconds[0]) / float(p.iteration_s))
+        added_s = seconds[1] - seconds[0]
+        shares.append(100 * added_s / float(p.iteration_s))
     assert max(shares) == pytest.approx(percent, abs=0.05)
