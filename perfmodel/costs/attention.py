@@ -137,11 +137,14 @@ class AttentionKernels:
         """Time until every sequence and KV head is read, where a kernel cuts them into too few pieces to fill
         the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
         """
-        rate = self.calibration.block_bandwidth.value
+        c = self.calibration
+        rate: Floats = c.block_bandwidth.value
         count = self._multiprocessors
         several = None if self.kv_reread is not None else backend.several
+        if several == 1 and c.uncut_bandwidth.value:
+            rate = np.where(np.greater(op.query, 1.0), c.uncut_bandwidth.value, rate)
         pieces = np.where(np.greater(op.query, 1.0), several or np.inf, backend.one or np.inf)
-        if not rate or not count:
+        if not c.block_bandwidth.value or not count:
             return 0.0
         fill = np.maximum(np.floor(count / op.rows), 1.0)
         longest = op.cost.kv_bytes / op.work_items + op.longer_bytes

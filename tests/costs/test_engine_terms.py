@@ -12,7 +12,7 @@ from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import Machine, curve_of
 from perfmodel.operations import Cost, Head, Op
-from perfmodel.specs import WEIGHT_FORMATS, load_gpu
+from perfmodel.specs import WEIGHT_FORMATS, Constant, load_gpu
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.engines.backends import backend_name
 from tests.costs.machines import BW, F, count, machine, part
@@ -111,6 +111,16 @@ def test_one_block_reads_the_whole_cache_of_a_head() -> None:
     assert vllm("triton").op_predicted_s(layer(1.0)) == pytest.approx(by_hand / 16)
 
 
+def test_a_kernel_for_prompts_verifies_at_a_rate_of_its_own() -> None:
+    """One token, and several in pieces, are read at the usual rate of a block."""
+    usual = vllm("triton")
+    slow = replace(
+        usual, calibration=usual.calibration.replace(uncut_bandwidth=Constant(value=0.11, source="test"))
+    )
+    assert slow.op_predicted_s(layer(1.0)) == usual.op_predicted_s(layer(1.0))
+    assert slow.op_predicted_s(layer(4.0)) == pytest.approx(10 * usual.op_predicted_s(layer(4.0)))
+
+
 def test_the_effect_ends_where_heads_fill_the_device() -> None:
     for heads in (108.0, 200.0, 432.0):
         uncut = vllm("flash-attn2", rate=1.0)
@@ -154,7 +164,7 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
         ("sglang", "0.5.9", "rtx-pro-6000", "sinks", False, "triton"),
         ("sglang", "0.5.6", "b200", "usual", False, "flashinfer"),
         ("sglang", "0.5.9", "b200", "usual", False, "trtllm"),
-        ("sglang", "", "mi300x", "latent", False, "triton"),
+        ("sglang", "", "mi300x", "latent", False, "aiter-mla"),
         ("trtllm", "", "h200", "usual", False, "trtllm"),
         ("magicdec", "", "a100-sxm-80gb", "usual", False, None),
     ],

@@ -50,21 +50,22 @@ def test_the_ratios_that_the_page_states() -> None:
 
 
 def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
-    """Iterations of DeepSeek-R1 are within 12 %, those of Qwen3.5 miss about the same time at any batch."""
-    missing = []
+    """Iterations of DeepSeek-R1 are within 14 %, those of Qwen3.5 take 16 to 24 % longer than predicted."""
+    longer = []
     for row in racks.rows():
         if row.source_id not in ("ix-dsr1-mi355", "ix-qwen35-mi355") or not row.gamma:
             continue
         workload = Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma)
         predicted_ms = 1e3 * float(predict(racks.scenario_of(row.row_id), workload).iteration_s)
         if row.step_ms is not None:
-            assert predicted_ms == pytest.approx(row.step_ms, rel=0.12)
+            assert predicted_ms == pytest.approx(row.step_ms, rel=0.14)
         else:
             assert row.tpot_ms is not None
             assert row.tokens_per_iteration is not None
-            missing.append(row.tpot_ms * row.tokens_per_iteration - predicted_ms)
-    assert round(min(missing)) == 16
-    assert round(max(missing)) == 19
+            longer.append(row.tpot_ms * row.tokens_per_iteration / predicted_ms)
+    page = (racks.PATH.parents[1] / "docs" / "racks.md").read_text(encoding="utf-8")
+    shown = f"{100 * (min(longer) - 1):.0f} to {100 * (max(longer) - 1):.0f} %"
+    assert f"Its iterations remain {shown}" in " ".join(page.split())
 
 
 def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_links() -> None:

@@ -93,6 +93,15 @@ SPECULATING = (
 
 QWEN = "QwenLM/Qwen3@4da996c speed_benchmark.rst"
 _FA3 = "16 steps of vLLM's blog of 2026-04-22; FlashAttention 3 in vllm-project/vllm#43232"
+_CDNA = ("cdna3", "cdna4")
+_EXTEND = (
+    "MI350X, 16K: Triton's extend kernel verifies four tokens on 536 MB of K and V in 0.79 ms, "
+    "sgl-project/sglang#27382"
+)
+_UNCUT_RDNA = (
+    "two R9700, Qwen3.6-35B-A3B with MTP 3: an iteration takes 23 ms more at 7,000 tokens than with a split "
+    "cache, vllm-project/vllm#51995"
+)
 _CDNA3 = "42 runs of 8 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX (left_out.py, all rows)"
 _GDDR = (
     "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "
@@ -250,6 +259,8 @@ PUBLIC = (
     ),
     Parameter("cdna3.gemm_factor", 1.074, 0.18, True, _CDNA3),
     Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
+    *(Parameter(f"{scope}.uncut_bandwidth", 0.34, 0.35, source=_EXTEND, elsewhere=0.31) for scope in _CDNA),
+    Parameter("rdna4.uncut_bandwidth", 0.31, 0.35, source=_UNCUT_RDNA, elsewhere=0.34),
     Parameter("sglang.cdna3.gemm_flops_factor", 0.281, 0.39, source=_CDNA3),
     *(
         Parameter(f"{scope}.{name}", value, spread, True, _CDNA3)

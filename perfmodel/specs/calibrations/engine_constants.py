@@ -214,6 +214,15 @@ class EngineConstants(Frozen):
             "the same for a cache that is split into few pieces; 0: not used",
         ),
     ] = ABSENT
+    uncut_bandwidth: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "the same for several query tokens and a cache that is not split; 0: as block_bandwidth",
+        ),
+    ] = ABSENT
     wide_norm_s: Annotated[
         Constant,
         Declared(
