@@ -58,7 +58,10 @@ def _print(a: Advice, verbose: bool) -> None:
     say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
     if a.pools is not None:
         print_pools(a.pools)
-    say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
+    if a.chosen is None and a.trees:
+        say("Only a tree is feasible", "bold yellow")
+    else:
+        say(f"{SENTENCES[a.verdict]}{_headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None:
@@ -67,12 +70,7 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"KV cache of a server: {kv_cache_text(a.chosen.kv_cache)}.")
         if a.on_off is not None:
             say(_on_off(a.on_off))
-        for tree in a.trees:
-            say(_tree(tree))
-        if a.trees:
-            say("The times of trees have no interval.")
-        for skip in a.trees_skipped:
-            say(f"No trees weighed: {skip.reason}.")
+        _say_trees(a)
         if not q.has_load and (simpler := _simpler(a)):
             say(simpler)
         if (fewer := _fewer_gpus(a)) is not None:
@@ -98,6 +96,8 @@ def _print(a: Advice, verbose: bool) -> None:
                 "--any-draft chooses among all."
             )
         say(_searched(a), "dim")
+    else:
+        _say_trees(a)
     if verbose:
         _front(a)
         for left in a.skipped:
@@ -213,16 +213,30 @@ def _on_off(switch: OnOff) -> str:
     return f"{draft} {start}below {switch.off_from} running sequences of a server, off above."
 
 
+def _say_trees(a: Advice) -> None:
+    """The best tree of each draft, and the drafts whose trees were not weighed."""
+    for tree in a.trees:
+        say(_tree(tree))
+    if a.trees:
+        say("The times of trees have no interval.")
+    for skip in a.trees_skipped:
+        say(f"No trees weighed: {skip.reason}.")
+
+
 def _tree(tree: TreeDraft) -> str:
     """The best tree of a draft against the choice, in words."""
     shape = f"{_counted(tree.steps, 'step')} of {tree.candidates}, {tree.verified_tokens} tokens to verify"
     point = f"{tree.draft}, {shape}, {tree.layout}, batch {tree.batch}"
     pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
-    over = f"{ratio_text(tree.over_choice)} the choice"
-    if not tree.wins:
-        verdict = f"No tree wins: the best ({point}; {pace}) is {over}"
+    best = f"{point}; {pace}"
+    if tree.over_choice is None:
+        verdict = f"A tree keeps the bound: {best}"
+    elif tree.close:
+        verdict = f"The best tree ({best}) is as good as the choice, too close to call"
+    elif tree.wins:
+        verdict = f"A tree wins, {ratio_text(tree.over_choice)} the choice: {best}"
     else:
-        verdict = f"A tree wins, {over}: {point}; {pace}"
+        verdict = f"No tree wins: the best ({best}) is {ratio_text(tree.over_choice)} the choice"
     if tree.best_at is None:
         where = "no tree beats the chains and the baseline at any batch"
     elif tree.best_at[0] == tree.best_at[1]:

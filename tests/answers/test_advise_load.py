@@ -112,3 +112,14 @@ def test_a_bound_on_ttft_without_a_load_leaves_slow_layouts_out() -> None:
 def test_an_incomplete_load_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         advise("llama-3.1-8b", "h100", **given)
+
+
+def test_requests_beyond_the_positions_are_refused_as_traffic_does() -> None:
+    for ask in (advise, traffic):
+        with pytest.raises(InputError, match="input_len: must be at most the 40960 positions of qwen3-8b"):
+            ask("qwen3-8b", "h100", request_rate=1, input_len=40_000, output_len=2_000)
+
+
+def test_the_least_rate_is_answered_on_several_servers() -> None:
+    idle = advise("llama-3.1-8b", "8xh100", request_rate=1e-6, input_len=100, output_len=100)
+    assert idle.chosen.gpus == 8

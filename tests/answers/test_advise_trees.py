@@ -1,5 +1,6 @@
 """Trees in `advise`: their figures are those of `tree`, and they are weighed where the engine has them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,21 +74,53 @@ def test_a_chain_has_the_rate_of_a_first_child_or_its_own() -> None:
         ({"engine": "vllm"}, "trees of eagle3: vLLM verifies chains only"),
         ({"engine": "sglang@0.4.5"}, "SGLang >= 0.4.6, not in 0.4.5"),
         ({"tree_rate": {"ngram": RATES}}, "trees of ngram: SGLang verifies chains only"),
-        ({"max_tpot_ms": 0.01, "rate": {"eagle3": "0.7"}}, None),
+        ({"max_tpot_ms": 0.01, "rate": {"eagle3": "0.7"}}, "no shape fits, or keeps the bound"),
     ],
 )
-def test_trees_that_the_engine_does_not_run_are_named(changes: dict[str, Any], reason: str | None) -> None:
+def test_trees_that_the_engine_does_not_run_are_named(changes: dict[str, Any], reason: str) -> None:
     answer = advise(**QUESTION | changes, batch=(1,))
     assert answer.trees == ()
-    assert [reason in skip.reason for skip in answer.trees_skipped] == [True] * (reason is not None)
+    assert [reason in skip.reason for skip in answer.trees_skipped] == [True]
 
 
-def test_bounds_that_no_chain_keeps_say_that_trees_were_not_weighed() -> None:
-    bounded = advise(**QUESTION, batch=(1,), max_tpot_ms=3)
+def test_a_tree_that_alone_keeps_the_bound_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """No chain and no baseline is as fast as the bound, but a tree is; the command line succeeds."""
+    fastest = advise(**QUESTION, batch=(1,), objective="latency")
+    between_ms = 1e3 * (fastest.chosen.tpot_s + fastest.trees[0].tpot_s) / 2
+    bounded = advise(**QUESTION, batch=(1,), max_tpot_ms=between_ms)
     assert bounded.verdict == "infeasible"
-    assert "trees were not weighed" in bounded.reason
-    chains = QUESTION | {"tree_rate": {}, "rate": {"eagle3": "0.7"}}
-    assert "trees" not in advise(**chains, batch=(1,), max_tpot_ms=3).reason
+    assert not bounded.failed
+    assert "the lowest TPOT without a tree is" in bounded.reason
+    assert bounded.trees[0].tpot_s == fastest.trees[0].tpot_s
+    assert bounded.trees[0].over_choice is None
+    words = [
+        "advise",
+        "-m",
+        "llama-3.1-8b",
+        "--gpu",
+        "h100",
+        "--engine",
+        "sglang",
+        "--context",
+        "8k",
+        "--batch",
+        "1",
+    ]
+    bound = ["--tree-rate", f"eagle3={RATES}", "--max-tpot-ms", str(between_ms)]
+    assert cli.run((*words, *bound)) == 0
+    printed = capsys.readouterr().out
+    assert "Only a tree is feasible" in printed
+    assert "A tree keeps the bound: eagle3" in printed
+    assert cli.run((*words, *bound[:-1], "0.1")) == 1
+
+
+def test_a_tree_that_is_as_good_as_the_choice_does_not_win() -> None:
+    best = advise(**QUESTION, batch=(1,)).trees[0]
+    assert best.wins
+    assert not best.close
+    even = replace(best, over_choice=1.004)
+    assert even.close
+    assert not even.wins
 
 
 def test_a_search_has_trees_and_no_chains() -> None:

@@ -176,3 +176,17 @@ def test_layers_on_several_devices_are_counted_with_all_of_them() -> None:
     assert four.throughput_tokens_per_s_per_device == pytest.approx(two.throughput_tokens_per_s / 2)
     with pytest.raises(InputError, match="must be a divisor of"):
         advise(hardware="3xrtx-3090", layer_split=2, **asked)
+
+
+def test_cards_of_llama_cpp_are_divided_by_layers_too() -> None:
+    """Three cards cannot divide 64 heads; a model that two of them do not hold has its layers on all three."""
+    asked = {"model": "qwen3-32b", "context": 8192, "weights": "q6_k", "engine": "llamacpp", "batch": (1,)}
+    searched = advise(hardware="3xrtx-3060", draft=["ngram"], **asked)
+    assert [p.layout for p in searched.layouts] == ["layers on 3"]
+    p = searched.chosen
+    assert (p.layer_split, p.gpus, p.tp) == (3, 3, 1)
+    stated = advise(hardware="3xrtx-3060", draft=["ngram"], layer_split=3, **asked).chosen
+    assert p.tpot_s == stated.tpot_s
+    assert "-sm layer" in searched.serve.lines["llamacpp"]
+    pair = advise(hardware="2xrtx-3090", draft=["ngram"], **asked)
+    assert {p.layout for p in pair.layouts} == {"TP 2", "layers on 2"}

@@ -55,7 +55,8 @@ class Advice(Answer):
     with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
     the best draft would pay at its batch, where it does not. pools: for a rate on more devices than a box
     has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the best tree
-    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline.
+    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
+    verdict `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -97,14 +98,18 @@ class Advice(Answer):
 
     @property
     def failed(self) -> bool:
-        """Whether nothing fits, or nothing is decided."""
+        """Whether nothing fits, not even a tree, or nothing is decided."""
         if self.pools is not None and self.pools.serves:
             return False
-        return self.verdict in ("infeasible", "unknown_acceptance")
+        if self.verdict == "infeasible":
+            return not self.trees
+        return self.verdict == "unknown_acceptance"
 
     def headline(self) -> str:
         if self.pools is not None:
             return self.pools.sentence
+        if self.chosen is None and self.trees:
+            return f"Only a tree is feasible: {self.reason}"
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"

@@ -80,7 +80,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     rival = choose([p for p in allowed if p.gamma], question)
     chosen = _better(best_baseline, rival)
     if chosen is None:
-        return _infeasible(question, candidates, baseline, searched)
+        return _infeasible(question, candidates, baseline, drafted)
     others = [p for p in allowed if p is not chosen and p.value <= chosen.value]
     better = [p for p in not_allowed if p.value > chosen.value]
     would_pay = break_evens(question, chosen) if rival is None else ()
@@ -124,7 +124,9 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
 def _infeasible(
     question: AdviseQuery, candidates: Candidates, baseline: list[Priced], drafted: list[Priced]
 ) -> Advice:
-    """The answer where nothing fits, or nothing keeps the bounds."""
+    """The answer where no chain and no baseline fits, or none keeps the bounds."""
+    searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
+    trees, trees_skipped = tree_drafts(question, drafted, None)
     calibration = None
     doubts: tuple[str, ...] = ()
     if candidates.baselines:
@@ -137,13 +139,15 @@ def _infeasible(
     return Advice(
         query=question,
         verdict="infeasible",
-        reason=why_infeasible(question, baseline, drafted, candidates.skips),
+        reason=why_infeasible(question, baseline, searched, candidates.skips, bool(trees)),
         objective=Objective(question.objective, UNITS[question.objective]),
-        pareto=Fronts(front(baseline), front(drafted)),
-        candidates=_points(baseline, drafted),
+        pareto=Fronts(front(baseline), front(searched)),
+        candidates=_points(baseline, searched),
         skipped=tuple(candidates.skips),
         calibration=calibration,
         warnings=doubts,
+        trees=trees,
+        trees_skipped=trees_skipped,
     )
 
 

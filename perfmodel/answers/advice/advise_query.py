@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.layouts import Layout, of_gpus, one_server, servers_up_to
+from perfmodel.answers.advice.layouts import (
+    Layout,
+    in_turn,
+    in_turn_up_to,
+    of_gpus,
+    one_server,
+    servers_up_to,
+)
 from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_query import RATES, TrafficQuery, parse_slo
@@ -328,9 +335,24 @@ class AdviseQuery(CommonOptions):
     def layouts(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts to search: all of the given devices, one server of each size for a load, or one server
         of each given size. Over PCIe, groups are searched only if the question names them. For a load on more
-        devices than a box has, only usual layouts are.
+        devices than a box has, only usual layouts are. In llama.cpp a server's layers may be on several
+        devices, which run in turn.
         """
-        return [layout.split(self.layer_split) for layout in self._unsplit(model, gpu)]
+        layouts = [layout.split(self.layer_split) for layout in self._unsplit(model, gpu)]
+        if not self._divides_layers:
+            return layouts
+        return layouts + (in_turn_up_to(MOST_IN_SERVER) if self.gpus is None else in_turn(self.gpus))
+
+    @property
+    def _divides_layers(self) -> bool:
+        """Whether servers with their layers on several devices are searched: the question is about llama.cpp
+        and leaves the number of devices of a server open.
+        """
+        names_sizes = self.layer_split > 1 or self.tp or self.dp or self.ep
+        if names_sizes or not (self.gpus or self.has_load):
+            return False
+        named = Named.of(self)
+        return engine_of(named.calibration) == LLAMACPP and not named.gpu.in_turn
 
     def _unsplit(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts by the devices that run at once."""

@@ -83,14 +83,15 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
     candidates = Candidates([], [], [])
     for layout in query.layouts(named.target, named.gpu) if layouts is None else layouts:
+        server = named.with_layers_on(layout.in_turn, query)
         try:
-            alone = _baseline(query, named, layout)
+            alone = _baseline(query, server, layout)
         except InputError as error:
             candidates.skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
         candidates.baselines.append(alone)
         if query.gpus is None or _has_room(query, alone):
-            _add_drafts(query, named, layout, known, candidates)
+            _add_drafts(query, server, layout, known, candidates)
     skips = [*candidates.skips]
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
     return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))

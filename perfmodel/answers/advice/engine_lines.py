@@ -85,7 +85,7 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     elif question.weights is not None and repository(given):
         path = f"{given.partition(':')[0]}:{mix.upper()}"
     kv = scenario.precision.kv.name
-    shared = (question.layer_split, question.cpu_moe, question.gpu_layers)
+    shared = (scenario.account.server.devices, question.cpu_moe, question.gpu_layers)
     stop = None
     known = scenario.acceptance
     if known is not None and known.bins:

@@ -9,6 +9,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Skip
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.question import resolve_costs
+from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engines
 from perfmodel.specs.boundary import files
@@ -26,9 +27,11 @@ MOST_DOUBLINGS = 4
 
 
 def why_infeasible(
-    query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip]
+    query: AdviseQuery, baseline: list[Priced], drafted: list[Priced], skips: list[Skip], trees: bool = False
 ) -> str:
-    """The reason, as a part of a sentence. skips: the first is that of a degree, if none has a baseline."""
+    """The reason, as a part of a sentence. skips: the first is that of a degree, if none has a baseline.
+    trees: whether a tree keeps the bound on the time per token.
+    """
     if not baseline:
         why = skips[0].reason if skips else "the stated degrees take more devices than there are"
         return f"the model runs in none of the requested layouts ({why})"
@@ -42,9 +45,9 @@ def why_infeasible(
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
         return f"nothing fits: {_shortage(query, baseline)}{_would_fit(query, _largest(baseline))}"
-    trees = "; trees were not weighed (`perfmodel tree` answers for one)" if query.tree_rate else ""
-    lowest_ms = min(fitting) * 1e3
-    return f"the lowest TPOT is {lowest_ms:.2f} ms, above the bound of {query.max_tpot_ms:g} ms{trees}"
+    without = "without a tree " if trees else ""
+    lowest = seconds(min(fitting))
+    return f"the lowest TPOT {without}is {lowest}, above the bound of {query.max_tpot_ms:g} ms"
 
 
 def _largest(baseline: list[Priced]) -> Candidate:
@@ -52,7 +55,7 @@ def _largest(baseline: list[Priced]) -> Candidate:
 
     def size(candidate: Candidate) -> tuple[int, int, int]:
         layout = candidate.layout
-        return layout.server_gpus, -layout.dp, -layout.ep
+        return layout.server_gpus * layout.in_turn, -layout.dp, -layout.ep
 
     return max((x.candidate for x in baseline), key=size)
 
@@ -127,8 +130,10 @@ def _degrees(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     """The next tensor-parallel degree; in llama.cpp the next number of devices that hold the layers."""
     degrees = [2**exponent for exponent in range(1, MOST_DOUBLINGS + 1)]
     if _conversion(largest) == "gguf" and largest.layout.server_gpus == 1:
-        split = [n for n in degrees if n > query.layer_split and _fits_with(query, largest, layer_split=n)]
-        yield from [f"with --layer-split {devices}" for devices in split[:1]]
+        more = [n for n in degrees if n > largest.layout.in_turn]
+        split = [n for n in more if _fits_with(query, largest, layer_split=n)]
+        flag = "--layer-split" if query.gpus is None or query.layer_split > 1 else "--gpus"
+        yield from [f"with {flag} {devices}" for devices in split[:1]]
         return
     larger = [tp for tp in degrees if tp > largest.layout.server_gpus]
     flag = "--tp" if query.gpus is None else "--gpus"
@@ -144,7 +149,7 @@ def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     others = [load_gpu(name) for name in files.bundled_names("gpus")]
     alike = [g for g in others if g.vendor == gpu.vendor and g.kind == gpu.kind and g.memory is not None]
     as_fast = [g for g in alike if g.memory_bandwidth_bytes_per_s >= gpu.memory_bandwidth_bytes_per_s]
-    devices = largest.layout.server_gpus
+    devices = largest.layout.server_gpus * largest.layout.in_turn
     in_a_box = [g for g in as_fast if g.box_devices >= devices]
     linked = [g for g in in_a_box if (g.link_rate(devices) or 0.0) >= (gpu.link_rate(devices) or 0.0)]
     larger = [g for g in linked if g.memory_bytes > gpu.memory_bytes]

@@ -34,15 +34,17 @@ class Layout:
         return self.gpus - self.replicas * self.server_gpus * self.in_turn
 
     @property
-    def simplicity(self) -> tuple[int, bool, int, bool]:
-        """Sorts layouts by what they take to run: GPUs of a server, then its kinds of groups.
+    def simplicity(self) -> tuple[int, int, bool, int, bool]:
+        """Sorts layouts by what they take to run: GPUs of a server, those that run at once, its kinds of
+        groups.
 
         One kind of attention group is simpler than both. Whole experts on every GPU are usual with
         data-parallel attention, and divided ones without it.
         """
         mixed = 1 < self.dp < self.server_gpus
         usual_ep = self.server_gpus if self.dp > 1 else 1
-        return self.server_gpus, mixed, self.dp, self.ep != usual_ep
+        devices = self.server_gpus * self.in_turn
+        return devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep
 
     def is_usual(self, node: int) -> bool:
         """Whether servers beyond a box are run so: on whole nodes of `node` GPUs or in one of them, with
@@ -70,7 +72,7 @@ class Layout:
 
     def arguments(self) -> dict[str, int]:
         """The arguments of a question about one of the servers."""
-        return {"tp": self.server_gpus, "dp": self.dp, "ep": self.ep}
+        return {"tp": self.server_gpus, "dp": self.dp, "ep": self.ep, "layer_split": self.in_turn}
 
 
 def one_server(server_gpus: int, dp: int, ep: int) -> Layout:
@@ -92,6 +94,16 @@ def of_gpus(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:
         for dp in (_divisors(size) if grouped else [1])
         for ep in ([1, size] if grouped and size > 1 else [1])
     ]
+
+
+def in_turn(gpus: int) -> list[Layout]:
+    """Every layout of this number of GPUs whose servers have their layers on several of them."""
+    return [Layout(gpus, gpus // size, 1, in_turn=size) for size in _divisors(gpus) if size > 1]
+
+
+def in_turn_up_to(gpus: int) -> list[Layout]:
+    """One server with its layers on each number of GPUs, a power of two."""
+    return [Layout(size, 1, 1, in_turn=size) for size in _powers_of_two(gpus) if size > 1]
 
 
 def servers_up_to(gpus: int, model: ModelSpec, linked: bool = True) -> list[Layout]:

@@ -15,13 +15,13 @@ class Pick:
     """One configuration; draft, draft_kv and draft_tp are None for the baseline.
 
     gpus: those of all `replicas` equal servers, idle ones included. tp, dp, ep: devices and groups of one
-    server. batch, tpot_s, power_w and throughput_tokens_per_s are of one server;
-    all_servers_tokens_per_s is the sum over the replicas, and throughput_tokens_per_s_per_device that sum
-    over `gpus`. runs_in: the engine that runs the draft, in words. It is None for the baseline and for a
-    stack that is not a serving engine. `speedup` is over the baseline at the same batch and layout.
-    `objective` is the value of the objective. joules_per_token: energy per token. power_w: mean power of one
-    device. Both are None if the power of the device was not measured. kv_cache: what one server logs at its
-    start.
+    server. layer_split: devices that hold its layers and run in turn. batch, tpot_s, power_w and
+    throughput_tokens_per_s are of one server; all_servers_tokens_per_s is the sum over the replicas, and
+    throughput_tokens_per_s_per_device that sum over `gpus`. runs_in: the engine that runs the draft, in
+    words. It is None for the baseline and for a stack that is not a serving engine. `speedup` is over the
+    baseline at the same batch and layout. `objective` is the value of the objective. joules_per_token: energy
+    per token. power_w: mean power of one device. Both are None if the power of the device was not measured.
+    kv_cache: what one server logs at its start.
 
     Under a load, batch is the mean number of running requests. ttft_s is then the mean time to first token,
     slo_share the share of requests within the limits (None without any), and load_share the requests per
@@ -35,6 +35,7 @@ class Pick:
     tp: int
     dp: int
     ep: int
+    layer_split: int
     draft: str | None
     draft_kv: str | None
     draft_tp: int | None
@@ -82,6 +83,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         tp=layout.server_gpus,
         dp=layout.dp,
         ep=layout.ep,
+        layer_split=layout.in_turn,
         draft=None,
         draft_kv=None,
         draft_tp=None,

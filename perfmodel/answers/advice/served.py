@@ -11,7 +11,7 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.load.closed_form_range import OPEN
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic import traffic
-from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.speculation import Workload, predict
 
@@ -111,9 +111,9 @@ def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **loa
 
 
 def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
-    """The load of one of several servers."""
+    """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
     if question.request_rate is not None:
-        return {"request_rate": question.request_rate / replicas}
+        return {"request_rate": max(question.request_rate / replicas, RATES[0])}
     assert question.clients is not None
     return {"max_concurrency": math.ceil(question.clients / replicas), "output_std": OUT_OF_STEP}
 

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import Priced, room
-from perfmodel.answers.advice.ranking import worth
+from perfmodel.answers.advice.ranking import ALIKE, worth
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.question import parse_tree_rates, runs_trees
 from perfmodel.errors import InputError, as_names
@@ -38,8 +38,9 @@ class TreeDraft:
 
     steps, candidates, verified_tokens: as SGLang's flags count them. batch, tpot_s, throughput_tokens_per_s:
     of one server. speedup: over the baseline at the same batch and layout. over_choice: the factor by which
-    it is better than the choice of `advise` by the objective. best_at: the least and the largest batch of
-    this server at which a tree beats the draft's best chain and the baseline; None if there is none. flags:
+    it is better than the choice of `advise` by the objective, None where nothing else keeps the bounds.
+    best_at: the least and the largest batch of this server at which a tree beats the draft's best chain and
+    the baseline by more than `ALIKE`; None if there is none. flags:
     words that start it; None if the engine's line is unknown.
     """
 
@@ -55,7 +56,7 @@ class TreeDraft:
     tpot_s: float
     throughput_tokens_per_s: float
     speedup: float
-    over_choice: float
+    over_choice: float | None
     best_at: tuple[int, int] | None
     acceptance_source: str
     runs_in: str | None
@@ -63,8 +64,13 @@ class TreeDraft:
 
     @property
     def wins(self) -> bool:
-        """Whether it is better than the choice."""
-        return self.over_choice > 1.0
+        """Whether it is better than the choice by more than `ALIKE`, or nothing else keeps the bounds."""
+        return self.over_choice is None or self.over_choice > 1.0 + ALIKE
+
+    @property
+    def close(self) -> bool:
+        """Whether it is as good as the choice, within `ALIKE`."""
+        return self.over_choice is not None and abs(self.over_choice - 1.0) <= ALIKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +92,12 @@ class _PricedTrees:
 
 
 def tree_drafts(
-    query: AdviseQuery, drafted: Sequence[Priced], choice: float
+    query: AdviseQuery, drafted: Sequence[Priced], choice: float | None
 ) -> tuple[tuple[TreeDraft, ...], tuple[TreeSkip, ...]]:
     """The best tree of each draft with rates by rank, the best first, and the drafts without one.
 
-    drafted: the priced chains. choice: the value of the choice by the objective. Raises InputError for rates
-    that are none.
+    drafted: the priced chains. choice: the value of the choice by the objective; None without one. Raises
+    InputError for rates that are none.
     """
     best_by_draft: dict[str, tuple[float, TreeDraft]] = {}
     skips: list[TreeSkip] = []
@@ -162,7 +168,7 @@ def _check_runs(query: AdviseQuery, candidate: Candidate) -> None:
 
 
 def _best(
-    query: AdviseQuery, chains: Priced, priced: _PricedTrees, choice: float, source: str
+    query: AdviseQuery, chains: Priced, priced: _PricedTrees, choice: float | None, source: str
 ) -> tuple[float, TreeDraft]:
     """The best shape and batch, with its value by the objective."""
     candidate = chains.candidate
@@ -188,13 +194,20 @@ def _best(
         tpot_s=tpot_s,
         throughput_tokens_per_s=batch / tpot_s,
         speedup=float(scenario.target_pass_s(float(batch), float(query.context))) / tpot_s,
-        over_choice=value / choice if query.objective == "throughput" else choice / value,
+        over_choice=_times(value, choice, query),
         best_at=_best_at(query, chains, priced),
         acceptance_source=source,
         runs_in=None if runs is None else runs.text,
         flags=None if server is None else server.tree_flags(shape.steps, shape.candidates, shape.verified),
     )
     return value, tree
+
+
+def _times(value: float, choice: float | None, query: AdviseQuery) -> float | None:
+    """The factor by which a value is better than that of the choice; None without one."""
+    if choice is None:
+        return None
+    return value / choice if query.objective == "throughput" else choice / value
 
 
 def _best_at(query: AdviseQuery, chains: Priced, priced: _PricedTrees) -> tuple[int, int] | None:
@@ -204,7 +217,7 @@ def _best_at(query: AdviseQuery, chains: Priced, priced: _PricedTrees) -> tuple[
     trees_s = np.where(np.isfinite(priced.value), priced.tpot_s, np.inf).min(axis=1)
     chains_s = np.where(chains.allowed, chains.tpot_s, np.inf).min(axis=1)
     baseline_s = np.ravel(chains.candidate.scenario.target_pass_s(chains.batches, float(query.context)))
-    wins = trees_s < np.minimum(chains_s, baseline_s)
+    wins = trees_s * (1.0 + ALIKE) < np.minimum(chains_s, baseline_s)
     if not wins.any():
         return None
     batches = chains.batches[wins]

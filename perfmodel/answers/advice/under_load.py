@@ -19,8 +19,10 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, served_by
+from perfmodel.answers.load.traffic import check_positions
 from perfmodel.answers.point.verdict import Calibrated, Verdict
 from perfmodel.errors import InputError, as_names
+from perfmodel.specs import load_model
 
 ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_speculate"}
 """Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
@@ -28,12 +30,16 @@ ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_
 
 def under_load(question: AdviseQuery) -> Advice:
     """The fewest GPUs that serve the load within the limits, and of these the layout and draft with the
-    lowest TPOT; with a given number of GPUs, the latter alone.
+    lowest TPOT; with a given number of GPUs, the latter alone. Raises InputError for requests that are
+    longer than the model's positions.
     """
     assert question.input_len is not None
     assert question.output_len is not None
     context = question.input_len + question.output_len // 2
     question = replace(question, context=context)
+    tokens = question.input_len + question.output_len
+    stated = f"--input-len {question.input_len} and --output-len {question.output_len}"
+    check_positions(tokens, stated, load_model(question.model))
     candidates = find_candidates(question)
     pools = None
     if question.searches_pools:

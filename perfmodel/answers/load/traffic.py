@@ -190,13 +190,18 @@ def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
         check_fits(question.trace, trace_of(question.trace), target)
     if question.mix is not None:
         check_mix(question.mix, longest)
-    if question.longest > longest:
-        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
-        if question.turns > 1:
-            total += f" in {question.turns} turns ({question.longest} tokens)"
-        raise refuse(
-            "--input-len", None, f"at most the {longest} positions of {target.name}, with the output", total
-        )
+    total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+    if question.turns > 1:
+        total += f" in {question.turns} turns ({question.longest} tokens)"
+    check_positions(question.longest, total, target)
+
+
+def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
+    """Refuse (InputError) requests of more tokens than the model has positions. stated: their lengths."""
+    longest = target.max_position_embeddings
+    if tokens > longest:
+        allowed = f"at most the {longest} positions of {target.name}, with the output"
+        raise refuse("--input-len", None, allowed, stated)
 
 
 def _closed_rows(

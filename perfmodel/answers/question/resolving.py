@@ -84,6 +84,12 @@ class Named:
             target = target.replace(weights=conversion.default(target.weights))
         return cls(target, gpu, calibration)
 
+    def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
+        """The same with the layers of a server on another number of devices than the question states."""
+        if devices == question.layer_split:
+            return self
+        return Named.of(replace(question, layer_split=devices))
+
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
         own = self.target.weights

@@ -33,13 +33,16 @@ LLAMACPP_VENDORS = ("Apple",)
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
-    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. Raises
-    InputError.
+    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. An
+    engine's title is read as its word. Raises InputError.
     """
     text = parse_text(given, flag)
-    word, at, version = text.partition(DRIFT)
+    named, at, version = text.partition(DRIFT)
+    titles = {title.casefold(): word for word, title in ENGINES.items()}
+    word = titles.get(named.casefold(), named)
     if word not in ENGINES:
-        raise unknown_name(flag, "engine", word, ENGINES)
+        raise unknown_name(flag, "engine", named, ENGINES)
+    text = f"{word}{at}{version}"
     served = serving_engines().get(word)
     if served is not None and served.numbers_builds:
         if at and not BUILD.fullmatch(version):
