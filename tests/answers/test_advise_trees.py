@@ -93,25 +93,13 @@ def test_a_tree_that_alone_keeps_the_bound_is_the_answer(capsys: pytest.CaptureF
     assert "the lowest TPOT without a tree is" in bounded.reason
     assert bounded.trees[0].tpot_s == fastest.trees[0].tpot_s
     assert bounded.trees[0].over_choice is None
-    words = [
-        "advise",
-        "-m",
-        "llama-3.1-8b",
-        "--gpu",
-        "h100",
-        "--engine",
-        "sglang",
-        "--context",
-        "8k",
-        "--batch",
-        "1",
-    ]
+    words = "advise -m llama-3.1-8b --gpu h100 --engine sglang --context 8k --batch 1"
     bound = ["--tree-rate", f"eagle3={RATES}", "--max-tpot-ms", str(between_ms)]
-    assert cli.run((*words, *bound)) == 0
+    assert cli.run((*words.split(), *bound)) == 0
     printed = capsys.readouterr().out
     assert "Only a tree is feasible" in printed
     assert "A tree keeps the bound: eagle3" in printed
-    assert cli.run((*words, *bound[:-1], "0.1")) == 1
+    assert cli.run((*words.split(), *bound[:-1], "0.1")) == 1
 
 
 def test_a_tree_that_is_as_good_as_the_choice_does_not_win() -> None:

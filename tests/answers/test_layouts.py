@@ -179,7 +179,7 @@ def test_layers_on_several_devices_are_counted_with_all_of_them() -> None:
 
 
 def test_cards_of_llama_cpp_are_divided_by_layers_too() -> None:
-    """Three cards cannot divide 64 heads; a model that two of them do not hold has its layers on all three."""
+    """Three cards do not divide 64 heads; a model that two cannot hold has its layers on all three."""
     asked = {"model": "qwen3-32b", "context": 8192, "weights": "q6_k", "engine": "llamacpp", "batch": (1,)}
     searched = advise(hardware="3xrtx-3060", draft=["ngram"], **asked)
     assert [p.layout for p in searched.layouts] == ["layers on 3"]

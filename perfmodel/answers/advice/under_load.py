@@ -35,9 +35,9 @@ def under_load(question: AdviseQuery) -> Advice:
     """
     assert question.input_len is not None
     assert question.output_len is not None
+    tokens = question.input_len + question.output_len
     context = question.input_len + question.output_len // 2
     question = replace(question, context=context)
-    tokens = question.input_len + question.output_len
     stated = f"--input-len {question.input_len} and --output-len {question.output_len}"
     check_positions(tokens, stated, load_model(question.model))
     candidates = find_candidates(question)
