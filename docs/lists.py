@@ -253,7 +253,8 @@ def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
     name = max(key for key in parts if key.endswith("-gpu-headline/h200-sxm-141gb/speedup"))
     step = parts[name.removesuffix("speedup") + "target_s"]
     speedup = parts[name]
-    judged = f"[one H200](docs/h200.md), {speedup['rows']} points, constants of kernels alone"
+    constants = "constants of kernels alone (but for the two of Quest)"
+    judged = f"[one H200](docs/h200.md), {speedup['rows']} points, {constants}"
     return judged, _off(step), f"speedup {_off(speedup)}", "-", "-", "-"
 
 
