@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from perfmodel.costs import forward
+from perfmodel.costs.kinds.gemm import GemmOp
+from perfmodel.costs.kinds.messages import AllReduceOp
 from perfmodel.kv.full import Full
-from perfmodel.operations import Cost, Op
+from perfmodel.operations import Cost
 from perfmodel.specs import load_gpu
 from perfmodel.speculation import Scenario, Workload, capacity, lengths, predict, tokens_per_iteration
 from tests.costs.machines import machine
@@ -128,16 +130,16 @@ def test_all_reduce_messages():
     # Llama-3.1-70B, TP 8, 64 sequences verifying 3 tokens: 64 x 3 x 8192 x 2 bytes = 3 MiB, twice in 80
     # layers
     s = scenario(core=False, model="llama-3.1-70b", tp=8)
-    (reduce,) = (op for op in s.target_ops(64.0, 1000.0, 3.0) if op.kind == "allreduce")
+    (reduce,) = (op for op in s.target_ops(64.0, 1000.0, 3.0) if isinstance(op, AllReduceOp))
     assert reduce.message_bytes == 3 * 2**20
     assert reduce.kernels == 160
     # ideal: each message crosses the 300 GB/s link once, 160 x 3 145 728 / 3e11 = 1.6777 ms
-    assert s.machine.op_lower_s(reduce) == pytest.approx(160 * 3_145_728 / 3e11, rel=1e-12)
+    assert reduce.lower_s(s.machine) == pytest.approx(160 * 3_145_728 / 3e11, rel=1e-12)
 
 
 def test_gemm_blend():
     # p = 2: loading 3 ms and computing 4 ms take sqrt(9 + 16) = 5 ms, and 7 launches of 10 us 0.07 ms more
-    op = Op("gemm", "linear", 7, Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW))
+    op = GemmOp("gemm", 7, Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW))
     blended = machine(gemm_blend_power=2.0, gemm_fixed_s=10e-6)
     assert blended.op_predicted_s(op) == pytest.approx(5.07e-3, rel=1e-12)
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from perfmodel import __main__
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.operations import Cost, Op, summed
+from perfmodel.operations import Cost, summed
 from perfmodel.parse import (
     MAX_VALUES,
     parse_count,
@@ -207,22 +207,9 @@ def test_a_sum_broadcasts_and_alters_none_of_its_values() -> None:
     assert summed([1.0, 2.0]) == 3.0
 
 
-def test_what_an_operation_is_by_default() -> None:
+def test_what_an_operation_costs_by_default() -> None:
     assert Cost(1.0, 2.0, 3.0, 4.0).bytes == 9.0
     assert Cost() == Cost(0.0, 0.0, 0.0, 0.0)
-    bare = Op("x", "linear", 1, Cost())
-    ones = ("query", "rows")
-    zeros = (
-        "message_bytes",
-        "work_items",
-        "packed_weights",
-        "columns",
-        "quantisations",
-        "expert_layers",
-        "longer_bytes",
-        "devices",
-    )
-    assert [getattr(bare, name) for name in (*ones, *zeros, "bytes_per_value")] == [1, 1, *[0] * 8, 2]
 
 
 def test_a_fraction_of_k_is_the_nearest_whole_number() -> None:

@@ -3,21 +3,25 @@
 `shard` computes everything that does not change between passes; `forward` counts one pass.
 """
 
+from perfmodel.costs.cache_reads import selection
 from perfmodel.costs.gemms import Experts
-from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, host_launches, model_ops, selection
+from perfmodel.costs.kinds.gemm import GemmOp
+from perfmodel.costs.operation import Op
+from perfmodel.costs.passes import cache_upkeep, core, forward, host_launches, model_ops
 from perfmodel.costs.sharding import check_tensor_parallel, largest_degree, shard
 from perfmodel.costs.shards import ONE_BOX, Layout, Shard
 
 __all__ = [
     "Experts",
+    "GemmOp",
     "Layout",
     "ONE_BOX",
+    "Op",
     "Shard",
     "cache_upkeep",
     "check_tensor_parallel",
     "core",
     "forward",
-    "gemm",
     "host_launches",
     "largest_degree",
     "model_ops",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats, Op
-from perfmodel.specs.devices.links import Knots, LinkSpec, Messages
+from perfmodel.operations import Floats
+from perfmodel.specs.devices.links import Direction, Knots, LinkSpec, Messages
 
 US = 1e-6
 
@@ -37,15 +37,26 @@ class Fabric:
         """Devices of all nodes."""
         return self.nodes * self.node_devices
 
-    def exchange_s(self, op: Op) -> Floats:
-        """Seconds of one dispatch or combination. op.rows: tokens of a rank; op.devices: ranks."""
+    def exchange_s(
+        self,
+        direction: Direction,
+        ranks: int,
+        tokens: Floats,
+        values: float,
+        compute: str,
+    ) -> Floats:
+        """Seconds of one dispatch or combination. tokens: of a rank. values: sent for a token. compute: the
+        peak at which the experts run, whose format the dispatched values have.
+        """
         table = self.link.exchange
         assert table is not None  # checked when the question was read (`placement.fabric_of`)
-        direction = table.dispatch if op.name == "dispatch" else table.combine
-        payload = table.payloads.get(op.compute, 1.0) if op.name == "dispatch" else 1.0
-        measured_bytes = table.hidden * table.experts_per_token
-        tokens = op.rows * (op.message_bytes * payload / measured_bytes)
-        return US * self.waiting * by_ranks(direction.us, op.devices, tokens)
+        knots = table.dispatch.us
+        payload = table.payloads.get(compute, 1.0)
+        if direction == "combine":
+            knots = table.combine.us
+            payload = 1.0
+        measured_values = table.hidden * table.experts_per_token
+        return US * self.waiting * by_ranks(knots, ranks, tokens * (values * payload / measured_values))
 
     def allreduce_s(self, devices: int, message_bytes: Floats) -> Floats:
         """Seconds of one all-reduce over devices of several nodes, or of more than a box."""

@@ -236,7 +236,7 @@ def _smalls(
     if model.moe:
         routed = model.num_moe_layers
         score_bytes = routed * model.moe.num_experts * act
-        smalls.append(Small("routing", 2 * routed, score_bytes, routed, groups > 1 and not exchanges))
+        smalls.append(Small("routing", 2 * routed, score_bytes, True, groups > 1 and not exchanges))
     part = model.linear_attention
     if part:
         convolved_bytes = part.layers * 2 * part.convolved * groups / n * act

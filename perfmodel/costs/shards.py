@@ -18,14 +18,14 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """An element-wise kernel: launches, and bytes per token. expert_layers: see `Op`, for routed experts.
+    """An element-wise kernel: launches, and bytes per token. of_experts: whether it routes tokens to experts.
     gathered: see `Linear`.
     """
 
     name: str
     kernels: int
     activation_bytes_per_token: float
-    expert_layers: int = 0
+    of_experts: bool = False
     gathered: bool = False
 
 
@@ -130,13 +130,11 @@ class Shard:
         kernels are summed. The time of a pass is unchanged, its list of ops is not.
         """
         lumps = []
-        for expert_layers, gathered in sorted(
-            {(small.expert_layers, small.gathered) for small in self.smalls}
-        ):
-            alike = [s for s in self.smalls if (s.expert_layers, s.gathered) == (expert_layers, gathered)]
+        for of_experts, gathered in sorted({(small.of_experts, small.gathered) for small in self.smalls}):
+            alike = [s for s in self.smalls if (s.of_experts, s.gathered) == (of_experts, gathered)]
             kernels = sum(s.kernels for s in alike)
             per_token = sum(s.activation_bytes_per_token for s in alike)
-            lumps.append(Small("element-wise", kernels, per_token, expert_layers, gathered))
+            lumps.append(Small("element-wise", kernels, per_token, of_experts, gathered))
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:

@@ -1,11 +1,8 @@
-"""The calibrated seconds of an op by term. Some terms add up, others overlap."""
-
-from collections.abc import Callable, Sequence
+"""The calibrated seconds of an operation by term. Some terms add up, others overlap."""
 
 import numpy as np
 
-from perfmodel.costs.pass_time import LIMITERS
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs.calibrations.constants import Term
 
 _TINY = float(np.finfo(float).tiny)
@@ -20,48 +17,27 @@ inner loop.
 """
 
 
-def seconds_of(op: Op, split: Split) -> Floats:
-    """Calibrated time of an op in seconds, all its kernels."""
+def seconds_of(split: Split) -> Floats:
+    """The time that the terms take together."""
     alone, overlap = split
     seconds = _total(alone)
     if overlap:
         loaded, computed, power = overlap
         seconds = seconds + _blend(_total(loaded), computed, power)
-    return unstacked(op, seconds)
+    return seconds
 
 
-def unstacked(op: Op, values: Floats) -> Floats:
-    """The sum over the ops for which a stacked op stands."""
-    if op.stacked and isinstance(values, np.ndarray):
-        return np.add.reduce(values, axis=0)
-    return values
-
-
-def over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
-    """The sum of `of(op)` over ops."""
-    total: Floats = 0.0
-    for op in ops:
-        total = total + unstacked(op, of(op))
-    return total
-
-
-def by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
-    """Seconds of ops by term; the terms add up to their time. In a blend t, each part x contributes x dt/dx
-    (Euler's theorem).
-    """
-    terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
-    for op, (alone, overlap) in zip(ops, splits, strict=True):
-        parts = alone
-        if overlap:
-            loaded, computed, power = overlap
-            loads = _total(loaded)
-            total = _blend(loads, computed, power)
-            loading = _slope(loads, total, power)
-            computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
-            parts = (*alone, *((term, s * loading) for term, s in loaded), computing)
-        for term, seconds in parts:
-            terms[term] = terms[term] + unstacked(op, seconds)
-    return terms
+def terms_of(split: Split) -> tuple[Part, ...]:
+    """Terms that add up to the time. In a blend t, each part x contributes x dt/dx (Euler's theorem)."""
+    alone, overlap = split
+    if overlap is None:
+        return alone
+    loaded, computed, power = overlap
+    loads = _total(loaded)
+    total = _blend(loads, computed, power)
+    loading = _slope(loads, total, power)
+    computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
+    return (*alone, *((term, s * loading) for term, s in loaded), computing)
 
 
 def _total(parts: tuple[Part, ...]) -> Floats:

@@ -6,9 +6,10 @@ from typing import ClassVar, dataclass_transform, final
 import numpy as np
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
-from perfmodel.operations import Cost, Floats, Op
+from perfmodel.operations import Cost, Floats
 from perfmodel.specs import ModelSpec, Precision, Weights, weight_format
 
 Limits = dict[str, tuple[int, int]]
@@ -164,7 +165,7 @@ def dense(
     tokens: Floats,
     copies: Floats = 1.0,
     tensor: str = "",
-) -> Op:
+) -> costs.GemmOp:
     """A projection outside a draft's layers, sharded like the layers. copies: separate weights, each run on
     `tokens`.
 
@@ -180,4 +181,4 @@ def dense(
         0.0,
         (inputs * (form.input_bytes or act) + outputs / n * act) * tokens * copies,
     )
-    return costs.gemm(name, copies, cost, form, rows=tokens)
+    return costs.GemmOp.of_format(name, copies, cost, form, rows=tokens)

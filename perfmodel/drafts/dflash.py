@@ -3,9 +3,10 @@ features.
 """
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs import ModelSpec
 
 LAYERS = 5

@@ -3,9 +3,10 @@ candidates.
 """
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 
 
 class DFlash2(DFlash):

@@ -1,9 +1,10 @@
 """Domino: DFlash's block in one pass, and a recurrent layer over the tokens that corrects its logits."""
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs import ModelSpec
 
 

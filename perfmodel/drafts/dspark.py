@@ -1,9 +1,10 @@
 """DSpark: DFlash's block in one pass, then a low-rank step per token that depends on the token before."""
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 
 
 class DSpark(DFlash):

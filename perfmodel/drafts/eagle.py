@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs import ModelSpec
 
 OWN_VOCAB = 32000
@@ -73,7 +74,7 @@ class Eagle(Draft):
         head_bytes = part.lm_head.weight_bytes if self.vocab or self.features > 1 else 0.0
         return layer_bytes(part) + embedding_bytes + projection_bytes + head_bytes
 
-    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
+    def _projection(self, part: costs.Shard, tokens: Floats) -> costs.GemmOp:
         hidden = part.model.hidden_size
         inputs = self.features * (self.target_width or hidden)
         if self.features == 1:

@@ -3,8 +3,9 @@ pass.
 """
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import Draft, dense
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs import BF16, ModelSpec, Weights
 
 

@@ -3,10 +3,11 @@ repeatedly or is stacked.
 """
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 from perfmodel.specs import ModelSpec, Weights, weight_format
 
 

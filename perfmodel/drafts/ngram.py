@@ -1,8 +1,9 @@
 """N-gram (prompt look-up) drafting: tokens that followed the same words earlier, found on the host."""
 
 from perfmodel import costs
+from perfmodel.costs.operation import Op
 from perfmodel.drafts.base import Draft
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Floats
 
 
 class NGram(Draft):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.question import Query
+from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
-from perfmodel.operations import Op
 from perfmodel.plots.theme import (
     DARK,
     PARTS,

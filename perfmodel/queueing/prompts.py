@@ -7,18 +7,15 @@ import numpy as np
 
 from perfmodel import costs
 from perfmodel.costs.compiled import Program
+from perfmodel.costs.kinds.experts import ExpertsOp
+from perfmodel.costs.operation import Op
 from perfmodel.kv.full import Full
-from perfmodel.operations import Array, Floats, Op
+from perfmodel.operations import Array, Floats
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.specs.engines.serving import PassOrder, serving_engines
 from perfmodel.speculation.scenario import Scenario
-
-PROMPT_KERNELS = {"state": 8, "mamba2": 8}
-"""Kernels of a recurrent layer that reads a prompt in chunks, for each one of decoding: those of the gated
-delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
-"""
 
 
 def engine_requests(scenario: Scenario) -> EngineRequests:
@@ -40,7 +37,7 @@ def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> F
     """Seconds of a pass over prompt tokens without attention, by the number of tokens."""
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
     linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
-    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if op.name == "experts")
+    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if isinstance(op, ExpertsOp))
     return scenario.machine.predicted_s(linear, tokens) + (of_engine.prompt_factor - 1.0) * routed
 
 
@@ -53,7 +50,7 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
 def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests) -> float:
     """Seconds that a pass with prompts takes longer because its kernels are launched one by one."""
     ops = _prompt_ops(scenario, 1.0)
-    launches = sum(op.kernels * PROMPT_KERNELS.get(op.cache, 1) + op.quantisations for op in ops)
+    launches = sum(op.prompt_kernels for op in ops)
     return of_engine.prompt_kernel_s * float(launches) / scenario.target_shard.groups
 
 
@@ -75,7 +72,7 @@ def prompt_alone_s(
     groups = scenario.target_shard.groups
     chunk = min(tokens, budget / groups)
     passes = tokens / chunk
-    routed = [op for op in _prompt_ops(scenario, chunk) if op.name == "experts"]
+    routed = [op for op in _prompt_ops(scenario, chunk) if isinstance(op, ExpertsOp)]
     experts_s = of_engine.prompt_factor * sum(float(scenario.machine.op_predicted_s(op)) for op in routed)
     each = float(layers_s(scenario, chunk * groups, of_engine)) - (1.0 - 1.0 / groups) * experts_s
     own = float(prompt_attention_s(scenario, tokens))

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats, Ints, Op, summed
+from perfmodel.operations import Array, Floats, Ints, summed
 from perfmodel.speculation.scenario import Scenario, work
 from perfmodel.speculation.workload import Workload
 

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 from perfmodel import costs
 from perfmodel.costs.formulas import Formula, Runs
 from perfmodel.costs.graphs import graph_sizes
+from perfmodel.costs.operation import Op, over
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
-from perfmodel.costs.split import over
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
-from perfmodel.operations import Array, Floats, Ints, Op
+from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs import ModelSpec, Precision, serving_engines
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account

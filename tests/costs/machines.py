@@ -1,9 +1,13 @@
 """One device of a tiny or a bundled model, an ideal A100 with some constants changed, and single ops."""
 
+from typing import Any
+
 from perfmodel.costs import Shard, forward, shard
+from perfmodel.costs.kinds.attention import AttentionOp
+from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Cost, Op
+from perfmodel.operations import Cost
 from perfmodel.specs import (
     Calibration,
     ModelSpec,
@@ -52,7 +56,7 @@ def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "
     return shard(spec, tp, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
 
 
-def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
+def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Any]:
     return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
 
 
@@ -69,9 +73,9 @@ def machine(tp: int = 1, kv_reread: float | None = None, **values) -> Machine:
     return Machine(A100, calibrated(**values), tp, kv_reread)
 
 
-def linear(memory_s: float, compute_s: float, kernels: int = 0) -> Op:
-    return Op("gemm", "linear", kernels, Cost(flops=compute_s * F, weight_bytes=memory_s * BW))
+def linear(memory_s: float, compute_s: float, kernels: int = 0, **more) -> GemmOp:
+    return GemmOp("gemm", kernels, Cost(flops=compute_s * F, weight_bytes=memory_s * BW), **more)
 
 
-def attention(kv_s: float, compute_s: float = 0.0, kernels: int = 0, query: float = 1.0) -> Op:
-    return Op("attention", "attention", kernels, Cost(flops=compute_s * F, kv_bytes=kv_s * BW), query=query)
+def attention(kv_s: float, compute_s: float = 0.0, kernels: int = 0, **more) -> AttentionOp:
+    return AttentionOp("attention", kernels, Cost(flops=compute_s * F, kv_bytes=kv_s * BW), **more)

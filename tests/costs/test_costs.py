@@ -59,7 +59,7 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
     ops = count(p, batch=5.0, query=2.0, context=1000.0)
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 5 * 3 * 1000 * token_bytes
-    assert attention.work_items == attention.rows == 5 * held
+    assert attention.work_items == attention.padded_items == 5 * held
     assert attention.cost.flops == 5 * 3 * 4 * queries * 16 * (2 * 1000 + 3)
     # replicated heads are projected, and held, on every device
     assert ops["qkv"].cost.weight_bytes == 48 * projected * 2

@@ -10,8 +10,12 @@ import pytest
 
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
-from perfmodel.costs.roofline import Machine, curve_of
-from perfmodel.operations import Cost, Head, Op
+from perfmodel.costs.kinds.attention import AttentionOp
+from perfmodel.costs.kinds.experts import ExpertsOp
+from perfmodel.costs.kinds.gemm import GemmOp, curve_of
+from perfmodel.costs.kinds.host import HostLaunchesOp
+from perfmodel.costs.roofline import Machine
+from perfmodel.operations import Cost, Head
 from perfmodel.specs import WEIGHT_FORMATS, Constant, load_gpu
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.engines.backends import backend_name
@@ -29,7 +33,7 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     # verifies
     attention = count(graphs, batch=3.0, query=3.0)["attention (full)"]
     assert attention.work_items == 3 * 8
-    assert attention.rows == 4 * 8
+    assert attention.padded_items == 4 * 8
 
 
 def experts(popularity: float) -> Experts:
@@ -56,7 +60,7 @@ def test_expert_kernels_add_loading_to_computing() -> None:
         kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)},
         source="by hand",
     )
-    op = Op("experts", "linear", 4, Cost(flops=1e10, weight_bytes=1e8), expert_layers=2)
+    op = ExpertsOp("experts", 4, Cost(flops=1e10, weight_bytes=1e8), layers=2)
     by_hand = 2 * 5e-5 + 1e8 / BW / 0.5 + 1e10 / F / 0.25
     assert machine(expert_kernels=kernels).op_predicted_s(op) == pytest.approx(by_hand)
     assert machine(expert_kernels=kernels, expert_factor=0.8).op_predicted_s(op) == pytest.approx(
@@ -70,9 +74,9 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
     curves = {"bf16": 1, "fp8": 2, "nvfp4": 3}
     named = {"fp8-block": 2, "int4-g128": 1, "nvfp4": 3, "mxfp4-a8": 2}
     for form, curve in named.items():
-        op = Op("x", "linear", 1, Cost(), compute=WEIGHT_FORMATS[form.partition("-g")[0]].compute, form=form)
+        op = GemmOp("x", 1, Cost(), compute=WEIGHT_FORMATS[form.partition("-g")[0]].compute, form=form)
         assert curves[curve_of(curves, op)] == curve, form
-    assert curve_of(["bf16"], Op("x", "linear", 1, Cost(), compute="fp8", form="fp8")) == "bf16"
+    assert curve_of(["bf16"], GemmOp("x", 1, Cost(), compute="fp8", form="fp8")) == "bf16"
 
 
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
@@ -92,10 +96,10 @@ def vllm(backend: str | None = None, kv_reread: float | None = None, rate: float
     return replace(plain, calibration=calibration, attention_backend=backend, kv_reread=kv_reread)
 
 
-def layer(query: float, heads: float = 4.0, tokens: float = 16384.0) -> Op:
+def layer(query: float, heads: float = 4.0, tokens: float = 16384.0) -> AttentionOp:
     """One layer of attention over heads of 1,024 bytes a token."""
     cost = Cost(kv_bytes=heads * tokens * 1024)
-    return Op("attention", "attention", 1, cost, query=query, work_items=heads, rows=heads)
+    return AttentionOp("attention", 1, cost, query=query, work_items=heads, padded_items=heads)
 
 
 def test_one_block_reads_the_whole_cache_of_a_head() -> None:
@@ -186,16 +190,16 @@ def hosted(version: str, drafts: bool = False, backend: str | None = None, **con
     return replace(plain, calibration=calibration, drafts=drafts, attention_backend=backend)
 
 
-def launches(query: float = 1.0, layers: int = 61, **more: Any) -> Op:
+def launches(query: float = 1.0, layers: int = 61, **more: Any) -> HostLaunchesOp:
     """The host's launches in a pass."""
-    return Op("host launches", "host", layers, Cost(), query=query, **more)
+    return HostLaunchesOp("host launches", layers, Cost(), query=query, **more)
 
 
 def test_a_pass_takes_as_long_as_the_host_that_launches_it() -> None:
     """DeepSeek-R1, 61 layers of MLA: 2.2 ms + 61 x 0.22 ms = 15.6 ms (16.1 measured on eight H100)."""
     host = {"host_pass_s": 2.2e-3, "host_layer_s": 1e-4, "host_latent_layer_s": 2.2e-4}
     own = hosted("0.10.1", **host)
-    load = Op("x", "linear", 1, Cost(weight_bytes=BW * 5e-3))
+    load = GemmOp("x", 1, Cost(weight_bytes=BW * 5e-3))
     assert own.predicted_s([load, launches(head="latent")], 1.0) == pytest.approx(15.62e-3)
     assert own.predicted_s([load, launches(layers=24)], 1.0) == pytest.approx(5e-3)  # 4.6 ms beside
     time = own.time([load, launches(head="latent")], 1.0)
@@ -209,10 +213,12 @@ def test_a_pass_takes_as_long_as_the_host_that_launches_it() -> None:
 def test_the_host_launches_drafts_and_verifications_without_a_graph() -> None:
     """A draft of 28 layers: 28 x 0.28 = 7.84 ms; 60 layers verified through FlashInfer: 16.8 ms."""
     host = {"host_piecewise_layer_s": 2.8e-4}
-    assert hosted("0.20", drafts=True, **host).host_s(launches(layers=28)) == pytest.approx(7.84e-3)
+    assert launches(layers=28).host_s(hosted("0.20", drafts=True, **host)) == pytest.approx(7.84e-3)
     verified = launches(query=3.0, layers=60)
-    assert hosted("0.17.0", backend="flashinfer", **host).host_s(verified) == pytest.approx(16.8e-3)
-    assert hosted("0.17.0", backend="flashinfer", **host).host_s(launches()) == 0
-    assert hosted("0.17.0", backend="flash-attn2", **host).host_s(verified) == 0
+    flashinfer = hosted("0.17.0", backend="flashinfer", **host)
+    flash_attn2 = hosted("0.17.0", backend="flash-attn2", **host)
+    assert verified.host_s(flashinfer) == pytest.approx(16.8e-3)
+    assert launches().host_s(flashinfer) == 0
+    assert verified.host_s(flash_attn2) == 0
     varying = launches(query=3.0, layers=60, varying=True)
-    assert hosted("0.17.0", backend="flash-attn2", **host).host_s(varying) == pytest.approx(16.8e-3)
+    assert varying.host_s(flash_attn2) == pytest.approx(16.8e-3)

@@ -3,12 +3,12 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Op
 from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
 from tests.costs.machines import count, part
@@ -16,12 +16,12 @@ from tests.specs.configs import sizes
 from tests.speculation import scenarios
 
 
-def read(ops: dict[str, Op]) -> dict[str, float]:
+def read(ops: dict[str, Any]) -> dict[str, float]:
     """Bytes of the cache by operation, of those that read any."""
     return {name: op.cost.kv_bytes for name, op in ops.items() if op.cost.kv_bytes}
 
 
-def weight_bytes(ops: dict[str, Op]) -> dict[str, float]:
+def weight_bytes(ops: dict[str, Any]) -> dict[str, float]:
     """Bytes of weights by operation."""
     return {name: op.cost.weight_bytes for name, op in ops.items()}
 

@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.kinds.gemm import GemmOp
+from perfmodel.costs.kinds.messages import AllReduceOp
+from perfmodel.costs.kinds.small import SmallOp
+from perfmodel.costs.kinds.state import StateOp
 from perfmodel.costs.monotone import monotone_shares
+from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
-from perfmodel.operations import Array, Cost, Op
+from perfmodel.operations import Array, Cost
 from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, interpolated, load_gpu
 from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import Curves
@@ -77,8 +82,8 @@ def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
     """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three
     overlaps.
     """
-    small = Op("norms", "small", 1, Cost(activation_bytes=2 * BW))
-    sent = Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)
+    small = SmallOp("norms", 1, Cost(activation_bytes=2 * BW))
+    sent = AllReduceOp("all-reduce", 10, Cost(), message_bytes=LINK, devices=2)
     ops = [linear(3.0, 1.0), small, sent, attention(0.5, 0.25)]
     t = machine(2).time(ops, 1.0)
     assert t.param_load_s == pytest.approx(3.0)
@@ -88,24 +93,21 @@ def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
     assert t.lower_s == pytest.approx(3 + 2 + 10 + 0.5)
     assert t.serial_s == pytest.approx(4 + 2 + 10 + 0.75)
     assert t.comm_s == pytest.approx(10.0)
-    assert machine(2).op_lower_s(sent) == pytest.approx(10.0)
-    assert machine(2).op_lower_s(small) == pytest.approx(2.0)
+    assert sent.lower_s(machine(2)) == pytest.approx(10.0)
+    assert small.lower_s(machine(2)) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
-    ("form", "cache", "share"),
+    ("op", "share"),
     [
-        ("bf16", "heads", 0.8),
-        ("fp16", "heads", 0.8),
-        ("fp8", "heads", 0.4),
-        ("bf16", "latent", 0.2),
-        ("fp8", "latent", 0.1),
-        ("bf16", "state", 0.8),
-        ("fp8", "state", 0.4),
+        (attention(1.0), 0.8),
+        (attention(1.0, narrow=True), 0.4),
+        (attention(1.0, latent=True), 0.2),
+        (attention(1.0, latent=True, narrow=True), 0.1),
+        (StateOp("state", 0, Cost(kv_bytes=BW)), 0.8),
     ],
 )
-def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str, share: float) -> None:
-    op = replace(attention(1.0), form=form, cache=cache)
+def test_the_share_of_the_bandwidth_of_each_kind_of_cache(op: Op, share: float) -> None:
     shares = {
         "attention_bandwidth_fraction": 0.8,
         "attention_bandwidth_fraction_fp8": 0.4,
@@ -116,15 +118,19 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str,
     assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
     # none passes the device
     fast = machine(**shares | {"attention_bandwidth_fraction_fp8": 1.05})
-    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)
+    assert fast.op_predicted_s(attention(1.0, narrow=True)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
-    ("cache", "query", "further"),
-    [("heads", 4, 0.0), ("latent", 4, 0.02), ("state", 1, 0.3), ("state", 4, 0.7)],
+    ("op", "further"),
+    [
+        (attention(1.0, kernels=7, query=4.0), 0.0),
+        (attention(1.0, kernels=7, query=4.0, latent=True), 0.02),
+        (StateOp("state", 7, Cost(kv_bytes=BW), query=1.0), 0.3),
+        (StateOp("state", 7, Cost(kv_bytes=BW), query=4.0), 0.7),
+    ],
 )
-def test_a_layer_with_a_latent_or_a_state_starts_later(cache: str, query: float, further: float) -> None:
-    op = replace(attention(1.0, kernels=7), cache=cache, query=query)
+def test_a_layer_with_a_latent_or_a_state_starts_later(op: Op, further: float) -> None:
     added = {"attention_fixed_s": 0.1, "latent_layer_s": 0.02, "state_layer_s": 0.3, "state_verify_s": 0.4}
     fixed_s = 7 * (0.1 + further)
     assert machine(**added).op_predicted_s(op) == pytest.approx(1 + fixed_s)
@@ -141,7 +147,7 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
 
     def seconds(compute: str, c: Calibration = plain, **kind) -> float:
         cost = Cost(weight_bytes=h100.memory_bandwidth_bytes_per_s)
-        op = Op("x", "linear", 1, cost, compute=compute, form=compute, rows=8.0, **kind)
+        op = GemmOp("x", 1, cost, compute=compute, form=compute, rows=8.0, **kind)
         return float(Machine(h100, c).op_predicted_s(op))
 
     assert seconds("bf16") == pytest.approx(1 / (0.5 * 1.2))
@@ -151,7 +157,7 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
     fast = plain.replace(gemm_factor=plain.gemm_factor.replace(value=3.0))
     assert seconds("bf16", fast) == pytest.approx(1.0)
     one_second = Cost(flops=h100.peak_flops("fp8"))
-    flops = Op("x", "linear", 1, one_second, compute="fp8", form="fp8", rows=0.5)
+    flops = GemmOp("x", 1, one_second, compute="fp8", form="fp8", rows=0.5)
     assert Machine(h100, plain).op_predicted_s(flops) == pytest.approx(fp8_s)
 
 
@@ -185,7 +191,7 @@ def test_reread_counts_for_more_than_one_query_only() -> None:
     assert rereading.op_predicted_s(attention(1.0, query=8.0)) == pytest.approx(3)
     assert rereading.op_predicted_s(attention(1.0, 2.0, query=1.0)) == pytest.approx(2)
     # physics does not re-read
-    assert rereading.op_lower_s(attention(1.0, query=8.0)) == pytest.approx(1)
+    assert attention(1.0, query=8.0).lower_s(rereading) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +200,10 @@ def test_reread_counts_for_more_than_one_query_only() -> None:
         ("param_load", [linear(3.0, 1.0), attention(2.0)], {}),
         ("kv_load", [linear(1.0, 1.0), attention(2.0)], {}),
         ("flops", [linear(1.0, 3.0), attention(2.0)], {}),
-        ("activations", [linear(1.0, 1.0), Op("norms", "small", 1, Cost(activation_bytes=2 * BW))], {}),
+        ("activations", [linear(1.0, 1.0), SmallOp("norms", 1, Cost(activation_bytes=2 * BW))], {}),
         (
             "comm",
-            [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)],
+            [linear(1.0, 1.0), AllReduceOp("all-reduce", 10, Cost(), message_bytes=LINK, devices=2)],
             {},
         ),
         ("fixed", [linear(1.0, 1.0, 10)], {"gemm_fixed_s": 1.0}),
@@ -242,7 +248,7 @@ def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, ex
 def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
     bare = A100.replace(multiprocessors=None)
     c = calibrated(attention_blocks_per_multiprocessor=2.0, multiprocessor_bandwidth=0.5)
-    op = replace(attention(1.0), work_items=220.0, rows=220.0)
+    op = replace(attention(1.0), work_items=220.0, padded_items=220.0)
     assert Machine(bare, c).op_predicted_s(op) == pytest.approx(1.0)
     assert Machine(A100, c).op_predicted_s(op) > 1.4
     assert Machine(A100, IDEAL).tensor_parallel == 1
@@ -256,12 +262,12 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     0.5 = 2 s.
     """
     m = machine(multiprocessor_bandwidth=0.5)
-    few = replace(attention(1.0), work_items=8.0, rows=8.0)
+    few = replace(attention(1.0), work_items=8.0, padded_items=8.0)
     assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
     # all of them at the full rate
     even = replace(few, longer_bytes=-0.9 * BW / 8)
     assert m.op_predicted_s(even) == pytest.approx(1.0)
-    whole = replace(attention(1.0), work_items=216.0, rows=216.0)
+    whole = replace(attention(1.0), work_items=216.0, padded_items=216.0)
     assert m.op_predicted_s(whole) == pytest.approx(2.0)
 
 
@@ -269,7 +275,7 @@ def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
     """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside
     compute.
     """
-    op = Op("gemm", "linear", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
+    op = GemmOp("gemm", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
     found = machine(gemm_column_s=1e-3, gemm_blend_power=1.0).time([op], 1.0)
     assert found.predicted_s == pytest.approx(1.2 + 2.0)
     assert found.fixed_s == pytest.approx(0.2)
@@ -280,7 +286,7 @@ def test_unpacking_is_time_of_the_weights() -> None:
     """1 s of loading, 1 s of unpacking 1e9 weights and 3 s of computing at p = 1: 5 s, of which 2 for the
     weights.
     """
-    op = Op("gemm", "linear", 0, Cost(flops=3.0 * F, weight_bytes=BW), packed_weights=1e9)
+    op = GemmOp("gemm", 0, Cost(flops=3.0 * F, weight_bytes=BW), packed_weights=1e9)
     found = machine(weight_unpack_s=1e-9, gemm_blend_power=1.0).time([op], 1.0)
     assert found.predicted_s == pytest.approx(5.0)
     assert found.terms_s["param_load"] == pytest.approx(2.0)
@@ -366,7 +372,7 @@ KNOTS = AllReduce(
 
 
 def allreduce(size, tp: int = 8, **values):
-    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size, devices=tp)
+    op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=size, devices=tp)
     return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
 
 
@@ -399,7 +405,7 @@ def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
 
 def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
-    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=1e4, devices=2)
+    op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=1e4, devices=2)
     own = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
     alone = A100.replace(link=None, peer_access=False)
     through_memory = replace(own, gpu=alone)

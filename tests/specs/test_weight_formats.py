@@ -10,7 +10,6 @@ import pytest
 from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Op
 from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
 from tests.specs.configs import sizes, table
@@ -26,7 +25,7 @@ def part(model: str, weights: str | None = None, peaks: tuple[str, ...] = ("bf16
     return shard(spec, 1, precision_of(spec, peaks, weights))
 
 
-def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str, Op]:
+def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str, Any]:
     return {op.name: op for op in forward(part(model, weights), batch, 1.0, 100.0, FULL)}
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
-from perfmodel.operations import Array, Op
+from perfmodel.operations import Array
 from perfmodel.specs import Calibration, attention_of
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import Scenario, with_calibration

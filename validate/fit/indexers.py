@@ -12,9 +12,10 @@ from itertools import chain
 import numpy as np
 
 from perfmodel.costs import forward, shard
+from perfmodel.costs.kinds.selection import IndexerOp
+from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Op
 from perfmodel.specs import Constant, GPUSpec, load_model, precision_of, with_engine
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
@@ -73,7 +74,7 @@ def with_indexer(
         return float(np.median(np.abs(np.log(priced(*index) / seconds))))
 
     plain = with_engine(calibration_of(kernels, gpu, engine))
-    index_ops = [op for op in chain.from_iterable(ops) if op.cache == "index"]
+    index_ops = [op for op in chain.from_iterable(ops) if isinstance(op, IndexerOp)]
     moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
     ideal_s = moved / layers / gpu.memory_bandwidth_bytes_per_s
     columns = np.stack([ideal_s, np.ones(len(seconds)), tokens], 1)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import resolve
-from perfmodel.operations import Op
+from perfmodel.costs.operation import Op
 from perfmodel.specs import (
     DRIFT,
     ONLY,

@@ -7,10 +7,10 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.question import Query, acceptances_of, doubts, length_of, resolve, resolve_costs
 from perfmodel.answers.text import devices, limiter, seconds
+from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
-from perfmodel.operations import Op
 from perfmodel.speculation import Workload, check_draft_length
 
 STAGES = ("target", "draft", "verify")
@@ -154,9 +154,9 @@ def _row(machine: Machine, op: Op) -> OpRow:
         weight_bytes=float(c.weight_bytes),
         kv_bytes=float(c.kv_bytes),
         activation_bytes=float(c.activation_bytes),
-        message_bytes=float(op.message_bytes),
+        message_bytes=float(op.sent_bytes),
         flops_per_byte=intensity,
-        lower_s=float(machine.op_lower_s(op)),
+        lower_s=float(op.lower_s(machine)),
         predicted_s=float(machine.op_predicted_s(op)),
         limiter=machine.op_limiter(op),
     )

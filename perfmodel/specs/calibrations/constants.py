@@ -3,7 +3,8 @@
 The annotation of a field in `perfmodel.specs.calibrations.calibration.Calibration` declares a constant with
 `Declared`. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits,
 sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md follow from the
-declaration. Only the formula that uses it (costs/roofline.py) names it again.
+declaration. Only the formula that uses it (costs/kinds/, or costs/roofline.py for a whole pass) names it
+again.
 """
 
 import math

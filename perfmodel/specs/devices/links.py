@@ -14,6 +14,9 @@ from perfmodel.specs.calibrations.fit_errors import LogError
 from perfmodel.specs.devices.gpu import GPUSpec, Quantity
 
 Evidence = Literal["measured", "assumed"]
+Direction = Literal["dispatch", "combine"]
+DIRECTIONS: tuple[Direction, ...] = ("dispatch", "combine")
+"""The two messages of an exchange, in order."""
 Microseconds = Annotated[float, Meta(gt=0, le=1e7)]
 Knots = Annotated[tuple[tuple[float, Microseconds], ...], Meta(min_length=1)]
 """Pairs of tokens per rank, or of bytes of a message, and microseconds."""

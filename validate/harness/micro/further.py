@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.costs.passes import gemm
+from perfmodel.costs.kinds.attention import AttentionOp
+from perfmodel.costs.kinds.gemm import GemmOp
+from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
-from perfmodel.operations import Array, Cost, Op
+from perfmodel.operations import Array, Cost
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, Constant, GPUSpec, Precision, attention_of, weight_format
 from perfmodel.validate.harness.micro.fit import LARGE_WEIGHT, SOFT, most_rows, pooled
@@ -134,27 +136,26 @@ def _attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
         kv_bytes=batch * context * token_bytes,
         activation_bytes=batch * query * (2 * heads * dim * precision.activation_bytes + token_bytes),
     )
-    return Op(
-        "attention",
+    return AttentionOp(
         "attention",
         1,
         cost,
         precision.attention_compute,
         query,
         work_items=batch * kv_heads,
-        rows=batch * kv_heads,
-        form=precision.kv.name,
-        group=np.array([layout.group for layout in layouts]),
+        padded_items=batch * kv_heads,
+        narrow=precision.narrow_kv,
+        group_rows=np.array([layout.group for layout in layouts]),
     )
 
 
-def _products(shapes: Sequence[dict[str, Any]]) -> Op:
+def _products(shapes: Sequence[dict[str, Any]]) -> GemmOp:
     """The op of products in fp8, one each."""
     n, k, m = (np.array([at[key] for at in shapes], float) for key in "nkm")
     form = weight_format("fp8").base
     activations = m * (n + k) * 2.0
     cost = Cost(2 * m * n * k, n * k * form.bytes_per_value, 0.0, activations)
-    return gemm("product", 1, cost, form, n, rows=m)
+    return GemmOp.of_format("product", 1, cost, form, n, rows=m)
 
 
 def _fitted(calibration: Calibration, gpu: GPUSpec, timed: Timed, source: str) -> Calibration:

@@ -1,0 +1,164 @@
+"""Counts of the operations that read a cache: attention, recurrent states, indexers and selections."""
+
+from typing import Literal
+
+import numpy as np
+
+from perfmodel.costs.kinds.attention import AttentionOp
+from perfmodel.costs.kinds.selection import IndexerOp, SelectionOp
+from perfmodel.costs.kinds.state import StateOp
+from perfmodel.costs.operation import Op
+from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, States
+from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
+from perfmodel.operations import Cost, Floats
+from perfmodel.specs import Indexer
+
+UNBOUNDED = 2.0**60
+"""A context longer than any real one. Infinity would make 0 times it NaN."""
+
+
+def selection(
+    part: Shard,
+    batch: Floats,
+    context: Floats,
+    kv: KVMethod,
+    when: Literal["step", "iteration", "setup"] = "step",
+) -> list[Op]:
+    """Cost of choosing the draft's tokens, in addition to attention.
+
+    when: per draft ``step``, per ``iteration`` or once at ``setup``.
+    """
+    ops = list[Op]()
+    batch = part.sequences(batch)
+    choose = {"step": kv.select_step, "iteration": kv.select_iteration, "setup": kv.setup}[when]
+    for a in part.attentions:
+        choice = choose(a.span(context), a.layout)
+        if choice is NOTHING or not np.any(choice.kernels):
+            continue
+        sequences = a.layers * batch
+        ops.append(
+            SelectionOp(
+                f"kv {when} ({a.name})",
+                a.layers * choice.kernels,
+                Cost(flops=sequences * choice.flops, kv_bytes=sequences * choice.bytes),
+                part.precision.attention_compute,
+                searches=a.layers * np.greater(choice.searched, 0.0),
+                searched=a.layers * choice.searched,
+                work_items=batch * a.layout.num_kv_heads,
+            )
+        )
+    return ops
+
+
+def attention(
+    part: Shard,
+    a: Attention,
+    batch: Floats,
+    query: Floats,
+    context: Floats,
+    kv: KVMethod,
+    reuse: float,
+    longer: Floats,
+) -> Op:
+    """Attention of one group of layers.
+
+    In a model with an indexer, every query token attends to its own `topk` tokens, and the pass reads their
+    union once. A draft's own KV method replaces the indexer.
+    """
+    cached = a.span(context)
+    topk = a.topk if kv.reads_all else None
+    attended = kv.attended_tokens(cached) if topk is None else np.minimum(cached, topk)
+    room = None
+    if topk is not None:
+        room = topk - attended
+    elif a.window is not None or kv.budget is not None:
+        longest = UNBOUNDED if a.window is None else a.window
+        room = kv.attended_tokens(np.asarray(longest)) - attended
+    per_sequence = batch * a.layers
+    prompt = topk is None and np.ndim(context) == 0 and context == 0
+    pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
+    each = pair_flops * per_sequence
+    if topk is None:
+        read = kv.read_bytes(part.paged(cached), a.layout)
+    else:
+        union = attended * (1.0 + (1.0 - reuse) * (query - 1.0))
+        read = np.minimum(union, cached) * a.layout.token_bytes
+    token_bytes = a.activation_bytes_per_token + a.layout.token_bytes / a.stride
+    cost = Cost(
+        flops=query * (each * attended) + each * _causal_pairs(query, room),
+        kv_bytes=per_sequence * read,
+        activation_bytes=per_sequence * query * token_bytes,
+    )
+    kv_heads = a.layout.num_kv_heads
+    reread_query = query if topk is None else 1.0
+    longer_bytes: Floats = 0.0
+    if topk is None and a.window is None and kv.budget is None:
+        longer_bytes = longer * a.layers * a.layout.token_bytes / kv_heads
+    return AttentionOp(
+        f"attention ({a.name})",
+        a.layers if a.stride == 1 else 0,
+        cost,
+        part.precision.attention_compute,
+        reread_query,
+        work_items=batch * kv_heads,
+        padded_items=part.rows(batch) * kv_heads,
+        longer_bytes=longer_bytes,
+        group_rows=a.layout.group,
+        latent=part.model.mla is not None,
+        narrow=part.precision.narrow_kv,
+        head=part.model.head,
+    )
+
+
+def indexer(part: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
+    """The indexer: scores of every cached token for every query token, and the choice of the largest.
+
+    Its keys are cached. Every device runs all of its heads.
+    """
+    tokens = batch * query * index.layers
+    context = context / index.stride
+    width = index.num_heads * index.head_dim
+    key_bytes = index.head_dim * INDEX_KEY_BYTES
+    query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
+    scores = query * context + _causal_pairs(query, None)
+    token_bytes = query_bytes + key_bytes + 2.0 * SCORE_BYTES * context
+    cost = Cost(
+        flops=2.0 * width * index.layers * batch * scores,
+        kv_bytes=batch * index.layers * part.paged(context) * key_bytes,
+        activation_bytes=tokens * token_bytes,
+    )
+    kernels = 2 * index.layers
+    compute = part.precision.index_compute
+    if part.model.mla and index.stride == 1:
+        return IndexerOp("indexer", kernels, cost, compute, tokens=batch * query)
+    return SelectionOp("indexer", kernels, cost, compute)  # those of DeepSeek-V4 and MiniMax-M3 are fused
+
+
+def recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
+    """Recurrent layers. The state is read once per sequence and written `kept_states` times."""
+    tokens = batch * query
+    cost = Cost(
+        flops=states.flops_per_token * tokens,
+        kv_bytes=batch * states.bytes_per_sequence * (1.0 + kept),
+        activation_bytes=states.activation_bytes_per_token * tokens,
+    )
+    return StateOp(
+        f"state ({states.name})",
+        states.layers,
+        cost,
+        part.precision.attention_compute,
+        query=query,
+        scans=states.name == "mamba2",
+    )
+
+
+def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
+    """Query-key pairs among a sequence's new tokens: each attends to itself and at most `room` earlier ones.
+
+    room: tokens by which the attended span may still grow (None: unlimited); beyond it an old token leaves
+    for each new one.
+    """
+    if room is None:
+        return query * (query + 1) / 2
+    inside = np.minimum(query, room)
+    return inside * (inside + 1) / 2 + (query - inside) * (room + 1)

@@ -1,0 +1,72 @@
+"""Counts of the messages that devices send each other in a pass."""
+
+import math
+from dataclasses import replace
+
+from perfmodel.costs.kinds.messages import AllReduceOp, ExchangeOp, StageSendOp
+from perfmodel.costs.operation import Op
+from perfmodel.costs.shards import Shard
+from perfmodel.operations import Cost, Floats
+from perfmodel.specs.devices.links import DIRECTIONS
+
+
+def messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
+    """Communication between devices: the all-reduce after each block.
+
+    With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
+    the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
+    parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
+    An all-to-all library dispatches tokens to the ranks of their experts and combines the results. Pipeline
+    stages send the tokens on.
+    """
+    ops = list[Op]()
+    model = part.model
+    attends = part.tensor_parallel // part.groups  # devices that share attention
+    blocks = model.num_blocks
+    token_bytes = model.hidden_size * part.precision.activation_bytes
+
+    if part.exchanges:
+        blocks = blocks - model.num_moe_layers
+        ops += _exchanges(part, tokens)
+    elif part.groups > 1:
+        blocks = blocks - model.num_mlp_layers
+        reach = 1.0
+        if part.experts and part.experts.groups > 1:
+            reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
+        sent = gathered * token_bytes * reach
+        ops.append(_all_reduce("all-to-all", model.num_mlp_layers, part.tensor_parallel, sent))
+    if part.stages > 1:
+        sends = part.stages - 1
+        ops.append(StageSendOp("stage send", sends, Cost(), devices=2, message_bytes=tokens * token_bytes))
+    if attends > 1:
+        ops.append(_all_reduce("all-reduce", blocks, attends, tokens * token_bytes))
+        if model.wide_qk_norm:
+            layers = model.num_attention_layers
+            sums = _all_reduce("qk norm sums", layers, attends, tokens * 8.0)
+            ops.append(replace(sums, norms=layers))
+    return ops
+
+
+def _exchanges(part: Shard, tokens: Floats) -> list[Op]:
+    """Dispatch of a group's tokens to the ranks of their experts, and the combination of the results."""
+    routed = part.experts
+    assert routed is not None  # `shard` exchanges tokens for routed experts only
+    values = float(part.model.hidden_size * min(routed.experts_per_token, routed.groups))
+    shared = part.tensor_parallel // part.groups  # devices of a group, each of which sends a share
+    return [
+        ExchangeOp(
+            direction,
+            routed.layers,
+            Cost(),
+            routed.form.compute,
+            devices=routed.groups,
+            direction=direction,
+            values=values,
+            tokens=tokens / shared,
+        )
+        for direction in DIRECTIONS
+    ]
+
+
+def _all_reduce(name: str, kernels: int, devices: int, message_bytes: Floats) -> AllReduceOp:
+    return AllReduceOp(name, kernels, Cost(), devices=devices, message_bytes=message_bytes)

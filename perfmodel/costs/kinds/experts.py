@@ -1,0 +1,60 @@
+"""Routed experts."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.costs.device_group import DeviceGroup
+from perfmodel.costs.kinds.gemm import GemmOp, curve_of
+from perfmodel.costs.split import Split
+from perfmodel.operations import Floats
+from perfmodel.specs import serving_engines
+from perfmodel.specs.calibrations.engine_constants import ExpertKernel
+
+
+@dataclass(slots=True)
+class ExpertsOp(GemmOp):
+    """Routed experts of all MoE layers.
+
+    layers: their number. held_bytes: weights of all experts that a device holds, touched or not.
+    """
+
+    added_up: ClassVar[tuple[str, ...]] = (*GemmOp.added_up, "layers", "held_bytes")
+
+    layers: int = 0
+    held_bytes: float = 0.0
+
+    def split(self, group: DeviceGroup) -> Split:
+        constants = group.calibration.expert_kernels
+        if constants and self.layers:
+            return self._by_own_kernels(group, constants.kernels[curve_of(constants.kernels, self)])
+        return GemmOp.split(self, group)
+
+    def _by_own_kernels(self, group: DeviceGroup, kernel: ExpertKernel) -> Split:
+        """The time by the constants of the experts' own kernels. These include quantising the inputs and
+        moving them.
+        """
+        c = group.calibration
+        factor = c.expert_factor.value
+        engine = serving_engines().get(c.stack)
+        by_default = c.expert_layer_s.value
+        if engine and self.form in engine.tuned_experts:
+            by_default = 0.0
+        start = self.layers * (factor * kernel.fixed_s + by_default)
+        loaded_share = min(kernel.bandwidth_fraction / factor, 1.0)
+        computed_share = min(kernel.flops_fraction / factor, 1.0)
+        loaded = self._read_bytes(c.expert_alone_tokens.value) * (group.byte_s / loaded_share)
+        computed = self.cost.flops * (1.0 / (group.gpu.peak_flops(self.compute) * computed_share))
+        return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
+
+    def _read_bytes(self, alone_tokens: float) -> Floats:
+        """Bytes of weights that the kernels read. Up to `alone_tokens` tokens, each token reads its own
+        experts; more tokens never take less time.
+        """
+        touched = self.cost.weight_bytes
+        if not alone_tokens:
+            return touched
+        bytes_of_a_token = self.cost.flops * (self.bytes_per_value / 2.0) / self.rows
+        separate = np.minimum(bytes_of_a_token * np.minimum(self.rows, alone_tokens), self.held_bytes)
+        return np.maximum(touched, separate)

@@ -1,0 +1,125 @@
+"""Messages between devices."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.costs.device_group import DeviceGroup
+from perfmodel.costs.operation import Kind, Op
+from perfmodel.costs.split import Split
+from perfmodel.errors import InputError
+from perfmodel.operations import Floats
+from perfmodel.specs import over_host
+from perfmodel.specs.devices.links import Direction
+
+MEASURED_HOST_LINK = 32e9
+"""Host links of the servers behind the all-reduce tables over PCIe, in bytes/s each way: PCIe 4.0 x16."""
+
+
+@dataclass(slots=True)
+class MessageOp(Op):
+    """An operation that sends data between devices. devices: number of devices that exchange a message."""
+
+    devices: int = 0
+
+    def flops_s(self, group: DeviceGroup) -> Floats:
+        return 0.0
+
+
+@dataclass(slots=True)
+class AllReduceOp(MessageOp):
+    """All-reduces, or an all-to-all that moves as many bytes.
+
+    message_bytes: payload of each. norms: norms over the heads of all devices, which the messages add up.
+    """
+
+    kind: ClassVar[Kind] = "allreduce"
+    added_up: ClassVar[tuple[str, ...]] = ("kernels", "norms")
+
+    message_bytes: Floats = 0.0
+    norms: Floats = 0.0
+
+    def split(self, group: DeviceGroup) -> Split:
+        sent_s = self.kernels * self._message_s(group)
+        return (("comm", sent_s), ("fixed", self.norms * group.calibration.wide_norm_s.value)), None
+
+    def lower_s(self, group: DeviceGroup) -> Floats:
+        """Physical lower bound: the payload crosses the link once."""
+        return self.kernels * group.link_s(self.devices, self.message_bytes)
+
+    @property
+    def sent_bytes(self) -> Floats:
+        return self.message_bytes
+
+    def _message_s(self, group: DeviceGroup) -> Floats:
+        """Calibrated time of one message, at least that over the link."""
+        link_s = group.link_s(self.devices, self.message_bytes)
+        table = group.calibration.allreduce
+        if group.fabric and (table is None or self.devices not in table.knots):
+            return np.maximum(group.fabric.allreduce_s(self.devices, self.message_bytes), link_s)
+        return self._in_box_s(group, link_s)
+
+    def _in_box_s(self, group: DeviceGroup, link_s: Floats) -> Floats:
+        """Calibrated time of one message inside a box."""
+        c = group.calibration
+        table = c.allreduce
+        faster = 1.0
+        if table is not None and group.over_host and table.link == "device":
+            table = over_host()  # a curve belongs to a kind of box
+            faster = (group.gpu.link_rate(self.devices) or MEASURED_HOST_LINK) / MEASURED_HOST_LINK
+        if table is None:
+            return link_s
+        if self.devices not in table.knots:
+            known = ", ".join(map(str, sorted(table.knots)))
+            raise InputError(
+                f"--tp: calibration {c.name} has all-reduce times for {known} devices, given {self.devices}; "
+                "use one of these, --nodes, or --calibration ideal"
+            )
+        seconds = c.allreduce_multiplier.value * table.seconds(self.devices, self.message_bytes, faster)
+        if group.over_host and not group.gpu.peer_access:
+            through_memory_s = (
+                c.shared_allreduce_s.value + self.message_bytes * c.shared_allreduce_byte_s.value
+            )
+            seconds = np.maximum(seconds, through_memory_s)
+        return np.maximum(seconds, link_s)
+
+
+@dataclass(slots=True)
+class StageSendOp(AllReduceOp):
+    """Messages to the next pipeline stage, each from one device to another."""
+
+    def _message_s(self, group: DeviceGroup) -> Floats:
+        link_s = group.link_s(self.devices, self.message_bytes)
+        if group.fabric:
+            return np.maximum(group.fabric.send_s(self.message_bytes), link_s)
+        return self._in_box_s(group, link_s)
+
+
+@dataclass(slots=True)
+class ExchangeOp(MessageOp):
+    """Tokens sent to the ranks of their experts (dispatch), or their results sent back (combine).
+
+    values: numbers sent for a token. tokens: of a rank.
+    """
+
+    kind: ClassVar[Kind] = "exchange"
+
+    direction: Direction = "dispatch"
+    values: float = 0.0
+    tokens: Floats = 1.0
+
+    def split(self, group: DeviceGroup) -> Split:
+        assert group.fabric is not None  # `shard` exchanges tokens beyond a box only
+        seconds = group.fabric.exchange_s(
+            self.direction, self.devices, self.tokens, self.values, self.compute
+        )
+        return (("comm", self.kernels * seconds),), None
+
+    def lower_s(self, group: DeviceGroup) -> Floats:
+        """Physical lower bound: the values cross the link once, in a byte each."""
+        return self.kernels * group.link_s(self.devices, self.values * self.tokens)
+
+    @property
+    def sent_bytes(self) -> Floats:
+        return self.values

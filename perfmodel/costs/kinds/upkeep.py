@@ -1,0 +1,35 @@
+"""Host and bookkeeping time for the cache, in addition to attention. It moves few bytes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.costs.device_group import DeviceGroup
+from perfmodel.costs.operation import Kind, Op
+from perfmodel.costs.split import Split
+from perfmodel.operations import Floats
+
+
+@dataclass(slots=True)
+class PageTableOp(Op):
+    """A pass over the whole cache builds its page table once."""
+
+    kind: ClassVar[Kind] = "upkeep"
+
+    def split(self, group: DeviceGroup) -> Split:
+        return (("fixed", self.kernels * group.calibration.full_cache_pass_s.value),), None
+
+
+@dataclass(slots=True)
+class SparseCacheOp(Op):
+    """A step that leaves tokens out maintains a small cache per sequence and layer.
+
+    caches: their number.
+    """
+
+    kind: ClassVar[Kind] = "upkeep"
+    added_up: ClassVar[tuple[str, ...]] = ("caches",)
+
+    caches: Floats = 0.0
+
+    def split(self, group: DeviceGroup) -> Split:
+        return (("fixed", self.caches * group.calibration.sparse_cache_sequence_s.value),), None

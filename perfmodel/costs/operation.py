@@ -1,0 +1,83 @@
+"""One kind of operation of a forward pass: its counts, and its calibrated seconds by term. Each kind is a
+class of `costs.kinds`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from perfmodel.costs.device_group import DeviceGroup
+from perfmodel.costs.split import Split
+from perfmodel.operations import Cost, Floats
+
+Kind = Literal["linear", "attention", "small", "allreduce", "exchange", "upkeep", "host"]
+
+
+@dataclass(slots=True)
+class Op(ABC):
+    """One operation, summed over its layers. Instances never change (see `Cost`).
+
+    kernels: launches in one pass. compute: the peak at which it runs.
+    """
+
+    kind: ClassVar[Kind]
+    """The work that causes its cost, as the constants of a calibration name it."""
+    added_up: ClassVar[tuple[str, ...]] = ("kernels",)
+    """Counts that add up over micro-batches; the others are sizes of one run."""
+
+    name: str
+    kernels: Floats
+    cost: Cost
+    compute: str = "bf16"
+
+    @abstractmethod
+    def split(self, group: DeviceGroup) -> Split:
+        """Calibrated seconds with all its kernels, by term. Its constants enter only here."""
+
+    def lower_s(self, group: DeviceGroup) -> Floats:
+        """Physical lower bound: max(FLOPs/peak, bytes/bandwidth)."""
+        return np.maximum(self.flops_s(group), self.cost.bytes * group.byte_s)
+
+    def flops_s(self, group: DeviceGroup) -> Floats:
+        """Seconds of the FLOPs at the peak."""
+        return self.cost.flops / group.gpu.peak_flops(self.compute)
+
+    @property
+    def sent_bytes(self) -> Floats:
+        """Payload of a message to other devices."""
+        return 0.0
+
+    @property
+    def prompt_kernels(self) -> Floats:
+        """Launches in a pass that reads a prompt."""
+        return self.kernels
+
+    def sum_of(self, values: Floats) -> Floats:
+        """The sum over the ops for which this one stands: one, except for stacked ops."""
+        return values
+
+    def repeated(self, count: int) -> "Op":
+        """The op where it runs `count` times in a pass."""
+        c = self.cost
+        cost = Cost(c.flops * count, c.weight_bytes * count, c.kv_bytes * count, c.activation_bytes * count)
+        return replace(self, cost=cost, **{name: getattr(self, name) * count for name in self.added_up})
+
+
+@dataclass(slots=True)
+class RatedOp(Op):
+    """An operation that loads and computes at rates of its own."""
+
+    @abstractmethod
+    def rates(self, group: DeviceGroup) -> tuple[Floats, Floats]:
+        """Calibrated seconds per byte and per FLOP."""
+
+
+def over(ops: Sequence[Op], value: Callable[[Op], Floats]) -> Floats:
+    """The sum of `value(op)` over ops."""
+    total: Floats = 0.0
+    for op in ops:
+        total = total + op.sum_of(value(op))
+    return total
