@@ -331,6 +331,8 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
                 given, *more = args
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
+                if type(given) is question_class and not kwargs:
+                    return answer(given)
                 shared = {
                     name: getattr(given, name)
                     for name, argument in arguments(question_class).items()

@@ -8,8 +8,9 @@ operations in the same order. One program serves plain numbers (with `math`) and
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -95,11 +96,13 @@ class Program:
         numbers, whose sum is no mask.
         """
         names = [self._name(each) for each in inputs]
-        nothing = NEUTRAL.get(function)
         masked = any(isinstance(each, Recorded) and each.is_mask for each in inputs)
-        if nothing in names and len(names) == 2 and not masked:
+        if function in NEUTRAL and not masked:
             first, second = names
-            return Recorded(self, second if first == nothing else first)
+            if second in NEUTRAL[function]:
+                return Recorded(self, first)
+            if first in NEUTRAL[function] and function in COMMUTATIVE:
+                return Recorded(self, second)
         step = (function, *names)
         name = self._steps.setdefault(step, f"v{len(self._steps)}")
         return Recorded(self, name, function in MASKS)
@@ -208,7 +211,7 @@ class Program:
         if size == 1:
             return np.full(shape, self.number(*[each.item() for each in arrays]))
         if size <= FEW:
-            points = zip(*(np.broadcast_to(each, shape).ravel().tolist() for each in arrays), strict=True)
+            points = zip(*(_points(each, shape) for each in arrays), strict=False)
             return np.reshape([self.number(*point) for point in points], shape)
         fewer = any(1 < each.size < size for each in arrays)
         if size > (SURFACE if fewer else BLOCK):
@@ -225,6 +228,13 @@ class Program:
             within = (each[block] if isinstance(each, np.ndarray) else each for each in flat)
             values[block] = self._of_arrays(*within)
         return values.reshape(shape)
+
+
+def _points(values: Array, shape: tuple[int, ...]) -> Iterable[float]:
+    """The values at the points of a shape, in order; a single value without end."""
+    if values.size == 1:
+        return repeat(values.item())
+    return np.broadcast_to(values, shape).ravel().tolist()
 
 
 def _function(
@@ -276,8 +286,15 @@ MASKS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "i
 """Functions of numpy whose results are true or false."""
 
 
-NEUTRAL = {"add": "0.0", "multiply": "1.0"}
-"""Functions of two numbers -> the number that changes nothing."""
+NEUTRAL = {
+    "add": ("0.0", "0"),
+    "subtract": ("0.0", "0"),
+    "multiply": ("1.0", "1"),
+    "divide": ("1.0", "1"),
+}
+"""Functions of two numbers -> the second number with which they change nothing."""
+COMMUTATIVE = ("add", "multiply")
+"""Those of which it may also be the first."""
 
 
 def _written(function: str, inputs: Sequence[str]) -> str:

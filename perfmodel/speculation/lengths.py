@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array, Mask
-from perfmodel.speculation.iteration import Passes, speedups
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.iteration import Passes
+from perfmodel.speculation.scenario import Scenario, once
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 SEARCH_TO = 2.0**24
@@ -45,26 +45,12 @@ class ContextLengths:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range. Each round of the searches counts its passes
-    once.
-    """
+    """All three lengths for one batch, gamma and batch range."""
     loading = memory_bound_context(scenario, batch)
     if gamma == 0:
         return ContextLengths(loading, 1.0, 1.0)
-    batches = batches_between(*batch_range)
-    breaking = ContextSearch()
-    turning = ContextSearch()
-    sequences = np.array([batch, *batches])[:, None]
-    smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 0)
-    passes = Passes(scenario, sequences, 1.0, np.array([gamma]))
-    for _ in range(REFINEMENTS):
-        contexts = np.stack((breaking.grid, *[turning.grid] * batches.size))
-        gains = passes.at(contexts).speedups(smooth)[0]
-        breaking.narrow(gains[0] >= 1.0)
-        turning.narrow(no_more(falls(gains[1:])))
-        if breaking.settled and turning.settled:
-            break
-    return ContextLengths(loading, breaking.found, turning.found)
+    breaking = break_even_context(scenario, batch, gamma)
+    return ContextLengths(loading, breaking, inflection_context(scenario, gamma, batch_range))
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
@@ -79,6 +65,13 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     return last_where(lambda context: np.broadcast_to(surplus_s(context) > 0.0, context.shape))
 
 
+def break_even_context(scenario: Scenario, batch: float, gamma: int) -> float | None:
+    """Smallest context at which speculation with `gamma` drafted tokens is as fast as the baseline."""
+    passes = Passes(scenario, np.array([batch]), 1.0, np.array([gamma]))
+    return first_where(lambda context: passes.at(context).speedups(scenario)[0] >= 1.0)
+
+
+@once
 def inflection_context(
     scenario: Scenario,
     gamma: int,
@@ -89,12 +82,11 @@ def inflection_context(
 
     The range has steps of quarter octaves. tolerance: relative fall between two steps that is ignored. The
     attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
-    hide one.
+    hide one. The acceptance multiplies the speedups at all batches alike.
     """
-    batches = batches_between(*batch_range)[:, None]
-    gammas = np.array([gamma])
-    smooth = without_waves(scenario)
-    return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
+    smooth = without_waves(scenario).with_acceptance(None)
+    passes = Passes(smooth, batches_between(*batch_range)[:, None], 1.0, np.array([gamma]))
+    return last_where(lambda context: falls(passes.at(context).speedups(smooth)[0], tolerance))
 
 
 @cache
@@ -111,17 +103,13 @@ def falls(surface: Array, tolerance: float = 0.0) -> Mask:
     return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
-def without_waves(scenario: Scenario, where: Mask | bool = True) -> Scenario:
-    """The same question without the attention kernel's waves; without them at some points only, if a mask is
-    given.
-    """
+def without_waves(scenario: Scenario) -> Scenario:
+    """The same question without the attention kernel's waves."""
     calibration = scenario.machine.calibration
-    if not (blocks := calibration.attention_blocks_per_multiprocessor.value):
+    if not calibration.attention_blocks_per_multiprocessor.value:
         return scenario
-    endless = np.where(where, np.inf, blocks)  # no wave is the last one
-    return with_calibration(
-        scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": endless})
-    )
+    endless = {"attention_blocks_per_multiprocessor": np.inf}  # no wave is the last one
+    return with_calibration(scenario, with_values(calibration, endless))
 
 
 class ContextSearch:
@@ -166,11 +154,16 @@ def no_more(holds: Mask) -> Mask:
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 
-def last_where(property_of: Callable[[Array], Mask]) -> float | None:
-    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
+def first_where(property_of: Callable[[Array], Mask]) -> float | None:
+    """The first context at which a property is true, or None if there is none up to SEARCH_TO."""
     search = ContextSearch()
     for _ in range(REFINEMENTS):
-        search.narrow(no_more(property_of(search.grid)))
+        search.narrow(property_of(search.grid))
         if search.settled:
             break
     return search.found
+
+
+def last_where(property_of: Callable[[Array], Mask]) -> float | None:
+    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
+    return first_where(lambda context: no_more(property_of(context)))

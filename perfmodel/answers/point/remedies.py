@@ -29,6 +29,11 @@ class Remedy:
     speedup: float
     speedup_interval: tuple[float, float] | None
 
+    def helps(self, enough: float) -> bool:
+        """Whether speculation surely pays with the switch, or gains more than `enough`."""
+        surely = self.speedup_interval is not None and self.speedup_interval[0] > 1.0
+        return surely or self.speedup > enough
+
     @property
     def text(self) -> str:
         """``with --attention-backend flashinfer 1.48x (0.90 to 2.30) at gamma 3``."""
@@ -42,28 +47,27 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     """The switches with which speculation surely pays, or is at least `WORTH_A_SWITCH` times as fast as both
     now and the baseline; the largest speedup first.
 
-    query: with the draft that it names. scenario: its scenario, with a known acceptance. speedup: that of the
-    question as asked, at its best draft length.
+    scenario: of the query, with a known acceptance. speedup: that of the question as asked, at its best draft
+    length.
     """
     if _switched not in scenario.known:  # no switch depends on the workload
         scenario.known[_switched] = tuple(_switched(query, scenario))
-    workload = Workload.of(query.batch, query.context)
+    enough = WORTH_A_SWITCH * max(speedup, 1.0)
     helpful = []
     for switch, changed in scenario.known[_switched]:
-        remedy = _with(switch, changed.with_acceptance(scenario.acceptance), query, workload)
-        if remedy is None:
-            continue
-        surely = remedy.speedup_interval is not None and remedy.speedup_interval[0] > 1.0
-        if surely or remedy.speedup > WORTH_A_SWITCH * max(speedup, 1.0):
+        changed = changed.with_acceptance(scenario.acceptance)
+        remedy = _with(switch, changed, query)
+        if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
             helpful.append(remedy)
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
 
 
 def _switched(query: Query, scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     """Each possible switch in the words of the command line, and the scenario with it."""
+    named = replace(query, draft=query.draft or scenario.draft.name)
     for switch, changes in _switches(query, scenario):
         with suppress(InputError):
-            yield switch, resolve_costs(replace(query, **changes))
+            yield switch, resolve_costs(replace(named, **changes))
 
 
 def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -81,17 +85,20 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
             yield f"--draft-tp {degree}", {"draft_tp": degree}
 
 
-def _with(switch: str, changed: Scenario, query: Query, workload: Workload) -> Remedy | None:
-    """The speedup with a switch; None if it is impossible, does not fit, or drafts nothing."""
+def _with(switch: str, changed: Scenario, query: Query) -> Remedy | None:
+    """The speedup with a switch; None if it is impossible, or drafts nothing."""
     try:
-        best = predict(changed, workload, query.max_gamma, at_best=True)
+        best = predict(changed, Workload.of(query.batch, query.context), query.max_gamma, at_best=True)
     except InputError:
         return None
     gamma = int(best.gamma)
     if not gamma:
         return None
-    batch = float(query.batch)
-    context = float(query.context)
-    if not memory_of(changed, batch, context, float(gamma), query.memory_fraction).fits:
-        return None
-    return Remedy(switch, gamma, float(best.speedup), interval_of_prediction(changed, best, context))
+    interval = interval_of_prediction(changed, best, float(query.context))
+    return Remedy(switch, gamma, float(best.speedup), interval)
+
+
+def _fits(changed: Scenario, gamma: int, query: Query) -> bool:
+    """Whether the batch of the question fits in memory with a switch."""
+    room = memory_of(changed, float(query.batch), float(query.context), float(gamma), query.memory_fraction)
+    return bool(room.fits)

@@ -360,8 +360,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     switches: tuple[Remedy, ...] = ()
     asks_for_draft = query.gamma != 0 and scenario.acceptance is not None
     if asks_for_draft and word in MAY_NOT_PAY:
-        named = replace(query, draft=query.draft or scenario.draft.name)
-        switches = remedies(named, scenario, float(p.speedup_at_gamma_optimal))
+        switches = remedies(query, scenario, float(p.speedup_at_gamma_optimal))
     doubts = (*warnings(query, scenario, batch, context, gamma, room), *of_power(scenario, batch))
     figures = {name: np.asarray(getattr(p, name)).item() for name in FIGURES}
     ratios = CostRatios(float(p.draft_to_target), float(p.verify_to_target))
