@@ -12,6 +12,7 @@ TITLES = {
     "step": "step or iteration",
     "speedup": "speedup",
     "throughput": "throughput per GPU",
+    "prefill": "prompt tokens per GPU",
     "ratio": "P:D ratio",
 }
 """Figure of the record -> its heading."""

@@ -1,7 +1,7 @@
 """The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from perfmodel import costs
 from perfmodel.costs.compiled import Program
 from perfmodel.costs.kinds.experts import ExpertsOp
 from perfmodel.costs.operation import Op
+from perfmodel.costs.shards import Shard
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
 from perfmodel.specs.calibrations.by_engine import engine_of
@@ -42,8 +43,13 @@ def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> F
 
 
 def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
-    """Seconds of attention over a whole prompt, on the devices of one data-parallel group."""
-    attention = (op for op in _prompt_ops(scenario, tokens) if op.kind == "attention")
+    """Seconds of attention over a whole prompt, on the devices of one data-parallel group. One of several
+    micro-batches has the prompt.
+    """
+    part = scenario.target_shard
+    if part.micro_batches > 1:
+        part = replace(part, micro_batches=1, _stacks={})
+    attention = (op for op in _ops_of(part, 1.0, tokens) if op.kind == "attention")
     return sum(map(scenario.machine.op_predicted_s, attention), start=0.0)
 
 
@@ -81,8 +87,14 @@ def prompt_alone_s(
 
 
 def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
-    """Ops of a pass over one whole prompt."""
-    return costs.forward(scenario.target_shard, 1.0, tokens, 0.0, Full(), head_query=1.0)
+    """Ops of a pass over one whole prompt, or over an equal share of it in each micro-batch."""
+    count = scenario.target_shard.micro_batches
+    return _ops_of(scenario.target_shard, float(count), tokens / count)
+
+
+def _ops_of(part: Shard, prompts: float, tokens: Floats) -> list[Op]:
+    """Ops of a pass over prompts of so many tokens."""
+    return costs.forward(part, prompts, tokens, 0.0, Full(), head_query=1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,6 +63,15 @@ def test_a_draft_raises_the_ratio_of_prefill_to_decode_by_its_speedup() -> None:
     assert ratio[3] > ratio[0]
 
 
+def test_two_micro_batches_share_the_tokens_of_prompts_and_hide_a_part_of_the_messages() -> None:
+    wide = {"prefill": "1x32:dp32,ep32", "decode": "1x32:dp32,ep32", "max_concurrency": 100_000}
+    sizes = {"output_len": 16, "max_num_batched_tokens": 16384}
+    plain = row(0, **wide | sizes)
+    cut = row(0, **wide | sizes, overlap="two-batch")
+    assert plain.limits == cut.limits == "prefill"
+    assert 1.1 < cut.request_rate / plain.request_rate < 2.0
+
+
 def test_a_full_prefill_pool_bounds_the_rate_with_and_without_a_draft() -> None:
     few = {"prefill": "1x8", "decode": "4x8:dp8,ep8", "max_concurrency": 2000}
     plain = row(0, **few)
