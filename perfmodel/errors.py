@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
@@ -22,6 +23,7 @@ SHOWN_OF_FLAG = 80
 """The same for the value of a flag."""
 MOST_LISTED = 32
 """Most names that a refusal lists before it gives the number of the others."""
+_IN_FILE = ContextVar("whether the contents of a file are checked", default=False)
 
 
 class InputError(ValueError):
@@ -57,8 +59,10 @@ class UnreadableError(InputError):
 def about_file(path: object) -> Iterator[None]:
     """Names a file first in every refusal of its contents, and marks the refusal (`InputError.of_file`).
 
-    A flag at its start becomes a key of the file: the file, not the command line, has the fault.
+    A flag at its start becomes a key of the file: the file, not the command line, has the fault. Inside it a
+    refusal quotes at most `SHOWN` characters of a value.
     """
+    token = _IN_FILE.set(True)
     try:
         yield
     except UnreadableError:
@@ -71,6 +75,8 @@ def about_file(path: object) -> Iterator[None]:
         about = InputError(f"{path}: {_FLAG.sub(lambda flag: flag[1].replace('-', '_'), message)}")
         about.of_file = str(path)
         raise about from None
+    finally:
+        _IN_FILE.reset(token)
 
 
 def one_line(text: str) -> str:
@@ -102,7 +108,7 @@ def in_names(function: Callable[P, T]) -> Callable[P, T]:
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
     """Builds the sentence: file or flag, key, allowed values, and given value."""
     place = f"{where}: {key}" if key else where
-    most = SHOWN_OF_FLAG if where.startswith("--") else SHOWN
+    most = SHOWN_OF_FLAG if where.startswith("--") and not _IN_FILE.get() else SHOWN
     text = repr(shortened(given, most)) if isinstance(given, str) else shortened(str(given), most)
     return InputError(" ".join(f"{place}: must be {allowed}, given {text}".split()))
 
@@ -144,4 +150,5 @@ def unknown_name(
         listed = [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     file = " For any other model give a file, such as ./config.json" if noun == "model" else ""
-    return InputError(f"{where}: no {noun} named {shortened(given, SHOWN_OF_FLAG)!r}; {hint}{file}")
+    most = SHOWN if _IN_FILE.get() else SHOWN_OF_FLAG
+    return InputError(f"{where}: no {noun} named {shortened(given, most)!r}; {hint}{file}")

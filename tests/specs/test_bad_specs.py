@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from perfmodel import advise, whatif
 from perfmodel.errors import InputError
 from perfmodel.specs import Calibration, GPUSpec, ModelSpec, files, load_calibration, load_gpu, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
@@ -83,8 +84,40 @@ def test_json_may_hold_infinity_where_python_writes_it_and_nothing_else(tmp_path
     assert files.read_mapping(path, infinity=True) == {"a": float("inf")}
     for text, infinity in (("Infinity", False), ("NaN", True), ("-Infinity", True)):
         path.write_text(f'{{"a": {text}}}')
-        with pytest.raises(InputError, match=f"a: {text} is not allowed"):
+        with pytest.raises(InputError, match=f"{text} in line 1 is not allowed"):
             files.read_mapping(path, infinity=infinity)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("x.yaml", "a: 1\nsecret: 1\nsecret: 2\n", "line 3: a key is given twice"),
+        ("x.yaml", "a: !secret 1", "line 1: tags (!name) are not allowed"),
+        ("x.json", '{"a": 1,\n"secret": 1, "secret": 2}', "the key in line 2 is given twice"),
+        ("x.json", '{"a": 1,\n\n"secret": NaN}', "NaN in line 3 is not allowed"),
+        ("x.json", '{"\\u0073ecret": 1, "\\u0073ecret": 2}', "the key in a line is given twice"),
+    ],
+)
+def test_a_refusal_of_a_text_quotes_nothing_of_it(name: str, text: str, words: str, tmp_path: Path) -> None:
+    """It may be of another kind."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        files.read_mapping(path)
+    assert str(error.value).endswith(words)
+
+
+def test_a_refusal_quotes_forty_characters_of_a_file_and_eighty_of_a_flag(tmp_path: Path) -> None:
+    method = "k" * 300
+    row = {"target": "llama-3.1-8b", "draft": "self", "context_tokens": 1000, "alpha": 0.5}
+    rows = {"schema_version": 1, "source": "a test", "rows": [row | {"draft_kv": method}]}
+    path = tmp_path / "rates.json"
+    path.write_text(json.dumps(rows))
+    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 1000, "draft": "self"}
+    with pytest.raises(InputError, match=f"'{'k' * 37}\\.\\.\\.'"):
+        advise(model="llama-3.1-8b", hardware="h100", acceptance=str(path))
+    with pytest.raises(InputError, match=f"'{'k' * 77}\\.\\.\\.'"):
+        whatif(**asked, alpha=0.5, draft_kv=method)
 
 
 def test_yaml_may_be_fifty_deep() -> None:

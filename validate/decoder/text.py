@@ -127,11 +127,13 @@ def _documents(file: Path) -> Iterator[tuple[str, Any]]:
         where = f"--prompts: {file}: line {number}"
         if not line.strip():
             continue
-        given = parse_json(where, line)
-        if isinstance(given, dict):
-            given = given.get("text", given.get("tokens"))
+        document = parse_json(where, line)
+        given = document
+        if isinstance(document, dict):
+            given = document.get("text", document.get("tokens"))
         if not isinstance(given, (str, list)):
-            raise refuse(where, None, 'an object with "text" or "tokens", or a list of tokens', line[:60])
+            allowed = 'an object with "text" or "tokens", or a list of tokens'
+            raise refuse(where, None, allowed, type(document).__name__)
         yield where, given
 
 
@@ -141,7 +143,8 @@ def _tokens(
     if isinstance(given, list):
         wrong = [token for token in given if type(token) is not int or not 0 <= token < vocab]
         if wrong:
-            raise refuse(where, None, f"tokens in 0 .. {vocab - 1}", wrong[0])
+            shown = wrong[0] if type(wrong[0]) is int else type(wrong[0]).__name__
+            raise refuse(where, None, f"tokens in 0 .. {vocab - 1}", shown)
         if chat:
             raise InputError(f"{where}: --chat: must be given texts, not tokens")
         return given

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from perfmodel.drafts import make_draft
 from perfmodel.drafts.eagle import Eagle
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, refuse, shortened
 from perfmodel.kv import parse_kv
 from perfmodel.reading import check_regular, parse_json, read_text
 from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
@@ -104,7 +104,7 @@ def _shards(index: Path) -> list[str]:
             or not name.isprintable()
         ):
             allowed = "the name of a file in this folder"
-            raise refuse(str(index), f"weight_map: {tensor[:80]!r}", allowed, repr(name)[:80])
+            raise refuse(str(index), f"weight_map: {shortened(tensor)!r}", allowed, repr(name))
     return sorted(set(place.values()))
 
 

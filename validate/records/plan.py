@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError, about_file, unknown_name
+from perfmodel.reading import is_file
 from perfmodel.specs import (
     Frozen,
     ModelSpec,
@@ -194,7 +195,7 @@ class Plan(Frozen):
 def model_reference(name: str) -> str:
     """A name for `load_model`: the path of a shape in this folder, or else the name itself."""
     path = SHAPES / f"{name}.yaml"
-    return str(path) if path.is_file() else name
+    return str(path) if is_file(path) else name
 
 
 def spec_of(name: str) -> ModelSpec:

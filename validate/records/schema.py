@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from perfmodel.errors import shortened
 from perfmodel.specs import Frozen, ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.plan import Mode, Plan
@@ -290,5 +291,5 @@ def _check_keys(rows: Iterable[PointRow | KernelRow]) -> None:
     seen: set[str] = set()
     for number, row in enumerate(rows):
         if row.key in seen:
-            raise ValueError(f"points.{number}.key: must be given once, given {row.key!r} again")
+            raise ValueError(f"points.{number}.key: must be given once, given {shortened(row.key)!r} again")
         seen.add(row.key)

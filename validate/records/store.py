@@ -120,7 +120,7 @@ def withdrawn(results: Path = RESULTS) -> dict[str, str]:
     there = {str(path.relative_to(results)) for path in results.glob("*/*.json")}
     for entry in listed:
         if entry.file not in there:
-            raise InputError(f"{path}: withdrawn: must name files of {results.name}/, given {entry.file!r}")
+            raise refuse(str(path), "withdrawn", f"names of files of {results.name}/", entry.file)
     return {entry.file: entry.reason for entry in listed}
 
 

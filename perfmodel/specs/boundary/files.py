@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,8 @@ from perfmodel.specs.boundary.strict_yaml import read_yaml
 MAX_FILE_BYTES = 4 * 2**20
 SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
 """Suffixes of data files."""
+NOT_IN_A_WORD = r"(?<![\w-])"
+NEW_LINE = "\n"
 Spec = TypeVar("Spec")
 
 
@@ -79,22 +82,31 @@ def _printable(value: Any) -> Any:
 
 
 def _read_json(text: str, infinity: bool) -> Any:
+    """The value of a text. A refusal gives the line and no key, because the file may be of another kind."""
+
     def constant(name: str) -> float:
         if infinity and name == "Infinity":
             return math.inf
-        key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
-        raise ValueError(f"{shortened(key[1]) + ': ' if key else ''}{name} is not allowed")
+        raise ValueError(f"{name} in {_line_of(text, NOT_IN_A_WORD + name)} is not allowed")
 
-    return _printable(json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats))
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = dict(pairs)
+        if len(keys) == len(pairs):
+            return keys
+        repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        line = _line_of(text, re.escape(json.dumps(repeated)))
+        raise ValueError(f"the key in {line} is given twice")
+
+    return _printable(json.loads(text, parse_constant=constant, object_pairs_hook=table))
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in table:
-            raise ValueError(f"key {shortened(key)!r} is given twice")
-        table[key] = value
-    return table
+def _line_of(text: str, pattern: str) -> str:
+    """``line 3`` for the first place of a pattern; ``a line`` if there is none, as of an escaped key."""
+    place = re.search(pattern, text)
+    if place is None:
+        return "a line"
+    before = text[: place.start()]
+    return f"line {before.count(NEW_LINE) + 1}"
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from perfmodel.errors import one_line, shortened
+from perfmodel.errors import one_line
 
 MAX_DEPTH = 50
 _NODE: Any = yaml.NodeEvent
@@ -31,7 +31,8 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 def read_yaml(text: str) -> Any:
     """The value of a text, with each string on one line; None for an empty text.
 
-    Raises ValueError for other YAML.
+    Raises ValueError for other YAML. It gives the line and quotes nothing, because the text may be of a file
+    of another kind.
     """
     try:
         return _document(yaml.parse(text, _LOADER))
@@ -64,7 +65,7 @@ def _document(events: Iterable[Any]) -> Any:
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("YAML aliases (*name) are not allowed")
         if event.tag is not None:
-            raise ValueError(f"line {lines[-1]}: tags ({shortened(event.tag)}) are not allowed")
+            raise ValueError(f"line {lines[-1]}: tags (!name) are not allowed")
         if not isinstance(event, yaml.ScalarEvent):
             if len(outer) == MAX_DEPTH:
                 raise ValueError(f"line {lines[-1]}: nested deeper than {MAX_DEPTH}")
@@ -89,7 +90,7 @@ def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
         if not isinstance(key, str | int | float):
             raise ValueError(f"line {line}: keys must be plain text or numbers")
         if key in table:
-            raise ValueError(f"line {line}: key {shortened(str(key))!r} is given twice")
+            raise ValueError(f"line {line}: a key is given twice")
         table[key] = value
     return table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, refuse, shortened
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.models.components import MAX_SIZE
 
@@ -139,12 +139,12 @@ class Keys:
         self.data.seen.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
-        name = self._file_names.get(key, key)
+        name = self._file_names.get(key, shortened(key))
         if key not in self.data:
             return InputError(f"{self.where}: {self.prefix}{name}: must be {allowed}, and it is missing")
         value = self.data[key]
         plain = isinstance(value, (bool, int, float, type(None)))
-        shown = value[:200] if isinstance(value, str) else value if plain else type(value).__name__
+        shown = value if plain or isinstance(value, str) else type(value).__name__
         return refuse(self.where, self.prefix + name, allowed, shown)
 
     def integer(self, key: str, default: Any = NEEDED, low: int = 1, high: int = MAX_SIZE) -> int:

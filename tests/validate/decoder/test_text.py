@@ -90,9 +90,10 @@ def test_bos_stays_whatever_is_cut(tokens, most, bos, kept) -> None:
     ("line", "says"),
     [
         ("{", "line 1: must be valid JSON"),
-        ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
+        ('{"prompt": "x"}', 'line 1: must be an object with "text" .* given .dict.'),
         ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
-        ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
+        ("[3, true]", "line 1: must be tokens in 0 .. 60, given 'bool'"),
+        ('["of another kind"]', "line 1: must be tokens in 0 .. 60, given 'str'"),
         ("[]", "line 1: must be a text of one token or more"),
         ("\n", "must be one document or more"),
         ("[" * 5000, "line 1: must not be nested so deeply"),
