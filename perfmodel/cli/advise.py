@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from perfmodel.answers.advice.advice import Advice
-from perfmodel.answers.advice.advise import advise as answer
+from perfmodel.answers.advice.advise import READING_S, advise as answer
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.on_off import OnOff
@@ -31,10 +31,6 @@ COLOURS = {
 DRAFT = Column("draft", left=True)
 NEARLY = 1.15
 """Factor of the shortest time per token up to which smaller servers are named beside the choice."""
-SLOW_S = 0.1
-"""Time per token beyond which an answer without a bound says the rate of one sequence: slower than people
-read.
-"""
 SHOWN = 6
 """Most points of a front, and most rows of other layouts, that are printed."""
 
@@ -75,8 +71,8 @@ def _print(a: Advice, verbose: bool) -> None:
             say(simpler)
         if (fewer := _fewer_gpus(a)) is not None:
             say(fewer)
-        if q.max_tpot_ms is None and not q.has_load and a.chosen.tpot_s > SLOW_S:
-            say(f"Each sequence gets {1 / a.chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds it.")
+        if q.max_tpot_ms is None and not q.has_load and a.chosen.tpot_s > READING_S:
+            say(_slow(a.chosen, a.readable))
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
@@ -167,8 +163,11 @@ def _table(a: Advice, verbose: bool) -> None:
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
-    """Rows of the table: the choice, the second best, and the best baseline if it is neither."""
+    """Rows of the table: the choice, the second best, the best baseline if it is neither, and the best
+    choice at the pace of reading.
+    """
     named = {"chosen": a.chosen, "runner-up": a.runner_up, "best baseline": a.baseline}
+    named[f"within {seconds(READING_S)}"] = a.readable
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
         if pick is not None and pick not in (p for _, p in rows):
@@ -202,6 +201,17 @@ def _scope(p: Pick) -> str:
     one = f"{p.throughput_tokens_per_s:,.0f} tokens/s per server"
     total += f" and {p.replicas * p.batch} sequences"
     return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
+
+
+def _slow(chosen: Pick, readable: Pick | None) -> str:
+    """That a sequence of the choice is slower than people read, and what a bound would choose."""
+    bound = f"--max-tpot-ms {1e3 * READING_S:g}"
+    slow = f"Each sequence gets {1 / chosen.tpot_s:.1f} tokens/s"
+    if readable is None:
+        return f"{slow}; no batch and draft has {1 / READING_S:g} ({bound})."
+    rate = f"{readable.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
+    draft = f"{_draft(readable)}, gamma {readable.gamma}" if readable.gamma else "no draft"
+    return f"{slow}; {bound} chooses {readable.layout}, {draft}, batch {readable.batch}: {rate}."
 
 
 def _on_off(switch: OnOff) -> str:

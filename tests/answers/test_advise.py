@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise import READING_S, advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.ranking import ALIKE
@@ -361,3 +361,21 @@ def test_the_cache_is_counted_in_the_sequences_of_the_printed_line(load: dict[st
     answer = advise(AdviseQuery("qwen3-32b", hardware="h100", tp=2, **load))
     (length,) = re.findall(r"--max-model-len (\d+)", answer.serve.vllm_line)
     assert answer.chosen.kv_cache.max_model_len == int(length)
+
+
+def test_a_bound_that_nothing_keeps_is_answered_with_changes_that_keep_it() -> None:
+    asked = {"model": "gemma-3-27b", "hardware": "a100", "context": 16384, "max_tpot_ms": 30}
+    reason = advise(**asked).reason
+    assert "one sequence would keep it with --weights fp8, with --tp 2 or on h100" in reason
+    for change in ({"weights": "fp8"}, {"tp": (2,)}):
+        assert advise(**asked | change).chosen.tpot_s <= 0.03
+    assert "would keep" not in advise(**asked | {"max_tpot_ms": 0.1}).reason
+
+
+def test_a_choice_slower_than_people_read_comes_with_one_that_is_not() -> None:
+    asked = {"model": "gpt-oss-120b", "hardware": "dgx-spark", "tp": (2,), "context": 32768}
+    free = advise(**asked)
+    assert free.chosen.tpot_s > READING_S
+    bounded = advise(**asked, max_tpot_ms=1e3 * READING_S)
+    assert free.readable == bounded.chosen
+    assert bounded.readable is None

@@ -123,3 +123,22 @@ def test_requests_beyond_the_positions_are_refused_as_traffic_does() -> None:
 def test_the_least_rate_is_answered_on_several_servers() -> None:
     idle = advise("llama-3.1-8b", "8xh100", request_rate=1e-6, input_len=100, output_len=100)
     assert idle.chosen.gpus == 8
+
+
+def test_clients_get_the_layout_that_answers_the_most_requests() -> None:
+    """Few seats have a low TPOT, but clients wait for them: the end of a request counts, TTFT included."""
+    load = {"clients": 64, "input_len": 8192, "output_len": 1024}
+    chosen = advise("kimi-k2.5", "8xb200", **load).chosen
+    crowded = advise("kimi-k2.5", "8xb200", tp=(4,), dp=(1,), ep=(1,), **load).chosen
+    assert crowded.tpot_s < chosen.tpot_s
+    assert crowded.ttft_s > 10 * chosen.ttft_s
+    assert crowded.all_servers_tokens_per_s < chosen.all_servers_tokens_per_s
+
+
+def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:
+    asked = {"hardware": "8xh200", "weights": "fp8", "request_rate": 0.5} | LOAD | {"slo": "tpot:100"}
+    reason = advise("llama-3.1-405b", **asked).reason
+    assert "no acceptance is known for llama-3.1-405b: likely" in reason
+    stated = {"draft": ["ngram"], "rate": {"ngram": "0.1"}}
+    known = advise("llama-3.1-405b", **asked, **stated)
+    assert "no acceptance" not in known.reason

@@ -50,13 +50,14 @@ class Advice(Answer):
 
     layouts: the best point of each layout, the best first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
-    if it never is. not_run: a better configuration that the engine does not run. serve: the engine's command
-    line for one server of the choice. unmeasured, likely: the break-even alpha of each draft, and its gain
-    with a typical acceptance, where no allowed draft has a known acceptance. remedies: switches with which
-    the best draft would pay at its batch, where it does not. pools: for a rate on more devices than a box
-    has, one pool against a prefill and a decode pool; all other fields are of one pool. trees: the best tree
-    of each draft with rates by rank, the best first; `chosen` is always a chain or the baseline, and the
-    verdict `infeasible` where only a tree keeps the bounds.
+    if it never is. not_run: a better configuration that the engine does not run. readable: the best one with
+    at least ten tokens per second and sequence, where the choice without a bound is slower. serve: the
+    engine's command line for one server of the choice. unmeasured, likely: the break-even alpha of each
+    draft, and its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies:
+    switches with which the best draft would pay at its batch, where it does not. pools: for a rate on more
+    devices than a box has, one pool against a prefill and a decode pool; all other fields are of one pool.
+    trees: the best tree of each draft with rates by rank, the best first; `chosen` is always a chain or the
+    baseline, and the verdict `infeasible` where only a tree keeps the bounds.
     """
 
     query: AdviseQuery
@@ -67,6 +68,7 @@ class Advice(Answer):
     runner_up: Pick | None = None
     baseline: Pick | None = None
     not_run: Pick | None = None
+    readable: Pick | None = None
     layouts: tuple[Pick, ...] = ()
     by_hardware: tuple[Pick, ...] = ()
     on_off: OnOff | None = None

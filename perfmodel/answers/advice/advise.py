@@ -35,6 +35,9 @@ from perfmodel.answers.point.verdict import PAYS, Calibrated
 from perfmodel.answers.question import common_doubts
 from perfmodel.speculation import is_measured, memory_of
 
+READING_S = 0.1
+"""Time per token up to which a text appears faster than people read it: ten tokens a second."""
+
 
 @asks(AdviseQuery)
 def advise(question: AdviseQuery) -> Advice:
@@ -95,6 +98,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     switch = None if rival is None else on_off(rival, question)
     trees, trees_skipped = tree_drafts(question, drafted, chosen.value)
     seats = seats_of(question, chosen)
+    readable = _readable(question, chosen, [*baseline, *searched])
     return Advice(
         query=question,
         verdict=verdict,
@@ -104,6 +108,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         runner_up=_pick(_first(others), question),
         baseline=_pick(best_baseline, question),
         not_run=_pick(_first(better), question),
+        readable=_pick(readable, question),
         layouts=tuple(layouts),
         on_off=switch,
         serve=serve(question, chosen, seats),
@@ -119,6 +124,17 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         trees=trees,
         trees_skipped=trees_skipped,
     )
+
+
+def _readable(question: AdviseQuery, chosen: PricedPoint, priced: list[Priced]) -> PricedPoint | None:
+    """The best point at which people do not wait for the next word, where the choice without a bound is
+    slower.
+    """
+    if question.max_tpot_ms is not None or chosen.tpot_s <= READING_S:
+        return None
+    fast = [replace(x, allowed=x.fits & (x.tpot_s <= READING_S)) for x in priced]
+    points = [best(x, question) for x in fast]
+    return choose([point for point in points if point is not None], question)
 
 
 def _infeasible(

@@ -1,8 +1,10 @@
-"""Why nothing fits in `advise`, and a change that would fit: another batch, degree, weight format or
-device.
+"""Why nothing fits in `advise` or keeps a bound, and a change that would help: another batch, degree, weight
+format or device.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -22,6 +24,8 @@ SMALLER_WEIGHTS: dict[str | None, tuple[str, ...]] = {
     "mlx": ("8bit", "6bit", "4bit"),
 }
 """Formats to try, the larger first, by the kind of file to which the engine converts checkpoints."""
+Helps = Callable[..., bool]
+"""Whether a changed argument of the question helps."""
 MOST_DOUBLINGS = 4
 """Degrees to try: up to 2^4 devices."""
 
@@ -44,10 +48,14 @@ def why_infeasible(
         most = max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
-        return f"nothing fits: {_shortage(query, baseline)}{_would_fit(query, _largest(baseline))}"
+        ways = _ways(query, _largest(baseline), math.inf)
+        return f"nothing fits: {_shortage(query, baseline)}{_listed('it would fit', ways)}"
     without = "without a tree " if trees else ""
     lowest = seconds(min(fitting))
-    return f"the lowest TPOT {without}is {lowest}, above the bound of {query.max_tpot_ms:g} ms"
+    above = f"the lowest TPOT {without}is {lowest}, above the bound of {query.max_tpot_ms:g} ms"
+    bound_s = query.max_tpot_s or math.inf
+    ways = () if trees else _ways(query, _largest(baseline), bound_s)
+    return f"{above}{_listed('one sequence would keep it', ways)}"
 
 
 def _largest(baseline: list[Priced]) -> Candidate:
@@ -84,33 +92,39 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
     return f"{needed}, together {total / 1e9:.1f} GB, but has room for {available / 1e9:.1f} GB"
 
 
-def _would_fit(query: AdviseQuery, largest: Candidate) -> str:
-    """The smallest change of each kind with which one sequence fits and the tool has an answer: a smaller KV
-    format, smaller weights, more devices, another device of the same maker for the same engine.
+def _ways(query: AdviseQuery, largest: Candidate, bound_s: float) -> tuple[str, ...]:
+    """The smallest change of each kind with which one sequence fits, keeps a bound on its time per token, and
+    the tool has an answer: a smaller KV format, smaller weights, more devices, another device of the same
+    maker for the same engine.
 
     largest: the baseline with the largest servers.
     """
-    ways = [*_formats(query, largest), *_degrees(query, largest), *_devices(query, largest)]
-    texts = [way for way in ways if way]
-    if not texts:
+    helps = partial(_helps, query, largest, bound_s)
+    ways = (*_formats(largest, helps), *_degrees(query, largest, helps), *_devices(query, largest, helps))
+    return tuple(filter(None, ways))
+
+
+def _listed(would: str, ways: tuple[str, ...]) -> str:
+    """The changes as a clause; empty without any."""
+    if not ways:
         return ""
-    last = texts.pop()
-    return f"; it would fit {', '.join(texts)} or {last}" if texts else f"; it would fit {last}"
+    *texts, last = ways
+    return f"; {would} {', '.join(texts)} or {last}" if texts else f"; {would} {last}"
 
 
-def _formats(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+def _formats(largest: Candidate, helps: Helps) -> Iterator[str]:
     """The smallest change of number formats; one of both kinds only where neither suffices alone."""
     conversion = _conversion(largest)
     caches = SMALLER_KV.get(conversion, ())
     formats = [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(largest)]
-    kv = [f"--kv-dtype {name}" for name in caches if _fits_with(query, largest, kv_dtype=name)]
-    weights = [f"--weights {name}" for name in formats if _fits_with(query, largest, weights=name)]
+    kv = [f"--kv-dtype {name}" for name in caches if helps(kv_dtype=name)]
+    weights = [f"--weights {name}" for name in formats if helps(weights=name)]
     yield from (f"with {change}" for change in (*kv[:1], *weights[:1]))
     if kv or weights:
         return
     for weight in formats:
         for cache in caches:
-            if _fits_with(query, largest, weights=weight, kv_dtype=cache):
+            if helps(weights=weight, kv_dtype=cache):
                 yield f"with --weights {weight} --kv-dtype {cache}"
                 return
 
@@ -126,21 +140,21 @@ def _computes_nvfp4(largest: Candidate) -> bool:
     return "fp4" in largest.scenario.machine.gpu.peak
 
 
-def _degrees(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+def _degrees(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[str]:
     """The next tensor-parallel degree; in llama.cpp the next number of devices that hold the layers."""
     degrees = [2**exponent for exponent in range(1, MOST_DOUBLINGS + 1)]
     if _conversion(largest) == "gguf" and largest.layout.server_gpus == 1:
         more = [n for n in degrees if n > largest.layout.in_turn]
-        split = [n for n in more if _fits_with(query, largest, layer_split=n)]
+        split = [n for n in more if helps(layer_split=n)]
         flag = "--layer-split" if query.gpus is None or query.layer_split > 1 else "--gpus"
         yield from [f"with {flag} {devices}" for devices in split[:1]]
         return
     larger = [tp for tp in degrees if tp > largest.layout.server_gpus]
     flag = "--tp" if query.gpus is None else "--gpus"
-    yield from [f"with {flag} {tp}" for tp in larger if _fits_with(query, largest, tp=tp)][:1]
+    yield from [f"with {flag} {tp}" for tp in larger if helps(tp=tp)][:1]
 
 
-def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
+def _devices(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[str]:
     """The smallest other device of the same maker for the same engine whose memory and links are no slower;
     those with the same kind of memory first, and of these those of the same architecture.
     """
@@ -155,7 +169,7 @@ def _devices(query: AdviseQuery, largest: Candidate) -> Iterator[str]:
     larger = [g for g in linked if g.memory_bytes > gpu.memory_bytes]
     by_size = sorted((_kinship(g, gpu), g.memory_bytes, g.name) for g in larger)
     for _, _, name in by_size:
-        if _fits_with(query, largest, hardware=name, engine=engine):
+        if helps(hardware=name, engine=engine):
             yield f"on {name}" if devices == 1 else f"on {devices} x {name}"
             return
 
@@ -166,13 +180,14 @@ def _kinship(device: GPUSpec, other: GPUSpec) -> tuple[bool, bool]:
     return boards[0] != boards[1], device.architecture != other.architecture
 
 
-def _fits_with(query: AdviseQuery, largest: Candidate, **changes: Any) -> bool:
-    """Whether one sequence fits after a change, and the tool answers for it."""
+def _helps(query: AdviseQuery, largest: Candidate, bound_s: float, **changes: Any) -> bool:
+    """Whether one sequence fits after a change, keeps the bound, and the tool answers for it."""
     alone = {"batch": 1, "draft": "self", "draft_kv": "full", "draft_tp": None}
     context = float(query.context)
     try:
         scenario = resolve_costs(query.query(**alone | largest.layout.arguments() | changes))
-        scenario.target_pass_s(1.0, context)
+        step_s = float(scenario.target_pass_s(1.0, context))
     except InputError:
         return False
-    return bool(memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).fits)
+    fits = memory_of(scenario, 1.0, context, 0.0, query.memory_fraction).fits
+    return bool(fits) and step_s <= bound_s

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidates
+from perfmodel.answers.advice.candidates import Candidates, without_acceptance
 from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.prices import Priced, price
+from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.text import clients, seconds
 
@@ -16,11 +18,20 @@ def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, 
     needs = f"{_in_words(question)}: {_of(chosen)}"
     if not chosen.row.gamma:
         if rival is None:
-            return needs
+            return f"{needs}{_unknown(question, chosen)}"
         return f"{needs}; with {rival.candidate.scenario.draft.name} {_of(rival)}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
     return f"{needs}; without a draft {_of(baseline)}"
+
+
+def _unknown(question: AdviseQuery, chosen: Served) -> str:
+    """That no acceptance is known, and the gain of a typical draft at the mean batch; empty if one is."""
+    if not without_acceptance(question):
+        return ""
+    at_its_batch = chosen.at_its_batch(question)
+    likely = likely_gains(_at_batch(question, at_its_batch.batch), at_its_batch)
+    return f"; no acceptance is known for {question.model}{likely_text(likely)}"
 
 
 def _of(served: Served) -> str:
@@ -68,6 +79,11 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
 
 def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:
     """One request alone on every layout, without a draft."""
-    one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
-    alone, _ = price(candidates.baselines, [], replace(one, batch=(1,), max_tpot_ms=None))
+    alone, _ = price(candidates.baselines, [], _at_batch(question, 1))
     return alone
+
+
+def _at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
+    """The question about the time per token at one batch instead of a load, without bounds."""
+    one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
+    return replace(one, batch=(batch,), max_tpot_ms=None, objective="latency")

@@ -26,7 +26,9 @@ def reason_of(
     if rival is None and not would_pay and drafted:
         return f"the engine runs no draft with a known acceptance; {stops}"
     if rival is None:
-        return f"no acceptance is known for {query.model}{_likely(likely)}{_would_pay(would_pay)}; {stops}"
+        return (
+            f"no acceptance is known for {query.model}{likely_text(likely)}{_would_pay(would_pay)}; {stops}"
+        )
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)
@@ -34,7 +36,7 @@ def reason_of(
     return f"the best draft ({best}) reaches {share:.3f} of the baseline: {why}; {stops}"
 
 
-def _likely(likely: tuple[TypicalGain, ...]) -> str:
+def likely_text(likely: tuple[TypicalGain, ...]) -> str:
     """The likely gains of the two preferred drafts."""
     if not likely:
         return ""

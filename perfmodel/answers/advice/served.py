@@ -47,6 +47,11 @@ class Served:
         return self.row.tpot_s.mean
 
     @property
+    def request_s(self) -> float:
+        """Mean time from the arrival of a request to its last token; infinite if the server is saturated."""
+        return math.inf if self.row.e2e_s is None else self.row.e2e_s.mean
+
+    @property
     def suffices(self) -> bool:
         """Whether no server is saturated and the latency limits are met."""
         share = self.row.slo_share

@@ -29,8 +29,8 @@ ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_
 
 
 def under_load(question: AdviseQuery) -> Advice:
-    """The fewest GPUs that serve the load within the limits, and of these the layout and draft with the
-    lowest TPOT; with a given number of GPUs, the latter alone. Raises InputError for requests that are
+    """The fewest GPUs that serve the load within the limits, and of these the layout and draft with which a
+    request ends first; with a given number of GPUs, the latter alone. Raises InputError for requests that are
     longer than the model's positions.
     """
     assert question.input_len is not None
@@ -102,21 +102,25 @@ def _served(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iter
 
 
 def _order(served: Served, question: AdviseQuery) -> tuple[float, float]:
-    """Sorts layouts: fewer GPUs first, then the lower TPOT; for latency the TPOT alone."""
+    """Sorts layouts: fewer GPUs first, then the earlier end of a request; for latency the TPOT alone."""
     if question.objective == "latency":
         return served.tpot_s, 0.0
-    return float(served.candidate.layout.gpus), served.tpot_s
+    return float(served.candidate.layout.gpus), served.request_s
 
 
 def _choose(served: Sequence[Served], question: AdviseQuery) -> Served | None:
-    """The first by `_order`; of layouts with as many GPUs and a TPOT at most `ALIKE` longer, the simplest."""
+    """The first by `_order`; of layouts with as many GPUs and a time at most `ALIKE` longer, the simplest."""
     if not served:
         return None
+
+    def time_s(of: Served) -> float:
+        return of.tpot_s if question.objective == "latency" else of.request_s
+
     first = min(served, key=lambda s: _order(s, question))
     gpus = first.candidate.layout.gpus
     as_many = [s for s in served if s.candidate.layout.gpus == gpus]
-    close = [s for s in as_many if s.tpot_s <= first.tpot_s * (1.0 + ALIKE)]
-    return min(close, key=lambda s: (s.candidate.layout.simplicity, s.tpot_s))
+    close = [s for s in as_many if time_s(s) <= time_s(first) * (1.0 + ALIKE)]
+    return min(close, key=lambda s: (s.candidate.layout.simplicity, time_s(s)))
 
 
 def _better(baseline: Served | None, rival: Served | None, question: AdviseQuery) -> Served | None:

@@ -15,7 +15,7 @@ SHARE_DIGITS, RATE_DIGITS = 3, 6
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
     """The recommendation at one load. gamma: the draft length that serves the most requests within the SLO.
-    On a tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
+    On a tie the earliest end of a request decides.
 
     speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
     tokens, on all replicas that the load needs.
@@ -51,7 +51,7 @@ def _worth(question: TrafficQuery, row: TrafficRow) -> tuple[float, float, float
     """Requests within the SLO, then requests of a saturated server, then the shorter time."""
     share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
     served = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
-    time_s = row.e2e_s if question.reuse and row.e2e_s else row.tpot_s
+    time_s = row.e2e_s or row.tpot_s
     good = share * (row.request_rate if row.request_rate and not row.saturated else row.requests_per_s)
     return good, served, -time_s.mean
 
