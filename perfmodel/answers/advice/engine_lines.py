@@ -45,7 +45,7 @@ UNQUANTISED_BYTES = 2.0
 
 def served_target(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedTarget:
     """The target of a question. Formats of the checkpoint itself need no flag."""
-    asked = question.weights not in (None, scenario.target.weights)
+    asked = question.weights not in (None, scenario.target.weights, main_format(scenario.target.weights))
     weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
     engine = engine_of(scenario.machine.calibration)
     known = serving_engines().get(engine or "")

@@ -45,6 +45,7 @@ from perfmodel.specs import (
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.calibrations.by_engine import usual_engine
+from perfmodel.specs.models.checkpoints import main_format
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
 from perfmodel.specs.models.ggml import of_mix
 from perfmodel.specs.models.mlx import of_bits
@@ -90,10 +91,20 @@ class Named:
             return self
         return Named.of(replace(question, layer_split=devices))
 
+    def stated_weights(self, question: CommonOptions) -> str | None:
+        """The format that the question names; None where it is that of most of the model's own weights, such
+        as MXFP4 of gpt-oss, whose attention is in 16 bits.
+        """
+        own = self.target.weights
+        converts = conversion_of(self.calibration) is not None
+        if not converts and "," in own and question.weights == main_format(own):
+            return None
+        return question.weights
+
     def precision(self, question: CommonOptions) -> Precision:
         """The number formats of the question on this device and engine."""
         own = self.target.weights
-        weights = question.weights
+        weights = self.stated_weights(question)
         conversion = conversion_of(self.calibration)
         if conversion is not None:
             converted = conversion.named(weights or own, bool(self.target.moe))
@@ -255,6 +266,7 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
     gpu = named.gpu
     tp = query.tp
     precision = named.precision(query)
+    stated = named.stated_weights(query)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
@@ -278,7 +290,7 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
         parse_kv(draft_kv(query)),
         tensor_parallel=query.draft_tp,
         weights=query.draft_weights,
-        own_on=None if query.weights or (conversion and conversion.drafts_too) else gpu.peak,
+        own_on=None if stated or (conversion and conversion.drafts_too) else gpu.peak,
     )
     check_head(query.draft, target)
     check_vocabulary(engine_of(named.calibration), draft, target)
@@ -291,7 +303,7 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
     for flag, given, weights, model in (
-        ("--weights", query.weights, precision.weights, target),
+        ("--weights", stated, precision.weights, target),
         ("--draft-weights", query.draft_weights, draft.precision.weights, draft.model),
     ):
         check_parts(flag, given, model)
