@@ -190,3 +190,13 @@ def test_cards_of_llama_cpp_are_divided_by_layers_too() -> None:
     assert "-sm layer" in searched.serve.lines["llamacpp"]
     pair = advise(hardware="2xrtx-3090", draft=["ngram"], **asked)
     assert {p.layout for p in pair.layouts} == {"TP 2", "layers on 2"}
+
+
+def test_groups_over_pcie_are_searched_only_by_name() -> None:
+    asked = {"model": "qwen3-30b-a3b", "hardware": "4xrtx-pro-6000", "draft": ["ngram"], "context": 4096}
+    usual = advise(**asked)
+    assert {(p.dp, p.ep) for p in usual.layouts} == {(1, 1)}
+    assert any("over PCIe" in skip.reason for skip in usual.skipped)
+    named = advise(**asked, dp=(4,))
+    assert {p.dp for p in named.layouts} == {4}
+    assert not any("over PCIe" in skip.reason for skip in named.skipped)

@@ -299,3 +299,14 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])
 def test_what_is_not_understood_is_named(words: str, quantisation: Any) -> None:
     refused(words, from_config, DENSE | {"quantization_config": quantisation}, "config.json")
+
+
+def test_the_word_of_the_experts_names_the_checkpoint_itself() -> None:
+    """``mxfp4`` for gpt-oss is its own checkpoint, whose attention is in 16 bits; of other models it is all."""
+
+    def weights(model: str, named: str | None) -> str:
+        asked = Query(model=model, hardware="h100", batch=1, context=1024, gamma=0, weights=named)
+        return resolve(asked).precision.weights.name
+
+    assert weights("gpt-oss-120b", "mxfp4") == weights("gpt-oss-120b", None) == "bf16,experts=mxfp4"
+    assert weights("qwen3-30b-a3b", "mxfp4") == "mxfp4"

@@ -354,9 +354,13 @@ class AdviseQuery(CommonOptions):
         named = Named.of(self)
         return engine_of(named.calibration) == LLAMACPP and not named.gpu.in_turn
 
+    def searches_groups(self, gpu: GPUSpec) -> bool:
+        """Whether groups are searched: over a link, or where the question names them."""
+        return gpu.link is not None or bool(self.dp or self.ep)
+
     def _unsplit(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts by the devices that run at once."""
-        linked = gpu.link is not None or bool(self.dp or self.ep)
+        linked = self.searches_groups(gpu)
         if self.gpus is not None:
             layouts = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
             named = bool(self.dp or self.ep)

@@ -29,6 +29,8 @@ from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.boundary import files
 from perfmodel.speculation import Acceptance, Scenario, memory_of
 
+NO_GROUPS = "groups (DP, EP) over PCIe: no exchange of tokens was measured there; --dp and --ep search them"
+"""Why groups are not searched on devices without a link of their own."""
 BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
@@ -93,6 +95,8 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
         if query.gpus is None or _has_room(query, alone):
             _add_drafts(query, server, layout, known, candidates)
     skips = [*candidates.skips]
+    if query.gpus not in (None, 1) and named.target.moe and not query.searches_groups(named.gpu):
+        skips.append(Skip("any", "any", NO_GROUPS))
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
     return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))
 
