@@ -302,7 +302,7 @@ def test_what_is_not_understood_is_named(words: str, quantisation: Any) -> None:
 
 
 def test_the_word_of_the_experts_names_the_checkpoint_itself() -> None:
-    """``mxfp4`` for gpt-oss is its own checkpoint, whose attention is in 16 bits; of other models it is all."""
+    """``mxfp4`` for gpt-oss is its own checkpoint with attention in 16 bits; for other models it is all."""
 
     def weights(model: str, named: str | None) -> str:
         asked = Query(model=model, hardware="h100", batch=1, context=1024, gamma=0, weights=named)
