@@ -16,8 +16,7 @@ from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
-from perfmodel.specs import DRIFT, hub_id, load_gpu, load_model, served_id, short_name
-from perfmodel.specs.engines.engines import engines
+from perfmodel.specs import DRIFT, ENGINES, hub_id, load_gpu, load_model, served_id, short_name
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.engine.fit import check_enough
 from perfmodel.validate.records import RESULTS, machine_folder
@@ -311,7 +310,7 @@ def _paste(q: EngineQuestion, query: Query, pasted: "Pasted", given: "GivenFacts
 def _of_engine(q: EngineQuestion, query: Query, printed_by: str = "") -> Query:
     """The question about the engine that is named, or that prints a text."""
     name = q.engine or printed_by
-    if name not in engines().engines or q.calibration is not None:
+    if name not in ENGINES or q.calibration is not None:
         return query
     return replace(query, engine=f"{name}{DRIFT}{q.version}" if q.version else name)
 

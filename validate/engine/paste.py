@@ -22,7 +22,7 @@ from perfmodel.queueing.prompts import (
 from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.speculation import Scenario
 from perfmodel.validate.engine.acceptance import counts_drafts
-from perfmodel.validate.engine.formats import format_of, read_pasted
+from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.pastes import PromptTiming, form_of
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
@@ -61,9 +61,9 @@ def recognised(where: str, text: str) -> Pasted:
     form = form_of(text)
     if form is not None:
         return Pasted(where, text, form.title, form.engine, counters=False)
-    known = _json_title(where, text)
+    known = _json_format(where, text)
     if known is not None:
-        return Pasted(where, text, known, "", counters=False)
+        return Pasted(where, text, known.title, known.engine, counters=False)
     counted = counts_drafts(text)
     if counted is not None:
         return Pasted(where, text, f"counters of {counted}", "", counters=True)
@@ -71,14 +71,13 @@ def recognised(where: str, text: str) -> Pasted:
     raise AssertionError(where)
 
 
-def _json_title(where: str, text: str) -> str | None:
+def _json_format(where: str, text: str) -> BenchFormat | None:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        known = format_of(parse_objects(where, text))
+        return format_of(parse_objects(where, text))
     except (InputError, json.JSONDecodeError):
         return None
-    return None if known is None else known.title
 
 
 def steps_of(pasted: Pasted, given: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:

@@ -77,8 +77,8 @@ class MissingFact(InputError):
     """A text lacks a figure that the command line can state. key: its name in `GivenFacts`."""
 
     def __init__(self, where: str, key: str) -> None:
-        way = f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say"
-        super().__init__(refuse(where, key, way, None).as_flags)
+        way = f"as in --from {where.partition(': ')[0]},{key}=N: the file does not say"
+        super().__init__(f"{where}: {key}: must be stated, {way}")
         self.key = key
 
 

@@ -49,6 +49,9 @@ FILES = Path(__file__).parent / "files"
         ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
         ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
         ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
+        # 121 of 180 drafted tokens accepted, so 79 iterations for 200 tokens
+        ("lm-studio.json", {"gamma": 3}, [(1, 24 + 100, 3, 200 / 79, 200 / 79 / 51.43)]),
+        ("ollama.json", {}, [(1, 26 + 145, 0, 1.0, 4.709213 / 290)]),
     ],
 )
 def test_what_a_file_times(name, given, steps) -> None:

@@ -1,6 +1,6 @@
 """Pasted texts: each form is told apart, read, and refused with the one thing that it lacks.
 
-The samples are those of the tools' own documentation and threads: the tables of llama-bench's and
+The samples are in the forms of the tools' own documentation and threads: the tables of llama-bench's and
 llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673, and a block of vLLM's client.
 """
 
@@ -47,6 +47,13 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
             [(1, 296, 3, 3.0, 192 / 54.4 / 64), (1, 229, 3, 58 / 19, 58 / 55.1 / 19)],
         ),
         ("serving_block", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+        # 2.49 requests/s of 3.214 s each are 8 at once; the table has means alone
+        ("genai_perf", {}, [(8, 1024 + 128, 0, 1.0, 0.01235)]),
+        ("llama_bench_csv", {}, [(1, 64, 0, 1.0, 0.852707 / 128)]),
+        ("lm_studio", {}, [(1, 26 + 129 / 2, 0, 1.0, 1 / 26.84)]),
+        ("mlx_lm", {}, [(1, 512 + 128, 0, 1.0, 1 / 41.382)]),
+        ("mlx_lm", {"gamma": 2, "accepted": 2.0}, [(1, 640, 2, 2.0, 2 / 41.382)]),
+        ("ollama", {}, [(1, 812 + 320, 0, 1.0, 67.9 / 640)]),
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         (
             "guidellm_table",
@@ -78,6 +85,12 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
             ("18|    0|    0", "18|    0|    3"),
             r"concurrent@1: Err: must be 0 failed requests",
         ),
+        ("genai_perf", ("Inter Token Latency", "x"), r"-: inter token latency: must be printed"),
+        ("genai_perf", ("Request Throughput", "x"), r"-: batch: must be stated, as in --from -,batch=N"),
+        ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
+        ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
+        ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
+        ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],
 )
 def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
@@ -186,3 +199,38 @@ def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, " \n", "--from", "-")
     assert status == 2
     assert "--from -: must be a text on standard input, given nothing" in out
+
+
+def test_other_lines_of_the_same_tools() -> None:
+    """What LM Studio shows in its window, mlx-lm's benchmark, and a load that vLLM's client names first."""
+    shown = "32.14 tok/sec • 512 tokens • 0.45s to first token • Stop reason: EOS Token Found"
+    refused("-: input: must be stated", read_pasted, "-", shown, GivenFacts())
+    (timing,) = read_pasted("-", shown, GivenFacts(input=100))
+    assert (timing.context, timing.ttft_s) == (356, 0.45)
+    assert timing.seconds == pytest.approx(1 / 32.14)
+    benchmark = (
+        "Timing with prompt_tokens=1024, generation_tokens=256, batch_size=4.\n"
+        "Trial 1:  prompt_tps=1201.331, generation_tps=161.022, peak_memory=9.812\n"
+        "Averages: prompt_tps=1201.720, generation_tps=160.000, peak_memory=9.812\n"
+    )
+    (timing,) = read_pasted("-", benchmark, GivenFacts())
+    assert (timing.batch, timing.context, timing.seconds) == (4, 1152, 4 / 160)
+    block = sample("serving_block")
+    at_once = next(line for line in block.splitlines() if "request concurrency" in line)
+    text = f"Burstiness factor: 1.0\nMaximum request concurrency: 8\n{block.replace(at_once, '')}"
+    (timing,) = read_pasted("-", text, GivenFacts())
+    assert timing.batch == 8
+    lacking = text.replace("Maximum request concurrency: 8", "")
+    refused("-: batch: must be stated, as in --from -,batch=N", read_pasted, "-", lacking, GivenFacts())
+
+
+def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> None:
+    """Without weights, which would say so too."""
+    ask = ["validate", "engine", "--model", "qwen3-8b", "--hardware", "rtx-4090", "--from", "-"]
+    printed = []
+    for more in ([], ["--engine", "llamacpp"], ["--engine", "vllm"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_bench").encode())))
+        assert run([*ask, *more]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0] != printed[2]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
-from perfmodel.validate.engine.formats import clients, llama_cpp, vllm
+from perfmodel.validate.engine.formats import clients, desktop, llama_cpp, vllm
 from perfmodel.validate.engine.pastes import form_of, text_forms
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
@@ -20,11 +20,14 @@ from perfmodel.validate.records import check_record
 
 
 class BenchFormat(NamedTuple):
-    """How to recognise a JSON object of a benchmark, and the steps that it timed."""
+    """How to recognise a JSON object of a benchmark, and the steps that it timed. engine: the one that writes
+    it; empty for a client of several.
+    """
 
     title: str
     keys: tuple[set[str], ...]
     read: Callable[[str, dict[str, Any], GivenFacts], list[Timing]]
+    engine: str = ""
 
     def has(self, run: dict[str, Any]) -> bool:
         """Whether a JSON object is of this format."""
@@ -58,13 +61,23 @@ FORMATS = {
         "llama-bench -o json or llama-batched-bench --output-format jsonl",
         ({"n_gen", "avg_ns"}, {"t_tg", "pl"}),
         llama_cpp.bench,
+        "llamacpp",
     ),
     "llama_server": BenchFormat(
-        "answers of llama.cpp's server (timings)", ({"timings"}, {"predicted_ms"}), llama_cpp.server
+        "answers of llama.cpp's server (timings)",
+        ({"timings"}, {"predicted_ms"}),
+        llama_cpp.server,
+        "llamacpp",
+    ),
+    "lm_studio": BenchFormat(
+        "answers of LM Studio's server (stats)", ({"stats", "usage"},), desktop.lm_studio
+    ),
+    "ollama": BenchFormat(
+        "answers of Ollama's server", ({"eval_count", "eval_duration"},), desktop.ollama, "llamacpp"
     ),
     "guidellm": BenchFormat("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
     "aiperf": BenchFormat(
-        "aiperf profile (profile_export_aiperf.json)",
+        "genai-perf or aiperf profile (profile_export_*.json)",
         ({"inter_token_latency", "input_config"},),
         clients.aiperf,
     ),

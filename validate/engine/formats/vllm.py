@@ -18,7 +18,7 @@ from perfmodel.validate.engine.formats.fields import (
     thinned,
     unfailed,
 )
-from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
 ONE_CHUNK = 0.05
 """Relative difference between the tokens of a chunk and those of an iteration up to which each chunk is one
@@ -52,7 +52,8 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     if concurrency:
         batch = min(concurrency, completed)
     else:
-        batch = sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
+        in_flight = sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
+        batch = needed(where, "batch", in_flight or None)
     if concurrency:
         check_in_flight(where, run, batch, completed, output)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]

@@ -34,6 +34,7 @@ KEYS = {
     "draft tokens": "spec_decode_draft_tokens",
 }
 """Printed words -> name in the client's JSON."""
+AT_ONCE = ("maximum request concurrency", "max request concurrency")
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
@@ -49,16 +50,24 @@ class ServingBlock(TextForm):
 
     def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        blocks = text.split(HEAD)[1:]
+        before, *blocks = text.split(HEAD)
         if len(blocks) == 1:
             places = [where]
         else:
             places = [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
         return [
             timing
-            for place, block in zip(places, blocks, strict=True)
-            for timing in _block(place, block, given)
+            for place, ahead, block in zip(places, [before, *blocks], blocks, strict=False)
+            for timing in _block(place, block, given.over(_started(place, ahead)))
         ]
+
+
+def _started(where: str, text: str) -> GivenFacts:
+    """What the client prints before it starts: the requests at once."""
+    behind = text.rstrip(" =").rpartition("=====")[2]
+    printed = {label.strip().lower(): value for label, value in _LINE.findall(behind)}
+    value = next((printed[label] for label in AT_ONCE if label in printed), None)
+    return GivenFacts() if value is None else GivenFacts(batch=_float(where, AT_ONCE[0], value))
 
 
 def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:

@@ -1,0 +1,62 @@
+"""What LM Studio shows under an answer, and ``lms chat --stats`` prints.
+
+``32.14 tok/sec • 512 tokens • 0.45s to first token``; or ``Tokens/Second: 26.84`` with ``Prompt Tokens: 26``
+and ``Predicted Tokens: 129``.
+"""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_SHOWN = re.compile(
+    r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
+    r"(?P<first>[\d.]+)\s*s(?:ec)? to first token"
+)
+_PRINTED = re.compile(
+    r"Tokens/Second:\s*(?P<rate>[\d.]+)"
+    r"(?:.*?Time to First Token:\s*(?P<first>[\d.]+)\s*s)?"
+    r"(?:.*?Prompt Tokens:\s*(?P<prompt>\d+))?.*?Predicted Tokens:\s*(?P<tokens>\d+)",
+    re.S,
+)
+
+
+class LmStudio(TextForm):
+    """One answer. Which engine made it (llama.cpp or MLX) is not shown: ``--engine`` says it. The prompt's
+    length (``input=N``) and accepted tokens (``gamma=N,accepted=X``) may be missing.
+    """
+
+    title = "statistics of LM Studio"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        bare = not text.lstrip().startswith("{")
+        return bare and any(form.search(text) for form in (_SHOWN, _PRINTED))
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        answers = [*_SHOWN.finditer(text), *_PRINTED.finditer(text)]
+        return [_step(where, answer, given) for answer in answers]
+
+
+def _step(where: str, answer: re.Match[str], given: GivenFacts) -> Timing:
+    tokens, rate = (number(where, name, answer[name]) for name in ("tokens", "rate"))
+    if not rate:
+        raise refuse(where, "tok/sec", "above 0", answer["rate"])
+    printed = answer.groupdict().get("prompt")
+    prompt = given.input if printed is None else number(where, "Prompt Tokens", printed)
+    gamma, gained = speculation(where, given, None, None)
+    lengths = (needed(where, "input", prompt), tokens)
+    first_s = number(where, "time to first token", answer["first"] or "0") or None
+    batch = given.batch or 1.0
+    return step(
+        where,
+        gained / rate,
+        batch,
+        lengths,
+        (gamma, gained),
+        how="answer time over iterations",
+        ttft_s=first_s,
+    )

@@ -1,0 +1,70 @@
+"""What ``mlx_lm.generate``, ``mlx_vlm.generate`` and ``mlx_lm.benchmark`` print of their speed.
+
+``Generation: 256 tokens, 41.382 tokens-per-sec`` behind ``Prompt: 512 tokens, 701.321 tokens-per-sec``; or
+``Averages: prompt_tps=1201.720, generation_tps=61.161`` behind ``Timing with prompt_tokens=1024, ...``.
+"""
+
+import re
+from collections.abc import Iterator
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_ANSWER = re.compile(
+    r"(?:^Prompt: (?P<prompt>[\d.]+) tokens?, (?P<read>[\d.]+) tokens-per-sec\s+)?"
+    r"^Generation: (?P<tokens>[\d.]+) tokens?, (?P<rate>[\d.]+) tokens-per-sec",
+    re.M,
+)
+_BENCHMARK = re.compile(
+    r"^Timing with prompt_tokens=(?P<prompt>\d+), generation_tokens=(?P<tokens>\d+)"
+    r"(?:, batch_size=(?P<batch>\d+))?.*?"
+    r"^Averages: prompt_tps=(?P<read>[\d.]+), generation_tps=(?P<rate>[\d.]+)",
+    re.M | re.S,
+)
+
+
+class MlxLm(TextForm):
+    """One answer, or the averages of a benchmark, in which the rate is that of all sequences. Accepted tokens
+    are not printed (``gamma=N,accepted=X``).
+    """
+
+    title = "speed printed by mlx-lm or mlx-vlm"
+    engine = "mlx"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return next(_runs(text), None) is not None
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        return [_step(where, run, given) for run in _runs(text)]
+
+    def prompts(self, where: str, text: str) -> list[PromptTiming]:
+        """See `TextForm.prompts`."""
+        timed = []
+        for run in _runs(text):
+            tokens, rate = (number(where, name, run[name] or "0") for name in ("prompt", "read"))
+            if tokens and rate and run.groupdict().get("batch") in (None, "1"):
+                timed.append(PromptTiming(tokens, 0.0, tokens / rate))
+        return timed
+
+
+def _runs(text: str) -> Iterator[re.Match[str]]:
+    yield from _BENCHMARK.finditer(text)
+    yield from _ANSWER.finditer(text)
+
+
+def _step(where: str, run: re.Match[str], given: GivenFacts) -> Timing:
+    tokens, rate = (number(where, name, run[name]) for name in ("tokens", "rate"))
+    if not rate:
+        raise refuse(where, "tokens-per-sec", "above 0", run["rate"])
+    stated = run.groupdict().get("batch")
+    batch = given.batch or float(stated or 1)
+    prompt = given.input if run["prompt"] is None else number(where, "prompt", run["prompt"])
+    gamma, gained = speculation(where, given, None, None)
+    lengths = (needed(where, "input", prompt), tokens)
+    return step(
+        where, batch * gained / rate, batch, lengths, (gamma, gained), how="answer time over iterations"
+    )

@@ -1,0 +1,68 @@
+"""What ``ollama run --verbose`` prints: ``eval count``, ``eval duration``, and the same of the prompt."""
+
+import re
+from collections.abc import Iterator
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_LINE = re.compile(r"^(?P<prompt>prompt )?eval (?P<what>count|duration):\s+(?P<value>[\d.]+\S*)", re.M | re.I)
+_PART = re.compile(r"([\d.]+)(h|ms|m|us|µs|ns|s)")
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+"""Units of Go's durations, such as ``1m12.3s``."""
+Answer = dict[str, float]
+
+
+class Ollama(TextForm):
+    """One answer per `eval duration`. Accepted tokens are not printed (``gamma=N,accepted=X``)."""
+
+    title = "timings of ollama run --verbose"
+    engine = "llamacpp"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return any(line["what"].lower() == "duration" and not line["prompt"] for line in _LINE.finditer(text))
+
+    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        return [_step(where, answer, given) for answer in _answers(where, text)]
+
+    def prompts(self, where: str, text: str) -> list[PromptTiming]:
+        """See `TextForm.prompts`."""
+        read = [(each.get("prompt count"), each.get("prompt duration")) for each in _answers(where, text)]
+        return [PromptTiming(tokens, 0.0, seconds) for tokens, seconds in read if tokens and seconds]
+
+
+def _answers(where: str, text: str) -> Iterator[Answer]:
+    """Counts and seconds of each answer, which ends with its ``eval duration``."""
+    answer: Answer = {}
+    for line in _LINE.finditer(text):
+        what = line["what"].lower()
+        name = f"prompt {what}" if line["prompt"] else what
+        read = _seconds if what == "duration" else number
+        answer[name] = read(where, f"eval {name}", line["value"])
+        if name == "duration":
+            yield answer
+            answer = {}
+
+
+def _seconds(where: str, name: str, text: str) -> float:
+    """Seconds of one of Go's durations. Raises InputError."""
+    parts = _PART.findall(text)
+    if "".join(value + unit for value, unit in parts) != text:
+        raise refuse(where, name, "a time such as 4.368s or 1m7.9s", text)
+    return sum(number(where, name, value) * SECONDS[unit] for value, unit in parts)
+
+
+def _step(where: str, answer: Answer, given: GivenFacts) -> Timing:
+    tokens = answer.get("count", 0.0)
+    if not tokens or not answer["duration"]:
+        raise refuse(where, "eval count", "above 0, next to eval duration above 0", tokens or None)
+    gamma, gained = speculation(where, given, None, None)
+    lengths = (needed(where, "input", answer.get("prompt count", given.input)), tokens)
+    seconds = answer["duration"] / tokens * gained
+    return step(
+        where, seconds, given.batch or 1.0, lengths, (gamma, gained), how="answer time over iterations"
+    )
