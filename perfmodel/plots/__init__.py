@@ -4,6 +4,7 @@ Every function takes a question (`Query`), answers or plain numbers and returns 
 with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
+from perfmodel.plots.curves import curves
 from perfmodel.plots.pareto import pareto
 from perfmodel.plots.passes import breakdown, ratios, roofline
 from perfmodel.plots.residuals import residuals
@@ -14,6 +15,7 @@ from perfmodel.plots.traffic import traffic
 __all__ = [
     "roofline",
     "surface",
+    "curves",
     "ratios",
     "breakdown",
     "pareto",

@@ -131,21 +131,7 @@ def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     )
     refused("figure: no figure named 'speed'; did you mean speedup", found.best, "speed")
     refused("figure: must be text, given None", found.best, None)  # type: ignore[arg-type]
-    refused("plot: must be text, given 3", found.plot, 3)  # type: ignore[arg-type]
     refused("nothing of this sweep fits", pm.sweep(replace(grid, batch="4096", context="100k")).best)
-
-
-def test_a_plot_has_a_line_for_each_combination_of_the_other_lists() -> None:
-    """And one line where there is only one list; the length of drafts is on a linear axis."""
-    grid = replace(QUESTION, model="llama-3.1-8b", hardware="h100", draft_kv="streamingllm:512", batch="1")
-    for over, expected in (("context_tokens", [3] * 4), ("gamma", [2] * 6)):
-        axes = pm.sweep(replace(grid, batch="1,64", gamma="2,3")).plot("tpot_s", over)
-        assert [len(line.get_xdata()) for line in axes.lines] == expected
-        assert axes.get_ylabel() == "tpot_s"
-        assert axes.get_xscale() == ("linear" if over == "gamma" else "log")
-    found = pm.sweep(replace(grid, gamma="2"))
-    (line,) = found.plot().lines
-    assert line.get_ydata().tolist() == found.to_frame()["speedup"].tolist()
 
 
 def test_an_acceptance_is_looked_up_for_each_context() -> None:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.grid.sweep import Sweep, sweep
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
@@ -54,6 +55,13 @@ UNDER_LOAD = AdviseQuery(
     draft=("eagle",),
     rate={"eagle": "0.7"},
 )
+
+
+def swept(**lists: Any) -> Sweep:
+    """A sweep of the question of the other pictures."""
+    return sweep(ASK, **lists)
+
+
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
     "surface": lambda: plots.surface(
@@ -66,6 +74,11 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
     "breakdown": lambda: plots.breakdown(SCENARIO, POINTS, 2),
     "breakdown-one": lambda: plots.breakdown(SCENARIO, POINTS[:1], 2),
     "breakdown-both": lambda: plots.breakdown(SCENARIO, [(1, 2048), (256, 131072), (16, 8192)], 3),
+    "curves": lambda: plots.curves(swept(context="2k..128kx2"), measured=[(8192, 1.03)]),
+    "curves-gamma": lambda: plots.curves(swept(context="2k,8k,32k", gamma="1..16"), over="gamma"),
+    "curves-devices": lambda: plots.curves(
+        swept(hardware="a100,h100", context="8k,64k", batch="1..256x2"), "tpot_s", "batch"
+    ),
     "pareto": lambda: plots.pareto(advise(CHOICE)),
     "residuals": lambda: plots.residuals(compare(["magicdec", "speculation_other"]), note="a note"),
 }
@@ -404,3 +417,36 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     assert described(question) != described(replace(question, **{field: value}))
     if question.engine is None:
         assert described(question) == described(replace(question, calibration="a100-sxm-80gb.vllm"))
+
+
+def test_curves_show_each_row_of_a_sweep_on_the_line_of_its_other_values() -> None:
+    """Times are in milliseconds; the length of drafts is on a linear axis."""
+    rows = swept(context="2k,8k", gamma="1..4", batch="8")
+    (axes,) = laid_out(plots.curves(rows, "tpot_s", "gamma")).axes
+    frame = rows.to_frame()
+    for line, context in zip(axes.lines, (2048, 8192), strict=True):
+        of_line = frame[frame["context_tokens"] == context]
+        assert line.get_xdata().tolist() == [1, 2, 3, 4]
+        assert line.get_ydata() == pytest.approx(1e3 * of_line["tpot_s"].to_numpy())
+    assert legend_of(axes) == ["context 2k", "context 8k"]
+    assert axes.get_xscale() == "linear"
+    assert "ms" in axes.get_ylabel()
+
+
+def test_a_single_curve_of_the_speedup_has_its_interval_and_the_measured_dots() -> None:
+    (axes,) = laid_out(plots.curves(swept(context="2k..128kx2"), measured=[(8192, 1.03)])).axes
+    assert legend_of(axes) == ["measured"]
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices
+    frame = swept(context="2k..128kx2").to_frame()
+    assert corners[:, 1].min() == pytest.approx(frame["speedup_low"].min())
+    assert corners[:, 1].max() == pytest.approx(frame["speedup_high"].max())
+    assert axes.get_xscale() == "log"
+
+
+def test_curves_of_an_unknown_column_are_refused() -> None:
+    rows = swept(context="2k,8k")
+    with pytest.raises(InputError, match="curves: no column named 'speed'; did you mean speedup"):
+        plots.curves(rows, "speed")
+    with pytest.raises(InputError, match="curves: must be text, given 3"):
+        plots.curves(rows, over=3)  # type: ignore[arg-type]

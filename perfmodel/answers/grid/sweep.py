@@ -29,7 +29,6 @@ from perfmodel.speculation import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
     from xarray import Dataset
 
@@ -215,6 +214,11 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     }
 
 
+def is_time(column: str) -> bool:
+    """Whether a column holds seconds."""
+    return column.endswith("_s") and not column.endswith("_per_s")
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
     """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names.
@@ -282,25 +286,7 @@ class Sweep(Answer):
             raise unknown_name("figure", "figure", figure, COLUMNS)
         if not (rows := [row for row in self.as_dict()["rows"] if row["fits"]]):
             raise InputError("best: nothing of this sweep fits in memory")
-        least = figure.endswith("_s") and not figure.endswith("_per_s")
-        return dict((min if least else max)(rows, key=lambda row: row[figure]))
-
-    def plot(self, figure: str = "speedup", over: str = "context_tokens", **options: Any) -> "Axes":
-        """Draw a figure (one of `COLUMNS`) over another column, with one line for each combination of the
-        others.
-
-        options: those of `pandas.DataFrame.plot`, such as ``ax``. Returns the axes. Raises InputError for an
-        unknown column, or if pandas or matplotlib is not installed.
-        """
-        for name in (figure, over):
-            if parse_text(name, "plot") not in COLUMNS:
-                raise unknown_name("plot", "column", name, COLUMNS)
-        library("matplotlib", "plot", "plot")
-        frame = self.to_frame()
-        names = {n: "context_tokens" if n == "context" else n for n in AXES if len(self.grid.axis(n)) > 1}
-        several = [name for name in names.values() if name != over]
-        lines = frame.pivot_table(figure, over, several) if several else frame.set_index(over)[[figure]]
-        return lines.plot(**{"ylabel": figure, "logx": over != "gamma", "marker": "."} | options)
+        return dict((min if is_time(figure) else max)(rows, key=lambda row: row[figure]))
 
     def as_dict(self) -> dict[str, Any]:
         rows = []
