@@ -20,7 +20,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import COVERAGE, DRIFT, ENGINES, LLAMACPP, serving_engines
+from perfmodel.specs import COVERAGE, DRIFT, ENGINES, serving_engines
 
 COLOURS = {
     "pays": "green",
@@ -66,10 +66,11 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
         _moves(a.sensitivity)
     told_by_memory = a.memory.shortage(float(a.query.batch))
     warn(note for note in a.warnings if note not in told_by_memory)
-    if a.calibration.stack == LLAMACPP and a.gamma_optimal is not None:
-        from perfmodel.answers.advice.engine_lines import llamacpp_line
+    engine = serving_engines().get(a.calibration.stack)
+    if engine is not None and engine.conversion == "gguf" and a.gamma_optimal is not None:
+        from perfmodel.answers.advice.engine_lines import line_of_file
 
-        say_whole(llamacpp_line(replace(query, draft=a.query.draft), a.gamma_optimal) or "")
+        say_whole(line_of_file(replace(query, draft=a.query.draft), a.gamma_optimal) or "")
 
 
 def _older_version(a: WhatIf, query: Query) -> dict[str, str]:

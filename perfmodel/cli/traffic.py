@@ -11,7 +11,7 @@ from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow, saturation_note
 from perfmodel.answers.load.two_pools import PoolRow
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, kv_cache_text, seconds
 from perfmodel.cli.commands import Json, command, takes
@@ -155,9 +155,8 @@ def _print(a: Traffic) -> None:
 def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:
     """The warnings of single rows; saturation has a line of its own."""
     for row in rows:
-        for note in row.warnings:
-            if not note.startswith("saturated"):
-                yield f"{in_words(row.gamma)}: {note}"
+        saturated = saturation_note(row.saturation_rate, row.replicas)
+        yield from (f"{in_words(row.gamma)}: {note}" for note in row.warnings if note != saturated)
 
 
 def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:

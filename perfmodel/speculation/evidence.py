@@ -2,23 +2,22 @@
 measured.
 """
 
-from perfmodel.specs import LLAMACPP, Calibration, device_class, source_errors
-from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
+from perfmodel.specs import Calibration, device_class, source_errors
 from perfmodel.speculation.scenario import Scenario
 
 
-def step_class(scenario: Scenario) -> StepClass | None:
+def step_class(scenario: Scenario) -> str | None:
     """The class of errors of a baseline step; None for a calibration that states its own."""
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
-    if c.stack == LLAMACPP:
-        return "llamacpp"
+    if c.stack in source_errors().steps:
+        return c.stack
     relation = c.relation("target_s", scenario.target.name, scenario.machine.gpu)
     return "borrowed" if relation in ("transferred", "maker") or c.constants_of else "own"
 
 
-def speedup_class(scenario: Scenario) -> SpeedupClass | None:
+def speedup_class(scenario: Scenario) -> str | None:
     """The class of errors of a speedup; None for a calibration that states its own. With kernels of another
     maker's device no speedup of an engine is known.
     """
@@ -28,7 +27,7 @@ def speedup_class(scenario: Scenario) -> SpeedupClass | None:
     borrowed = c.relation("target_s", scenario.target.name, scenario.machine.gpu) == "maker"
     if borrowed or not source_errors().devices_with(c.stack, scenario.draft.kind):
         return "new"
-    return "llamacpp" if c.stack == LLAMACPP else "known"
+    return c.stack if c.stack in source_errors().speedups else "known"
 
 
 def is_measured(scenario: Scenario) -> bool:
@@ -50,4 +49,4 @@ def is_judged_by_sources(c: Calibration) -> bool:
     """Whether errors of public runs are stated for a calibration: a bundled one of an engine, without rows of
     the user's own engine.
     """
-    return c.measured is None and (bool(c.errors) or c.stack == LLAMACPP)
+    return c.measured is None and (bool(c.errors) or c.stack in source_errors().steps)

@@ -21,7 +21,7 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints
-from perfmodel.specs import ModelSpec, Precision, serving_engines
+from perfmodel.specs import ModelSpec, Precision, engine_of, serving_engines
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.accounts import Account
 from perfmodel.speculation.programs import PassFormulas
@@ -293,7 +293,9 @@ class Scenario:
         c = self.machine.calibration
         end = self.end_s(batch)
         own_cache = not (self.draft.views_target_cache or self.draft.model.shared_kv_layers)
-        if c.draft_reads_verified and own_cache and not self.draft.in_one_pass:
+        engine = serving_engines().get(engine_of(c) or "")
+        reads_verified = engine is not None and engine.drafts_read_verified
+        if reads_verified and own_cache and not self.draft.in_one_pass:
             end = end + self.draft_machine.predicted_s(self._reading_verified(batch, context), batch)
         return sum((self.draft_machine.op_predicted_s(op) for op in once), start=end)
 

@@ -157,6 +157,7 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "host_layer_s": 0.1,
         "host_latent_layer_s": 0.1,
         "host_piecewise_layer_s": 0.1,
+        "uncut_bandwidth": 0.05,
     }
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     if name in LAUNCHED:

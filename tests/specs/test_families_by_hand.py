@@ -164,6 +164,7 @@ MIMO_V2, MINIMAX_M3 = (family_of(name).expert_fields for name in ("mimo_v2", "mi
             {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse", "sparse", "sparse"]},
             1,
         ),
+        (MINIMAX_M3, {"mlp_layer_types": ["dense"] * 6}, 6),
         (experts.llama4, {}, 0),  # every layer from the first on
         (experts.llama4, {"interleave_moe_layer_step": 2}, 3),  # the second, fourth and sixth
         (experts.llama4, {"interleave_moe_layer_step": 4}, 5),  # the fourth
@@ -178,6 +179,13 @@ def test_dense_layers_of_six(reader: Any, config: dict[str, Any], dense: int | N
     fields = reader(keys, 6)
     assert fields["moe"]["first_dense_layers"] == dense
     assert fields.get("intermediate_size", 48) == (48 if reader is MIMO_V2 else 96)
+
+
+@pytest.mark.parametrize("kinds", [["dense", "sprase"] + ["sparse"] * 4, ["dense"] * 5, "dense"])
+@pytest.mark.parametrize("reader", [MINIMAX_M3, experts.deepseek, experts.ernie])
+def test_kinds_of_layers_that_nobody_knows_are_refused(reader: Any, kinds: Any) -> None:
+    keys = Keys(SIZES | {"mlp_layer_types": kinds, "n_shared_experts": 0}, "file")
+    refused("mlp_layer_types: must be a list of 6 words, each of dense or sparse", reader, keys, 6)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from perfmodel.answers.advice.layouts import (
     one_server,
     servers_up_to,
 )
-from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_query import RATES, TrafficQuery, parse_slo
 from perfmodel.answers.question import (
@@ -41,7 +40,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
-from perfmodel.specs import LLAMACPP, GPUSpec, ModelSpec, engine_of
+from perfmodel.specs import GPUSpec, ModelSpec, engine_of, serving_engines
 from perfmodel.specs.devices.links import devices_of_node
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
@@ -120,7 +119,7 @@ class AdviseQuery(CommonOptions):
         "Batch sizes of one server to search.",
         arg.COUNTS,
         "--batch-size -b",
-        shown=f"1..{MAX_BATCHES} per device; 1..{SLOTS} with llama.cpp",
+        shown=f"1..{MAX_BATCHES} per device, or the slots of a server that has some",
         default=None,
     )
     tp: MaybeWholes = argument(
@@ -345,14 +344,15 @@ class AdviseQuery(CommonOptions):
 
     @property
     def _divides_layers(self) -> bool:
-        """Whether servers with their layers on several devices are searched: the question is about llama.cpp
-        and leaves the number of devices of a server open.
+        """Whether servers with their layers on several devices are searched: the engine can run them, and
+        the question leaves the number of devices of a server open.
         """
         names_sizes = self.layer_split > 1 or self.tp or self.dp or self.ep
         if names_sizes or not (self.gpus or self.has_load):
             return False
         named = Named.of(self)
-        return engine_of(named.calibration) == LLAMACPP and not named.gpu.in_turn
+        engine = serving_engines().get(engine_of(named.calibration) or "")
+        return engine is not None and engine.divides_layers and not named.gpu.in_turn
 
     def searches_groups(self, gpu: GPUSpec) -> bool:
         """Whether groups are searched: over a link, or where the question names them."""
@@ -400,12 +400,11 @@ class AdviseQuery(CommonOptions):
 
     @property
     def with_slots(self) -> "AdviseQuery":
-        """The question with the batches of llama.cpp's server, if it is about llama.cpp and names no
-        batches.
-        """
-        if self.batch is not None or engine_of(Named.of(self).calibration) != LLAMACPP:
+        """The question with the batches of an engine's server that has slots, if it names no batches."""
+        engine = serving_engines().get(engine_of(Named.of(self).calibration) or "")
+        if self.batch is not None or engine is None or engine.slots is None:
             return self
-        return replace(self, batch=tuple(range(1, SLOTS + 1)))
+        return replace(self, batch=tuple(range(1, engine.slots + 1)))
 
     def query(self, **changes: Any) -> Query:
         """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""

@@ -188,13 +188,17 @@ def _parser(word: str) -> str:
     return server.checked if server.serves_files else f"{server.title} {server.checked}"
 
 
-def llamacpp_line(query: Query, tokens: int) -> str | None:
-    """llama.cpp's command line for one question and a draft of `tokens` tokens; None for another engine."""
+def line_of_file(query: Query, tokens: int) -> str | None:
+    """The line of an engine that serves a file, for one question and a draft of `tokens` tokens; None for
+    another engine.
+    """
     scenario = resolve(query)
     served = served_target(query, served_id(query.model), scenario)
+    if served.file is None:
+        return None
     by_length = speedups(scenario, float(query.batch), float(query.context), np.arange(tokens + 1))
     table = LengthTable.at(query.batch, query.context, tokens, tuple(by_length.tolist()))
-    return export(table, scenario.draft, served).llamacpp_line if served.file else None
+    return export(table, scenario.draft, served).lines.get(served.engine or "")
 
 
 def no_line(why: str) -> Export:

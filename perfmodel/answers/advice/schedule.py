@@ -25,7 +25,6 @@ from perfmodel.answers.advice.engine_lines import (
     no_line,
     served_with,
 )
-from perfmodel.answers.advice.servers.llamacpp import SLOTS
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.verdict import Calibrated, warnings
@@ -41,7 +40,7 @@ from perfmodel.answers.question import (
 )
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import LLAMACPP, engine_of, serving_engines
+from perfmodel.specs import engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
@@ -64,7 +63,7 @@ class ScheduleQuery(Options):
     max_batch: readers.MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
-        shown=f"what fits, at most {MAX_BATCHES}, or {SLOTS} with llama.cpp",
+        shown=f"what fits, at most {MAX_BATCHES}, or the slots of a server that has some",
         limits=(1, MAX_BATCH),
         default=None,
     )
@@ -170,7 +169,9 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if question.max_batch is None and why is not None:
         raise InputError(f"--context: {why}")
     engine = engine_of(scenario.machine.calibration)
-    most = question.max_batch or (SLOTS if engine == LLAMACPP else MAX_BATCHES)
+    served_by = serving_engines().get(engine or "")
+    slots = None if served_by is None else served_by.slots
+    most = question.max_batch or slots or MAX_BATCHES
     tables, seats = _tables(scenario, question, contexts, room, most)
     instead = _why_single(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:

@@ -10,7 +10,7 @@ from perfmodel.answers.load.rising import at_most
 from perfmodel.answers.load.slo import SHARE_WANTED, falling_slo_share, replicas_of
 from perfmodel.answers.load.tpot_errors import tpot_interval
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow, saturation_note
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import OVERFLOWS, ServedLoad, serve
 from perfmodel.queueing.moments import Moments
@@ -137,8 +137,7 @@ def _warnings(
     """What a reader has to know of a load beside its figures."""
     notes = []
     if served.saturated[at]:
-        number = "" if replicas is None else f": {replicas} replicas"
-        notes.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
+        notes.append(saturation_note(served.saturation_rate, replicas))
     if served.metastable[at]:
         after = "a burst may leave the server in the slower one"
         if served.share[at, -1] > OVERFLOWS:

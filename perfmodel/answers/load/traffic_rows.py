@@ -106,6 +106,12 @@ class TrafficRow:
         return self.request_rate >= self.saturation_rate
 
 
+def saturation_note(saturation_rate: float, replicas: int | None) -> str:
+    """The warning of a row at a rate above that of one replica. replicas: that the rate needs, if known."""
+    number = "" if replicas is None else f": {replicas} replicas"
+    return f"saturated at {saturation_rate:.3g}/s{number}"
+
+
 def load_of(row: TrafficRow) -> float:
     """Requests per second, or clients."""
     return row.concurrency or 0.0 if row.request_rate is None else row.request_rate

@@ -15,7 +15,6 @@ from perfmodel.answers.question.placement import (
     check_head,
     check_parts,
     check_vocabulary,
-    cuts_heads,
 )
 from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
 from perfmodel.answers.question.racks import Placed, place
@@ -152,8 +151,10 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
     if gpu.in_turn and devices > 1:
         raise refuse("--layer-split", None, f"1 for {gpu.name}, which names its devices", devices)
-    if cuts_heads(engine):
-        raise refuse("--engine", None, f"llamacpp, which has {_placed(gpu, devices, host)}", engine)
+    known = serving_engines()
+    if engine in known and not known[engine].divides_layers:
+        able = " or ".join(word for word, each in known.items() if each.divides_layers)
+        raise refuse("--engine", None, f"{able}, which has {_placed(gpu, devices, host)}", engine)
     if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
         raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
     if gpu.memory is None:

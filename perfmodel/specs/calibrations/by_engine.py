@@ -145,9 +145,14 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
 
 
 def engine_of(calibration: Calibration) -> str | None:
-    """Word of the engine of a calibration; None if it is of no engine (literature, ideal)."""
-    words = (calibration.stack, re.split("[- ]", calibration.stack)[0])
-    return next((word for word in words if word in ENGINES), None)
+    """Word of the engine of a calibration, whose stack starts with its word or its title
+    (``llama.cpp-b10624``); None if it is of no engine (literature, ideal).
+    """
+    first = re.split("[- ]", calibration.stack)[0]
+    by_title = {title.lower(): word for word, title in ENGINES.items()}
+    if calibration.stack in ENGINES:
+        return calibration.stack
+    return first if first in ENGINES else by_title.get(first)
 
 
 def _same_kind(one: GPUSpec, other: GPUSpec) -> bool:

@@ -243,13 +243,6 @@ class Calibration(EngineConstants):
         """Names of the constants that this calibration does not state."""
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
 
-    @property
-    def draft_reads_verified(self) -> bool:
-        """Whether the draft also reads the verified tokens, in a pass of its own: llama.cpp's drafts do
-        (`process` in common/speculative.cpp of 0c1e57098).
-        """
-        return self.stack.startswith(("llamacpp", "llama.cpp"))
-
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
         """The relation of the measured rows to a model on a device: see `fits.Relation`."""
         if self.constants_of and self.gpu is not None:

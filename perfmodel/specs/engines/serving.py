@@ -197,7 +197,10 @@ class ServingEngine(Stack):
     which it converts checkpoints; None if it serves them as they are. calibrations: version from which on ->
     the word in the names of its calibrations, if kernels changed between versions. row_kernels: its kernels
     for a few rows. own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor
-    parallelism gives each device whole KV heads and whole blocks of scaled weights.
+    parallelism gives each device whole KV heads and whole blocks of scaled weights. divides_layers: whether
+    devices, or a device and the host, can share a model by layers and run in turn. slots: sequences that its
+    server decodes at once by default; None if its room decides. drafts_read_verified: whether a draft reads
+    the verified tokens in a pass of its own.
     """
 
     constants_of: str | None = None
@@ -218,6 +221,9 @@ class ServingEngine(Stack):
     attention: EngineAttention | None = None
     kernel_tables: str = ""
     cuts_heads: bool = False
+    divides_layers: bool = False
+    slots: Annotated[int, Meta(ge=1)] | None = None
+    drafts_read_verified: bool = False
     weight_only: bool = False
     wide_mxfp4: bool = False
     tuned_experts: tuple[str, ...] = ()

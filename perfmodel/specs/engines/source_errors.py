@@ -8,6 +8,7 @@ uncertain, so the error of a speedup is stated per share of an iteration that is
 """
 
 import datetime
+from collections.abc import Mapping
 from functools import cache
 from typing import Literal
 
@@ -23,11 +24,11 @@ from perfmodel.specs.engines.engines import architecture_of
 
 StepClass = Literal["own", "borrowed", "llamacpp"]
 """Steps of a serving engine on a device with kernels of its own, or with those of another one; and steps of
-llama.cpp.
+an engine with errors of its own.
 """
 SpeedupClass = Literal["known", "new", "llamacpp"]
 """Speedups of a kind of draft that was measured in the serving engine, or in no run of it; and those measured
-in llama.cpp.
+in an engine with errors of its own.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
 """Kinds of memory of boards and of small machines; servers have HBM."""
@@ -59,14 +60,15 @@ class SourceError(Frozen):
 class SourceErrors(Frozen):
     """The file. devices: those of the steps.
 
-    speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
+    steps, speedups: by `StepClass` and `SpeedupClass`, in which an engine with errors of its own has its
+    word. speculating: word of ``--engine`` -> kind of draft -> device classes (`device_class`) with measured
     speedups.
     """
 
     fitted_on: tuple[str, ...]
     date: datetime.date
-    steps: dict[StepClass, SourceError]
-    speedups: dict[SpeedupClass, SourceError]
+    steps: Mapping[str, SourceError]
+    speedups: Mapping[str, SourceError]
     devices: tuple[str, ...]
     speculating: dict[str, dict[str, tuple[str, ...]]]
 

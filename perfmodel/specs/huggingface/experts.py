@@ -8,15 +8,18 @@ from perfmodel.specs.huggingface.layers import Fields
 from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.models.components import MAX_LAYERS
 
+MLP_KINDS = ("dense", "sparse")
+"""Words of `mlp_layer_types`: a layer without and with routed experts."""
+
 
 class RoutedKeys(Frozen):
     """The keys of a file that hold the sizes of its experts; a list with one number per layer must have equal
     numbers.
 
     experts, per_token: their number, of all and of one token. width: of one expert. shared: number of shared
-    experts, each of `width`; or shared_width: their width. dense_layers: see `_dense`. latent: width that
-    experts read and write, if the file states it. dense_width: width of a dense layer. bias, expert_bias:
-    whether the router and the experts have one.
+    experts, each of `width`; or shared_width: their width. dense_layers: number of layers without experts, or
+    what each layer is (`_dense`). latent: width that experts read and write, if the file states it.
+    dense_width: width of a dense layer. bias, expert_bias: whether the router and the experts have one.
     """
 
     experts: str = "num_experts"
@@ -56,11 +59,25 @@ def routed(keys: Keys, layers: int, names: RoutedKeys, **sizes: Any) -> Fields:
     return {"moe": moe | sizes, **outside}
 
 
+def _named_kinds(keys: Keys, layers: int) -> list[str] | None:
+    """Kind of each layer's MLP, ``dense`` or ``sparse`` (with experts), if the file names them.
+
+    Raises InputError for other names, or another number of them.
+    """
+    kinds = keys.data.get("mlp_layer_types")
+    if kinds is None:
+        return None
+    named = kinds if isinstance(kinds, list) else []
+    if len(named) != layers or any(kind not in MLP_KINDS for kind in named):
+        raise keys.bad("mlp_layer_types", f"a list of {layers} words, each of {' or '.join(MLP_KINDS)}")
+    return named
+
+
 def _dense(keys: Keys, layers: int, first: str) -> int:
     """Number of dense layers: a number, a list of zeros (dense) and ones (experts), or names of layers."""
-    kinds = keys.data.get("mlp_layer_types")
-    if first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list)):
-        return sum(kind == "dense" for kind in kinds or ())
+    kinds = _named_kinds(keys, layers)
+    if first == "mlp_layer_types" or (first not in keys.data and kinds is not None):
+        return (kinds or []).count("dense")
     if first != "moe_layer_freq":
         return keys.integer(first, 0, low=0, high=layers)
     listed = keys.integers(first)
@@ -118,12 +135,8 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 def deepseek(keys: Keys, layers: int, bias: bool = True) -> Fields:
     """DeepSeek-V3: dense layers first. bias: whether the router has one."""
-    kinds = keys.data.get("mlp_layer_types")
-    named = (
-        kinds.count("dense")
-        if isinstance(kinds, list) and "first_k_dense_replace" not in keys.data
-        else NEEDED
-    )
+    kinds = _named_kinds(keys, layers)
+    named = NEEDED if kinds is None else kinds.count("dense")
     first = keys.integer("first_k_dense_replace", named, low=0, high=layers)
     step = keys.integer("moe_layer_freq", 1)
     dense = [i for i in range(layers) if i < first or i % step]
@@ -190,8 +203,8 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
 
 def ernie(keys: Keys, layers: int) -> Fields:
     """ERNIE-4.5: experts in a range of layers."""
-    kinds = keys.data.get("mlp_layer_types")
-    first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
+    kinds = _named_kinds(keys, layers)
+    first = NEEDED if kinds is None else kinds.count("dense")
     start = keys.integer("moe_layer_start_index", first, low=0)
     end = keys.integer("moe_layer_end_index", -1, low=-1)
     if keys.integer("moe_layer_interval", 1) != 1:

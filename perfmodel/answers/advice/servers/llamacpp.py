@@ -16,8 +16,6 @@ CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4
 SIXTEEN = ("bf16", "fp16")
 """KV formats that need no flag, because the engine's default is fp16."""
 ALL_LAYERS = 999
-SLOTS = 4
-"""Default number of sequences that the server decodes at once."""
 DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
 NGRAM = 3
