@@ -156,6 +156,30 @@ def test_percentiles_lie_above_the_mean_and_fewer_requests_are_within_the_slo_at
     assert row(request_rate=1000, **limits).slo_share == 0.0
 
 
+def test_no_time_falls_as_more_clients_come_where_larger_batches_are_no_faster() -> None:
+    """Clients beyond a batch that decodes no slower than larger ones do not wait in front of the pools."""
+    sizes = {"prefill": "4x8:dp8,ep8", "decode": "1x32:dp32,ep32", "input_len": 224, "output_len": 307}
+    server = {"model": "qwen3-235b-a22b-2507", "hardware": "b200", "draft": "ngram", "gamma": 0}
+    rows = pools(**server, **sizes, max_concurrency=range(1000, 2000, 20)).rows
+    assert all(row.decode_used < 1 for row in rows)
+    for name in ("ttft_s", "ttft_p99_s", "tpot_s", "tpot_p99_s", "decode_batch"):
+        times = [getattr(row, name) for row in rows]
+        assert times == sorted(times), name
+    assert rows[-1].ttft_s < 1.2 * rows[0].ttft_s
+
+
+@pytest.mark.parametrize("burstiness", [0.3, 3.0])
+def test_no_percentile_falls_as_the_rate_rises(burstiness: float) -> None:
+    server = {"model": "mimo-v2.5", "hardware": "mi300x", "engine": "vllm", "gamma": (0, 1), "draft": "mtp"}
+    sizes = {"prefill": "3x2", "decode": "5x4", "kv_link": "50", "input_len": 3770, "output_len": 485}
+    rates = [0.1 * step for step in range(1, 200)]
+    rows = pools(**server, **sizes, request_rate=rates, burstiness=burstiness).rows
+    for gamma in (0, 1):
+        for name in ("tpot_s", "tpot_p90_s", "tpot_p99_s", "ttft_s", "ttft_p99_s"):
+            times = [getattr(row, name) for row in rows if row.gamma == gamma]
+            assert times == sorted(times), (gamma, name)
+
+
 def test_prompts_of_equal_lengths_queue_like_an_m_d_1_queue() -> None:
     """Pollaczek and Khinchine: half the wait of exponential service; varied prompts wait longer."""
     found = row(request_rate=4, prefill="1x8")

@@ -41,8 +41,8 @@ CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
 """Rungs of a closed loop."""
 BELOW = 2
 """Rungs below a rung whose times it always has at least."""
-NEAR = 0.9
-"""Share of a time of the closed form from which a replay may have the longer one."""
+NEAR_TPOT, NEAR_TTFT = 0.9, 0.75
+"""Shares of a time of the closed form from which a replay may have the longer one."""
 PARTS = 8
 """Parts between two rungs at whose ends the closed form bounds a replay."""
 IDLE: dict[str, Any] = dict.fromkeys(
@@ -162,11 +162,11 @@ class Ladder:
         """Whether the times at a lower rung may be the longer ones, by chance."""
         row = self.closed[at]
         other = self.closed[lower]
-        if at - lower <= BELOW or other.tpot_s.mean > NEAR * row.tpot_s.mean:
+        if at - lower <= BELOW or other.tpot_s.mean > NEAR_TPOT * row.tpot_s.mean:
             return True
         if row.ttft_s is None or other.ttft_s is None:
             return False
-        return other.ttft_s.mean > NEAR * row.ttft_s.mean
+        return other.ttft_s.mean > NEAR_TTFT * row.ttft_s.mean
 
     def _rung(self, at: int) -> TrafficRow:
         return self._run(self.loads[at]).row(self.choice, self._met(at), self.closed[at], None)

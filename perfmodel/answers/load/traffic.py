@@ -36,10 +36,11 @@ from perfmodel.answers.question import (
     slowing,
     usual_draft,
 )
-from perfmodel.answers.text import devices
+from perfmodel.answers.question.smaller_batch import of_seats
+from perfmodel.answers.text import Note, devices
 from perfmodel.errors import library, refuse
 from perfmodel.queueing.latency import possible_spread
-from perfmodel.queueing.policies import Choice, Fixed, Replica
+from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
@@ -48,6 +49,8 @@ from perfmodel.speculation import Acceptance, KVCache, Scenario, check_draft_len
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+SHORTER = "TTFT and TPOT may be shorter at a higher load"
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,6 +141,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         prefix = prefix_verdicts(question, replica, choices, by_load)
     longest_draft = max(replica.passes)
     warnings = _warnings(question, replace(query, draft=draft), scenario, longest_draft)
+    warnings += (*of_seats(replica.passes[0], question.lengths), *_may_be_shorter(question, choices))
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
     cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)
     return Traffic(
@@ -324,6 +328,18 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
         around = f"requests cannot differ by {spread:g} around an acceptance of {alpha:.3g}"
         notes += (f"{around}: {possible:.2g} is used",)
     return notes
+
+
+def _may_be_shorter(question: TrafficQuery, choices: Sequence[Choice]) -> Iterator[Note]:
+    """Rows whose times may be shorter in another question about a higher load."""
+    if question.rollout is not None:
+        return
+    if not question.draws:
+        whose = "a trace" if question.mix is None else "a mix"
+        yield Note(f"requests of {whose} are replayed at each load: {SHORTER} by chance")
+    policies = [choice.gamma for choice in choices if isinstance(choice.gamma, str)]
+    for policy in policies:
+        yield Note(f"with {in_words(policy)} draft lengths change with the load: {SHORTER}")
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:

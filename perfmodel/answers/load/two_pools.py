@@ -5,7 +5,7 @@ answer requests (Little's law), a prefill instance is a queue with one server (K
 arrivals). TTFT = queue + prompt + transfer of the caches + first decode step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -102,6 +102,11 @@ class PoolState:
     queue_s: float
     used: float
     waiting_s: float = 0.0
+
+    def between(self, other: "PoolState", share: float) -> "PoolState":
+        """A share of the way to another state."""
+        ends = zip(astuple(self), astuple(other), strict=True)
+        return PoolState(*(low + share * (high - low) for low, high in ends))
 
     def waited(self, seconds: float) -> "PoolState":
         """The state with a wait in front of the pools."""
@@ -222,6 +227,19 @@ class TwoPools:
         tpot = self.tpot_at(np.asarray(state.batch))
         return PoolTimes(ttft, tpot, self.lengths)
 
+    @cached_property
+    def tpot_percentiles(self) -> Array:
+        """``[2, batches]``: p90 and p99 of the time per output token at batches from 0 on. They do not fall
+        as the batch grows.
+        """
+        at_batches = self.tpot_at(self.batches).quantiles(0.9, 0.99)
+        return np.maximum.accumulate(at_batches, axis=1)
+
+    @property
+    def batches(self) -> Array:
+        """0, and the batches of the steps."""
+        return np.append(0.0, self.steps.batches)
+
     def tpot_at(self, batch: Array) -> Moments:
         """Time per output token over requests, with `batch` decoding requests on an instance.
 
@@ -249,7 +267,9 @@ class TwoPools:
         """The figures of a state."""
         times = self.times(state)
         ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
-        tpot_p90, tpot_p99 = times.tpot.quantiles(0.9, 0.99).tolist()
+        tpot_p90, tpot_p99 = (
+            float(np.interp(state.batch, self.batches, by_batch)) for by_batch in self.tpot_percentiles
+        )
         tokens = state.rate * self.lengths.output_mean
         return PoolRow(
             request_rate=state.rate,
@@ -305,6 +325,10 @@ class TwoPools:
         state = self.state(low)
         if not low:  # not one request fits
             return replace(self.row(state, clients, limits_s or {}), saturated=True)
+        above = self.state(high)
+        if inside(above) > clients:
+            # where larger batches are no faster, many numbers of clients send at the same rate
+            state = state.between(above, (clients - inside(state)) / (inside(above) - inside(state)))
         waiting = clients - inside(state)
         if waiting > 1e-6 * clients:
             # a full pool: all other clients wait in front of it

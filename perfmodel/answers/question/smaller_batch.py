@@ -8,10 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from perfmodel.operations import Array
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Scenario
 
 BLOCKS = (1, 8, 16, 32, 64, 128, 256)
 """Sequences of a block; the largest whole number of blocks below the batch is tried for each."""
+SMALL = 16
+"""Batch up to which all smaller ones are tried."""
 LEAST_GAIN = 1e-3
 """Share of the tokens per second from which a difference is worth a sentence."""
 
@@ -19,15 +24,27 @@ LEAST_GAIN = 1e-3
 def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
     """A sentence if the baseline serves more tokens/s with fewer sequences."""
     tried = {(batch - 1) // block * block for block in BLOCKS}
+    tried |= set(range(1, int(min(batch, SMALL))))
     batches = np.array([*sorted(each for each in tried if each > 0), batch])
-    if batches.size < 2:
-        return
-    tokens_per_s = batches / np.ravel(scenario.target_pass_s(batches, context, 1.0))
+    if batches.size > 1:
+        yield from _better(batches, batches / np.ravel(scenario.target_pass_s(batches, context, 1.0)))
+
+
+def of_seats(steps: StepTimes, lengths: Lengths) -> Iterator[str]:
+    """The same for the requests that run when all seats are taken, with their prompts. steps: of the
+    baseline.
+    """
+    each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
+    yield from _better(steps.batches, lengths.output_mean / each_s)
+
+
+def _better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
+    """A sentence if a batch serves more than the last one."""
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]
     asked = tokens_per_s[-1]
     if most > asked * (1.0 + LEAST_GAIN):
         yield (
-            f"a batch of {batches[best]:g} serves more without a draft than {batch:g} "
+            f"a batch of {batches[best]:g} serves more without a draft than {batches[-1]:g} "
             f"({most:,.0f} against {asked:,.0f} tokens/s)"
         )
