@@ -64,6 +64,18 @@ CONFIGS: dict[str, dict[str, object]] = {
         "linear_key_head_dim": 64,
         "linear_value_head_dim": 64,
         "linear_conv_kernel_dim": 4,
+        "num_nextn_predict_layers": 1,
+    },
+    "sliding": BASE
+    | {
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 6,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 64,
+        "rope_local_base_freq": 10000.0,
+        "hidden_activation": "gelu_pytorch_tanh",
     },
     "eagle3": BASE
     | {
@@ -81,6 +93,7 @@ class Case:
     """A question to `advise`, and the tiny models that take the place of its repositories.
 
     answers: whether vLLM's CPU backend runs its passes; those of recurrent layers with a draft need Triton.
+    pays: whether the draft pays, so that the line has it.
     """
 
     name: str
@@ -90,6 +103,7 @@ class Case:
     family: str
     head: str | None = None
     answers: bool = True
+    pays: bool = True
 
 
 CASES = (
@@ -99,6 +113,11 @@ CASES = (
     Case("routed experts", "qwen3-30b-a3b", "ngram", "0.7", "experts"),
     Case("MLA with MTP", "glm-4.7-flash", "mtp", "0.8", "latent"),
     Case("recurrent layers", "qwen3.5-27b", "ngram", "0.7", "recurrent", answers=False),
+    Case("recurrent layers with MTP", "qwen3.5-27b", "mtp", "0.8", "recurrent", answers=False),
+    Case("sliding windows", "gemma-3-27b", "ngram", "0.7", "sliding"),
+    Case("no draft", "llama-3.1-8b", "ngram", "0.01", "dense", pays=False),
+    Case("no draft over experts", "qwen3-30b-a3b", "ngram", "0.01", "experts", pays=False),
+    Case("no draft over MLA", "glm-4.7-flash", "ngram", "0.01", "latent", pays=False),
 )
 
 
@@ -127,9 +146,11 @@ def words_of(case: Case, models: Path) -> list[str]:
     if advice.serve is None or "vllm" not in advice.serve.lines:
         raise SystemExit(f"{case.name}: no line ({advice.serve and advice.serve.notes})")
     words = shlex.split(advice.serve.lines["vllm"])
-    if "--speculative-config" not in words:
-        raise SystemExit(f"{case.name}: the line has no draft: {shlex.join(words)}")
+    if ("--speculative-config" in words) is not case.pays:
+        raise SystemExit(f"{case.name}: whether the line has a draft is not {case.pays}: {shlex.join(words)}")
     words[2] = str(models / case.family)
+    if not case.pays:
+        return [*words, *DUMMY]
     config = json.loads(words[-1])
     if case.head is not None:
         config["model"] = str(models / case.head)

@@ -17,6 +17,10 @@ MAX_PRICES = 2_000_000
 """Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""
 
 
+Group = tuple[Layout, bool]
+"""A layout, and whether sequences verify different numbers of tokens: the same target passes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Priced:
     """One candidate over ``[batch, gamma]``.
@@ -37,8 +41,8 @@ class Priced:
 def price(
     baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery
 ) -> tuple[list[Priced], list[Priced]]:
-    """Prices the baselines and the candidates. All drafts of one layout share the batches and the target
-    passes, which are computed once.
+    """Prices the baselines and the candidates. All drafts of one layout share the batches, and those of one
+    group the target passes, which are computed once.
 
     Raises InputError for more than `MAX_PRICES` prices.
     """
@@ -52,15 +56,12 @@ def price(
     if query.batch is not None and most * columns > MAX_PRICES:
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
         raise refuse("--batch", None, allowed, most)
-    deepest: dict[Layout, int] = {c.layout: 0 for c in baseline}
-    for c in candidates:
-        deepest[c.layout] = max(deepest[c.layout], c.scenario.longest(query.max_gamma))
-    verify = {c.layout: _verify(c.scenario, batches[c.layout], query, deepest[c.layout]) for c in baseline}
+    verify = _verify_by_group(baseline, candidates, batches, query)
     alone = []
     for c in baseline:
-        step = verify[c.layout][:, :1]
+        step = verify[_group(c)][:, :1]
         alone.append(_priced(c, batches[c.layout], np.zeros(1, int), np.ones(1), step, query))
-    return alone, [_chains(c, batches[c.layout], query, verify[c.layout]) for c in candidates]
+    return alone, [_chains(c, batches[c.layout], query, verify[_group(c)]) for c in candidates]
 
 
 def room(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Memory[Any]:
@@ -85,6 +86,23 @@ def _batches(baseline: Candidate, candidates: list[Candidate], query: AdviseQuer
     fullest = np.concatenate(full)
     fullest = fullest[(fullest >= 1) & (fullest <= sizes[-1])]
     return np.union1d(sizes[sizes <= max(most, MAX_BATCHES)], fullest)
+
+
+def _group(candidate: Candidate) -> Group:
+    return candidate.layout, candidate.scenario.draft.varying_lengths
+
+
+def _verify_by_group(
+    baseline: list[Candidate], candidates: list[Candidate], batches: dict[Layout, Array], query: AdviseQuery
+) -> dict[Group, Array]:
+    """Times of the target's passes, ``[batch, query token]``, of each group up to its longest draft."""
+    members: dict[Group, Candidate] = {_group(c): c for c in reversed((*baseline, *candidates))}
+    deepest = dict.fromkeys(members, 0)
+    for c in candidates:
+        deepest[_group(c)] = max(deepest[_group(c)], c.scenario.longest(query.max_gamma))
+    return {
+        group: _verify(c.scenario, batches[c.layout], query, deepest[group]) for group, c in members.items()
+    }
 
 
 def _verify(scenario: Scenario, batches: Array, query: AdviseQuery, deepest: int) -> Array:
