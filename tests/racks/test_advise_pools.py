@@ -164,3 +164,65 @@ def test_requests_longer_than_the_models_positions_are_refused() -> None:
 
 def test_a_box_is_not_divided() -> None:
     assert pm.advise(**ASKED | {"gpus": 8}).pools is None
+
+
+OF_CLIENTS: dict[str, Any] = {"request_rate": None, "clients": 300, "slo": "ttft:3000,tpot:50"}
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_clients_have_the_figures_of_the_printed_command(
+    two: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = best(two, **OF_CLIENTS)
+    assert option.serves
+    _, *words = shlex.split(option.check)
+    answer = read(capsys, *words)
+    if two:
+        row = next(row for row in answer["pools"]["rows"] if row["gamma"] == option.gamma)
+        assert row["request_rate"] == pytest.approx(option.most_requests_per_s, rel=1e-6)
+        assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-6)
+    else:
+        row = next(row for row in answer["rows"] if row["gamma"] == option.gamma)
+        assert row["tpot_s"]["mean"] == pytest.approx(option.tpot_s, rel=1e-6)
+        share = option.most_requests_per_s / int((option.servers or "").partition("x")[0])
+        assert row["requests_per_s"] == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize("prefill", [1, 2, 3])
+def test_no_other_split_serves_the_clients_faster_within_the_limits(prefill: int) -> None:
+    option = best(True, True, **OF_CLIENTS)
+    instances = [(text or "").partition("x")[2] for text in (option.prefill, option.decode)]
+    if {text.partition(":")[0] for text in instances} != {"8"}:
+        pytest.skip("instances of other sizes")
+    question = {name: value for name, value in ASKED.items() if name not in ("gpus", "rate", "request_rate")}
+    split = {"prefill": f"{prefill}x{instances[0]}", "decode": f"{4 - prefill}x{instances[1]}"}
+    asked = {
+        "alpha": 0.7,
+        "max_concurrency": 300,
+        "output_std": 1,
+        "slo": OF_CLIENTS["slo"],
+        "closed_form": True,
+    }
+    answer = pm.traffic(**question | asked | split | {"gamma": option.gamma}).pools
+    assert answer is not None
+    row = next(row for row in answer.rows if row.gamma == option.gamma)
+    assert (row.slo_share or 0.0) < 0.9 or row.request_rate <= option.most_requests_per_s * (1 + 1e-9)
+
+
+def test_more_devices_serve_clients_no_slower_and_the_fewest_suffice() -> None:
+    for two in (False, True):
+        option = best(two, **OF_CLIENTS)
+        more = best(two, **OF_CLIENTS, gpus=64)
+        assert more.most_requests_per_s >= option.most_requests_per_s
+        assert option.needed_gpus is not None
+        assert option.needed_gpus <= ASKED["gpus"]
+        if option.needed_gpus > BOX:
+            assert best(two, **OF_CLIENTS, gpus=option.needed_gpus).serves
+
+
+def test_clients_beyond_the_limits_have_no_option_and_without_limits_any_number_of_devices() -> None:
+    assert not _advice(**OF_CLIENTS | {"clients": 100_000}).options
+    assert "for 100000 clients" in _advice(**OF_CLIENTS | {"clients": 100_000}).sentence
+    free = _advice(**OF_CLIENTS | {"slo": None})
+    assert "any number of devices serves 300 clients" in free.for_rate
+    assert {option.two for option in free.options} == {False, True}

@@ -320,10 +320,10 @@ class AdviseQuery(CommonOptions):
 
     @property
     def searches_pools(self) -> bool:
-        """Whether the question is about a rate on more devices than a box has, where prefill and decode pools
+        """Whether the question is about a load on more devices than a box has, where prefill and decode pools
         are searched too.
         """
-        return self.request_rate is not None and (self.gpus or 0) > MOST_IN_SERVER
+        return self.has_load and (self.gpus or 0) > MOST_IN_SERVER
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:

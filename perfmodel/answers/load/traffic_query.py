@@ -122,6 +122,7 @@ class TrafficQuery(CommonOptions):
     max_concurrency: MaybeWholes = argument(
         "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
         arg.COUNTS,
+        "--clients",
         default=None,
     )
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(

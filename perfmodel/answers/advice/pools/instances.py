@@ -4,6 +4,7 @@ instance.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
@@ -33,31 +34,34 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Drafting:
-    """All instances with one draft, or without. question: to `traffic`, at the asked rate."""
+    """All instances with one draft, or without. question: to `traffic`, under the asked load."""
 
     draft: str | None
     question: TrafficQuery
     instances: list[Instance]
 
 
-def drafting_of(question: AdviseQuery, found: Candidates) -> list[Drafting]:
-    """The baseline, and every draft that may be chosen, each with the instances that run it.
+def drafting_of(question: AdviseQuery, found: Candidates, load: dict[str, Any]) -> list[Drafting]:
+    """The baseline, and every draft that may be chosen, each with the instances that run it. load: arguments
+    of a question to `traffic`.
 
     Raises InputError for requests that are longer than the model's positions.
     """
-    made = [_drafting(question, found.baselines, drafts=False)] if found.baselines else []
+    made = [_drafting(question, found.baselines, load, drafts=False)] if found.baselines else []
     by_draft: dict[tuple[str | None, str | None], list[Candidate]] = {}
     for candidate in found.drafted:
         if question.may_choose(candidate.runs):
             named = candidate.asked.draft, candidate.asked.draft_kv
             by_draft.setdefault(named, []).append(candidate)
-    made += [_drafting(question, candidates, drafts=True) for candidates in by_draft.values()]
+    made += [_drafting(question, candidates, load, drafts=True) for candidates in by_draft.values()]
     return made
 
 
-def _drafting(question: AdviseQuery, candidates: list[Candidate], drafts: bool) -> Drafting:
+def _drafting(
+    question: AdviseQuery, candidates: list[Candidate], load: dict[str, Any], drafts: bool
+) -> Drafting:
     first = candidates[0]
-    asked, _ = completed(question_of(question, first, drafts, request_rate=question.request_rate))
+    asked, _ = completed(question_of(question, first, drafts, **load))
     check_lengths(asked, first.scenario.target)
     asked = replace(asked, draft_tp=None)  # as many devices as the target
     draft = first.scenario.draft.name if drafts else None

@@ -9,10 +9,11 @@ class PoolOption:
 
     servers, prefill, decode: instances as in ``traffic --decode``; None where there are none. draft: None
     without one. most_requests_per_s: the highest rate at which enough requests are within the limits, or
-    without limits of 0.9 of the capacity; also per given device. ratio: prefill devices for each decode
-    device at which both pools reach their limits. needed, needed_gpus: the fewest such instances for the
-    asked rate; None if no number suffices. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: on all given
-    devices at the asked rate; None beyond `most_requests_per_s`. check: a command with the same figures.
+    without limits of 0.9 of the capacity; of clients, the rate at which they are served within the limits.
+    Also per given device. ratio: prefill devices for each decode device at which both pools reach their
+    limits. needed, needed_gpus: the fewest such instances for the asked load; None if no number suffices, or
+    any one does. ttft_s, ttft_p90_s, tpot_s, tpot_p90_s, slo_share: on all given devices under the asked
+    load; None beyond `most_requests_per_s`. check: a command with the same figures.
     """
 
     servers: str | None
@@ -61,13 +62,15 @@ class PoolOption:
 @dataclass(frozen=True, slots=True)
 class PoolAdvice:
     """One pool against two. options: the best of each, with and without a draft, by the highest rate within
-    the limits. one_would_do: whether one pool serves the asked rate within the limits on the given devices.
-    searched: instances and draft lengths that were priced. notes: what was not searched, with the missing
-    table, or is not as asked.
+    the limits. one_would_do: whether one pool serves the asked load within the limits on the given devices.
+    load: in words. searched: instances and draft lengths that were priced. notes: what was not searched, with
+    the missing table, or is not as asked.
     """
 
     gpus: int
-    request_rate: float
+    load: str
+    request_rate: float | None
+    clients: int | None
     options: tuple[PoolOption, ...]
     one_would_do: bool
     searched: int
@@ -89,12 +92,11 @@ class PoolAdvice:
     def sentence(self) -> str:
         """The advice in words."""
         if not self.options:
-            return f"No layout of {self.gpus} GPUs keeps the limits at any rate"
+            return f"No layout of {self.gpus} GPUs keeps the limits {self._where}"
         best = self.options[0]
         other = self.best(not best.two)
-        text = (
-            f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} most within the limits"
-        )
+        most = "most within the limits" if self.clients is None else f"{self.load} fastest"
+        text = f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} {most}"
         text += f": {best.most_requests_per_s:.3g} requests/s, {best.layout}, {best.drafting}"
         if other is None:
             return f"{text}; {'one pool' if best.two else 'two pools'}: none"
@@ -102,11 +104,17 @@ class PoolAdvice:
         return f"{text}; {gain:.2f} times the rate of {other.kind} ({other.layout}, {other.drafting})"
 
     @property
+    def _where(self) -> str:
+        return "at any rate" if self.clients is None else f"for {self.load}"
+
+    @property
     def for_rate(self) -> str:
-        """What the asked rate needs, in words."""
+        """What the asked load needs, in words."""
+        if self.clients is not None and all(each.slo_share is None for each in self.options):
+            return f"Without limits on latency, any number of devices serves {self.load}"
         one = self.best(two=False)
         two = self.best(two=True)
-        rate = f"For {self.request_rate:g} requests/s"
+        rate = f"For {self.load}"
         told = [
             f"{each.kind} of {each.needed_gpus} GPU{'s' * (each.needed_gpus != 1)}: {each.needed}"
             for each in (one, two)

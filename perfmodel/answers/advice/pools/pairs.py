@@ -6,7 +6,7 @@ better than the best found.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,57 +147,33 @@ def _prefill_bound(each: TwoPools, limits_s: dict[str, float]) -> float:
     return min(most, used * each.prefill_rate)
 
 
-def best_on(pairs: Sequence[Pair], gpus: int, limits_s: dict[str, float]) -> SizedPools | None:
-    """The pools on as many devices with the highest rate."""
-    tried = [
-        (pair.bound(prefill, decode), pair, prefill, decode)
-        for pair in pairs
-        for prefill, decode in _splits(pair, gpus)
-    ]
-    tried.sort(key=lambda each: -each[0])
-    best: SizedPools | None = None
-    for bound, pair, prefill, decode in tried:
-        if best is not None and bound <= best.rate:
-            break
-        pools = pair.each.with_counts(prefill, decode)
-        rate = highest(pools, limits_s, bound)
-        if rate and (best is None or rate > best.rate):
-            best = SizedPools(pair, pools, rate)
-    return best
-
-
-def _splits(pair: Pair, gpus: int) -> Iterator[tuple[int, int]]:
+def splits_at_capacity(pair: Pair, gpus: int) -> list[tuple[int, int]]:
     """The instances of both pools: around the split at which both are full."""
+    every = splits_of(pair, gpus)
+    even = gpus * pair.ratio / (1.0 + pair.ratio) / pair.each.prefill.gpus
+    first = min(max(math.floor(even), 1), len(every))
+    return every[max(first - 2, 0) : first + 1]
+
+
+def splits_of(pair: Pair, gpus: int) -> list[tuple[int, int]]:
+    """The instances of both pools on as many devices, by rising prefill pools."""
     prefill_gpus = pair.each.prefill.gpus
     decode_gpus = pair.each.decode.gpus
     most = (gpus - decode_gpus) // prefill_gpus
-    if most < 1:
-        return
-    even = gpus * pair.ratio / (1.0 + pair.ratio) / prefill_gpus
-    first = min(max(math.floor(even), 1), most)
-    for prefill in range(max(first - 1, 1), min(first + 2, most) + 1):
-        yield prefill, (gpus - prefill * prefill_gpus) // decode_gpus
+    return [(count, (gpus - count * prefill_gpus) // decode_gpus) for count in range(1, most + 1)]
 
 
-def pools_for(pairs: Sequence[Pair], rate: float, limits_s: dict[str, float]) -> TwoPools | None:
-    """The pools on the fewest devices that serve a rate within the limits."""
+def cheapest(
+    counts: Iterable[tuple[Pair, int, int, int]], serve: Callable[[TwoPools], bool]
+) -> TwoPools | None:
+    """The pools on the fewest devices that serve a load. counts: pair, the fewest instances of both pools,
+    and how many more of each are tried.
+    """
     tried = []
-    for pair in pairs:
-        prefill = math.ceil(rate / pair.prefill_rate)
-        decode = math.ceil(rate / pair.decode_rate)
-        for more in range(MORE + 1):
-            for extra in range(MORE + 1):
+    for pair, prefill, decode, most in counts:
+        for more in range(most + 1):
+            for extra in range(most + 1):
                 pools = pair.each.with_counts(prefill + more, decode + extra)
                 tried.append((pools.devices, pools))
     tried.sort(key=lambda each: each[0])
-    for _, pools in tried:
-        if _serves(pools, rate, limits_s):
-            return pools
-    return None
-
-
-def _serves(pools: TwoPools, rate: float, limits_s: dict[str, float]) -> bool:
-    """Whether pools serve a rate within the limits."""
-    if rate > HEADROOM * pools.most:
-        return False
-    return not limits_s or pools.share_within(limits_s, rate) >= SHARE_WANTED
+    return next((pools for _, pools in tried if serve(pools)), None)

@@ -10,12 +10,14 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.pools.command import command_of
 from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
+from perfmodel.answers.advice.pools.load import AtRate, OfClients, PoolLoad
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
-from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, best_on, pairs_of, pools_for
-from perfmodel.answers.advice.pools.servers import Server, most_on, servers_for, servers_of
+from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, pairs_of
+from perfmodel.answers.advice.pools.servers import Server, servers_of
 from perfmodel.answers.advice.served import HEADROOM
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.queueing.closed import serve
 
 SHORTLIST = 6
@@ -28,14 +30,14 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     candidates of one pool with the lowest TPOT there.
     """
     assert question.gpus is not None
-    assert question.request_rate is not None
-    made = drafting_of(question, candidates)
+    load = load_of(question)
+    made = drafting_of(question, candidates, load.arguments)
     plain = [each for each in made if each.draft is None]
     drafted = [each for each in made if each.draft is not None]
-    search = Search(question.gpus, question.request_rate)
+    search = Search(question.gpus, load)
     options = [search.one(plain), search.one(drafted)]
     notes: list[str] = []
-    if not question.latency_limits_ms:
+    if not question.latency_limits_ms and question.clients is None:
         notes.append(f"without limits on latency, the highest rate is {HEADROOM:g} of the capacity")
     if question.draft_tp is not None and drafted:
         notes.append("pools have the draft on all devices of an instance, whatever --draft-tp says")
@@ -47,7 +49,9 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     kept.sort(key=lambda option: -option.most_requests_per_s)
     advice = PoolAdvice(
         gpus=question.gpus,
+        load=load.words,
         request_rate=question.request_rate,
+        clients=question.clients,
         options=tuple(kept),
         one_would_do=any(option.serves for option in kept if not option.two),
         searched=sum(len(instance.steps) for each in made for instance in each.instances),
@@ -57,23 +61,30 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     return advice, shortlist
 
 
+def load_of(question: AdviseQuery) -> PoolLoad:
+    """The load that a question states."""
+    if question.request_rate is not None:
+        return AtRate(question.request_rate)
+    assert question.clients is not None
+    return OfClients(question.clients)
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A number of devices, and the asked rate."""
+    """A number of devices, and the asked load."""
 
     gpus: int
-    rate: float
+    load: PoolLoad
 
     def one(self, made: Sequence[Drafting]) -> PoolOption | None:
         """The servers that do both with the highest rate within the limits."""
         servers = [server for each in made for server in servers_of(each)]
-        best = most_on(servers, self.gpus)
+        best, most = self._best_server(servers)
         if best is None:
             return None
         layout = replace(best.instance.layout, count=self.gpus // best.gpus)
-        most = layout.count * best.highest
-        share = self.rate / layout.count
-        fewest = servers_for(servers, self.rate)
+        each = self.load.of_each(layout.count)
+        fewest = self.load.fewest_servers(servers)
         return PoolOption(
             servers=str(layout),
             prefill=None,
@@ -85,9 +96,23 @@ class Search:
             ratio=None,
             needed=None if fewest is None else str(fewest),
             needed_gpus=None if fewest is None else fewest.devices,
-            **(_times_of_server(best, share) if self.rate <= most else dict.fromkeys(TIMES)),
-            check=_check(best.question, best.steps.gamma, share, best.instance.layout.layout),
+            **(_times_of_server(best, each) if self.load.suffices(most) else dict.fromkeys(TIMES)),
+            check=_check(best.question, best.steps.gamma, each, best.instance.layout.layout),
         )
+
+    def _best_server(self, servers: Sequence[Server]) -> tuple[Server | None, float]:
+        """The server of which the devices serve most within the limits, and their requests per second."""
+        best: Server | None = None
+        rate = 0.0
+        for server in sorted(servers, key=lambda each: -(self.gpus // each.gpus) * each.most):
+            count = self.gpus // server.gpus
+            if count * server.most / HEADROOM <= rate:
+                break
+            found = self.load.rate_of_servers(server, count)
+            if found > rate:
+                best = server
+                rate = found
+        return best, rate
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
         """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do
@@ -98,7 +123,7 @@ class Search:
         for server in (server for each in made for server in servers_of(each)):
             candidate = server.instance.candidate
             count = self.gpus // server.gpus
-            place = (server.tpot_s(self.rate / count), -count * server.most)
+            place = self.load.place(server, count)
             known = order.setdefault(id(candidate), place)
             order[id(candidate)] = min(known, place)
             candidates[id(candidate)] = candidate
@@ -111,19 +136,37 @@ class Search:
         for drafting in made:
             limits_s = drafting.question.limits_s
             pairs = pairs_of(drafting, limits_s)
-            sized = best_on(pairs, self.gpus, limits_s)
+            sized = self._best_pools(pairs, limits_s)
             if sized is not None and (best is None or sized.rate > best[-1].rate):
                 best = drafting, pairs, sized
         return None if best is None else self._of_pools(*best)
+
+    def _best_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> SizedPools | None:
+        """The pools that serve most within the limits."""
+        tried = [
+            (self.load.bound(pair, *split), pair, split)
+            for pair in pairs
+            for split in self.load.split(pair, self.gpus)
+        ]
+        tried.sort(key=lambda each: -each[0])
+        best: SizedPools | None = None
+        for bound, pair, split in tried:
+            if best is not None and bound <= best.rate:
+                break
+            pools = pair.each.with_counts(*split)
+            rate = self.load.rate_of_pools(pools, limits_s, bound)
+            if rate and (best is None or rate > best.rate):
+                best = SizedPools(pair, pools, rate)
+        return best
 
     def _of_pools(self, drafting: Drafting, pairs: list[Pair], sized: SizedPools) -> PoolOption:
         asked = drafting.question
         pools = sized.pools
         prefill = str(pools.prefill)
         decode = str(pools.decode)
-        fewest = pools_for(pairs, self.rate, asked.limits_s)
-        row = pools.at(self.rate, asked.limits_s)
-        shown = self.rate <= sized.rate
+        fewest = self.load.fewest_pools(pairs, asked.limits_s)
+        row = self.load.row(pools, asked.limits_s)
+        shown = self.load.suffices(sized.rate)
         return PoolOption(
             servers=None,
             prefill=prefill,
@@ -136,27 +179,29 @@ class Search:
             needed=None if fewest is None else f"prefill {fewest.prefill}, decode {fewest.decode}",
             needed_gpus=None if fewest is None else fewest.devices,
             **{name: getattr(row, name) if shown else None for name in TIMES},
-            check=_check(asked, pools.steps.gamma, self.rate, {"prefill": prefill, "decode": decode}),
+            check=_check(
+                asked, pools.steps.gamma, self.load.of_each(1), {"prefill": prefill, "decode": decode}
+            ),
         )
 
 
-def _times_of_server(server: Server, rate: float) -> dict[str, float | None]:
-    """The times of one server at its share of the rate."""
-    at = np.array([rate])
+def _times_of_server(server: Server, load: Array) -> dict[str, float | None]:
+    """The times of one server under its share of the load."""
     question = server.question
-    served = serve(server.steps, question.loop.load(at), server.limits, question.spread)
+    served = serve(server.steps, question.loop.load(load), server.limits, question.spread)
     return {
         "ttft_s": float(np.ravel(served.ttft.mean)[0]),
         "ttft_p90_s": float(served.ttft.quantiles(0.9)[0, 0]),
         "tpot_s": float(np.ravel(served.tpot.mean)[0]),
         "tpot_p90_s": float(served.tpot.quantiles(0.9)[0, 0]),
-        "slo_share": float(server.shares(at)[0]) if question.limits_s else None,
+        "slo_share": float(server.shares(load)[0]) if question.limits_s else None,
     }
 
 
-def _check(question: TrafficQuery, gamma: int, rate: float, layout: dict[str, Any]) -> str:
+def _check(question: TrafficQuery, gamma: int, load: Array, layout: dict[str, Any]) -> str:
     """The command of `traffic` with the figures of an option."""
     alone: dict[str, Any] = {"tp": 1, "dp": 1, "ep": 1}
-    return command_of(
-        replace(question, gamma=str(gamma), closed_form=True, request_rate=rate, **alone | layout)
-    )
+    name = "request_rate" if question.opens else "max_concurrency"
+    value = float(load[0]) if question.opens else int(load[0])
+    asked = {name: value, "gamma": str(gamma), "closed_form": True}
+    return command_of(replace(question, **asked | alone | layout))

@@ -58,10 +58,39 @@ class Server:
 
     def shares(self, rates: Array) -> Array:
         """Share of the requests within the limits at each rate."""
+        return self.under(rates)[0]
+
+    def under(self, loads: Array) -> tuple[Array, Array]:
+        """Share of the requests within the limits at each load (1 without limits), and requests per
+        second.
+        """
         question = self.question
-        load = question.loop.load(rates)
-        served = serve(self.steps, load, self.limits, question.spread)
-        return np.where(served.saturated, 0.0, slo_share(question.limits_s, served))
+        served = serve(self.steps, question.loop.load(loads), self.limits, question.spread)
+        limits_s = question.limits_s
+        shares = slo_share(limits_s, served) if limits_s else np.ones(loads.shape)
+        return np.where(served.saturated, 0.0, shares), served.requests_per_s
+
+    def most_clients(self, most: int) -> int:
+        """The most clients, up to a number, that are served within the limits; 0 if not one is."""
+        low = 0
+        above = most + 1
+        while above - low > 1:
+            tried = np.unique(np.round(np.linspace(low + 1, above - 1, TRIED)))
+            enough = self.under(tried)[0] >= SHARE_WANTED
+            met = enough.size if enough.all() else int(np.argmin(enough))
+            if met:
+                low = int(tried[met - 1])
+            if met < enough.size:
+                above = int(tried[met])
+        return low
+
+    @property
+    def clients_bound(self) -> float:
+        """Upper bound of `most_clients`, by Little's law at the limits; infinite where they leave it open."""
+        limits_s = self.question.limits_s
+        answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
+        whole_s = min(limits_s.get("ttft", math.inf) + answer_s, limits_s.get("e2e", math.inf))
+        return self.most / HEADROOM * whole_s
 
     @cached_property
     def highest(self) -> float:
@@ -91,20 +120,6 @@ def servers_of(drafting: Drafting) -> Iterator[Server]:
             most = HEADROOM * capacity(steps, question.lengths, limits)[0]
             if most:
                 yield Server(question, drafting.draft, instance, steps, most)
-
-
-def most_on(servers: Iterable[Server], gpus: int) -> Server | None:
-    """The server with the highest rate on as many devices; None if none keeps the limits."""
-    best: Server | None = None
-    rate = 0.0
-    for server in sorted(servers, key=lambda each: -(gpus // each.gpus) * each.most):
-        count = gpus // server.gpus
-        if count * server.most <= rate:
-            break
-        if count * server.highest > rate:
-            best = server
-            rate = count * server.highest
-    return best
 
 
 def servers_for(servers: Iterable[Server], rate: float) -> Instances | None:

@@ -1,0 +1,243 @@
+"""The load for which pools are searched: a rate of requests, or clients that each wait for their answer."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.advice.pools.pairs import (
+    MORE,
+    Pair,
+    cheapest,
+    highest,
+    splits_at_capacity,
+    splits_of,
+)
+from perfmodel.answers.advice.pools.servers import Server, servers_for
+from perfmodel.answers.advice.served import HEADROOM, OUT_OF_STEP
+from perfmodel.answers.load.pool_question import Instances
+from perfmodel.answers.load.slo import SHARE_WANTED
+from perfmodel.answers.load.two_pools import PoolRow, TwoPools
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import mean_tpot_s
+
+MOST_TRIED = 8
+"""Instances of a pool beyond the fewest that are tried for clients."""
+
+
+class PoolLoad(ABC):
+    """A load of all devices together. arguments: of a question to `traffic` about all of them."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The load in words."""
+
+    @property
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a question to `traffic`."""
+
+    @abstractmethod
+    def of_each(self, servers: int) -> Array:
+        """The load of one of several equal servers, of shape [1]."""
+
+    @abstractmethod
+    def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
+        """The numbers of prefill and decode instances that are worth trying on as many devices."""
+
+    @abstractmethod
+    def bound(self, pair: Pair, prefill: int, decode: int) -> float:
+        """Upper bound of `rate_of_pools`."""
+
+    @abstractmethod
+    def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
+        """Requests per second by which pools are compared; 0 if they do not keep the limits."""
+
+    @abstractmethod
+    def rate_of_servers(self, server: Server, count: int) -> float:
+        """The same of some equal servers."""
+
+    @abstractmethod
+    def place(self, server: Server, count: int) -> tuple[float, float]:
+        """Sorts equal servers by TPOT under the load, without the limits; then by capacity."""
+
+    @abstractmethod
+    def suffices(self, rate: float) -> bool:
+        """Whether devices of such a rate serve the load within the limits."""
+
+    @abstractmethod
+    def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
+        """The pools under the load."""
+
+    @abstractmethod
+    def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
+        """The pools on the fewest devices that serve the load within the limits; None if none does."""
+
+    @abstractmethod
+    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
+        """The fewest devices of equal servers that serve the load within the limits; None if none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtRate(PoolLoad):
+    """Requests per second. Devices are compared by the highest rate that they serve within the limits."""
+
+    rate: float
+
+    @property
+    def words(self) -> str:
+        """See `PoolLoad`."""
+        return f"{self.rate:g} requests/s"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """See `PoolLoad`."""
+        return {"request_rate": self.rate}
+
+    def of_each(self, servers: int) -> Array:
+        """See `PoolLoad`."""
+        return np.array([self.rate / servers])
+
+    def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
+        """See `PoolLoad`."""
+        return splits_at_capacity(pair, gpus)
+
+    def bound(self, pair: Pair, prefill: int, decode: int) -> float:
+        """See `PoolLoad`."""
+        return pair.bound(prefill, decode)
+
+    def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
+        """See `PoolLoad`."""
+        return highest(pools, limits_s, bound)
+
+    def rate_of_servers(self, server: Server, count: int) -> float:
+        """See `PoolLoad`."""
+        return count * server.highest
+
+    def place(self, server: Server, count: int) -> tuple[float, float]:
+        """See `PoolLoad`."""
+        return server.tpot_s(self.rate / count), -count * server.most
+
+    def suffices(self, rate: float) -> bool:
+        """See `PoolLoad`."""
+        return self.rate <= rate
+
+    def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
+        """See `PoolLoad`."""
+        return pools.at(self.rate, limits_s)
+
+    def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
+        """See `PoolLoad`."""
+        counts = [
+            (pair, math.ceil(self.rate / pair.prefill_rate), math.ceil(self.rate / pair.decode_rate), MORE)
+            for pair in pairs
+        ]
+        return cheapest(counts, lambda pools: self._serve(pools, limits_s))
+
+    def _serve(self, pools: TwoPools, limits_s: dict[str, float]) -> bool:
+        if self.rate > HEADROOM * pools.most:
+            return False
+        return not limits_s or pools.share_within(limits_s, self.rate) >= SHARE_WANTED
+
+    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
+        """See `PoolLoad`."""
+        return servers_for(servers, self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class OfClients(PoolLoad):
+    """Clients that each wait for their answer. Devices are compared by the rate at which these are served."""
+
+    clients: int
+
+    @property
+    def words(self) -> str:
+        """See `PoolLoad`."""
+        return f"{self.clients} client{'s' * (self.clients != 1)}"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """See `PoolLoad`."""
+        return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP}
+
+    def of_each(self, servers: int) -> Array:
+        """See `PoolLoad`."""
+        return np.array([float(math.ceil(self.clients / servers))])
+
+    def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
+        """See `PoolLoad`. Few clients may need fewer prefill instances than full pools."""
+        every = splits_of(pair, gpus)
+        powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
+        return sorted({*powers, *splits_at_capacity(pair, gpus)})
+
+    def bound(self, pair: Pair, prefill: int, decode: int) -> float:
+        """See `PoolLoad`. All clients in the decode pool, or none of them ever in a queue."""
+        each = pair.each
+        batch = self.clients / decode
+        alone = float(each.rising[0]) * min(batch, 1.0)
+        decoding = decode * max(float(np.interp(batch, each.steps.batches, each.rising, left=0.0)), alone)
+        idle_s = each.prompts.alone_s + each.transfer_s + each.iterations * float(each.steps.decode_s[0])
+        return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
+
+    def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
+        """See `PoolLoad`."""
+        row = self.row(pools, limits_s)
+        kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
+        return row.request_rate if kept and not row.saturated else 0.0
+
+    def rate_of_servers(self, server: Server, count: int) -> float:
+        """See `PoolLoad`."""
+        share, rate = server.under(self.of_each(count))
+        return count * float(rate[0]) if share[0] >= SHARE_WANTED else 0.0
+
+    def place(self, server: Server, count: int) -> tuple[float, float]:
+        """See `PoolLoad`."""
+        load = server.question.loop.load(self.of_each(count))
+        return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
+
+    def suffices(self, rate: float) -> bool:
+        """See `PoolLoad`."""
+        return rate > 0.0
+
+    def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
+        """See `PoolLoad`."""
+        return pools.with_clients(float(self.clients), 0.0, limits_s)
+
+    def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
+        """See `PoolLoad`. Without limits any number serves them."""
+        if not limits_s:
+            return None
+        counts = []
+        for pair in pairs:
+            least = self._least_rate(pair, limits_s)
+            prefill = max(math.ceil(least / pair.prefill_rate), 1)
+            decode = max(math.ceil(least / pair.decode_rate), 1)
+            counts.append((pair, prefill, decode, MOST_TRIED))
+        return cheapest(counts, lambda pools: self.rate_of_pools(pools, limits_s, math.inf) > 0.0)
+
+    def _least_rate(self, pair: Pair, limits_s: dict[str, float]) -> float:
+        """Requests per second of pools that just keep the limits: each client takes no longer than they
+        allow.
+        """
+        each = pair.each
+        batch = each.state(min(pair.decode_rate, each.most)).batch
+        decoding_s = batch / pair.decode_rate
+        first_s = limits_s.get("ttft", each.prompts.alone_s + each.transfer_s)
+        return self.clients / (first_s + decoding_s)
+
+    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
+        """See `PoolLoad`."""
+        best: Instances | None = None
+        bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]
+        for server, least in sorted(bounds, key=lambda each: each[1] * each[0].gpus):
+            if not server.question.limits_s or (best and least * server.gpus >= best.devices):
+                break
+            most = server.most_clients(self.clients)
+            needed = math.ceil(self.clients / most) if most else math.inf
+            if best is None or needed * server.gpus < best.devices:
+                best = replace(server.instance.layout, count=int(needed)) if most else best
+        return best
