@@ -66,7 +66,8 @@ class Limits:
     """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass.
     memory_fraction: share of the device for weights and caches; None is the engine's. max_prompt_part: tokens
     of one prompt in one pass; None without a limit. order: how prompts and decoding share passes; None is the
-    engine's.
+    engine's. poll_passes: decoding passes between two looks for new requests; a pass that reads prompts is
+    followed by one.
     """
 
     max_num_seqs: int = 256
@@ -74,6 +75,7 @@ class Limits:
     memory_fraction: float | None = None
     max_prompt_part: int | None = None
     order: PassOrder | None = None
+    poll_passes: int = 1
 
 
 def whole_passes(mean: Array, cv: float) -> Array:

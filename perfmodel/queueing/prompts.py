@@ -1,6 +1,7 @@
 """The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from perfmodel import costs
 from perfmodel.costs.compiled import Program
 from perfmodel.costs.kinds.experts import ExpertsOp
+from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.shards import Shard
 from perfmodel.kv.full import Full
@@ -35,11 +37,28 @@ def pass_order(scenario: Scenario, of_engine: EngineRequests) -> PassOrder:
 
 
 def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> Floats:
-    """Seconds of a pass over prompt tokens without attention, by the number of tokens."""
+    """Seconds of a pass over prompt tokens without attention, by the number of tokens.
+
+    Kernels are measured in short runs, and experts with few tokens. `prompt_factor` multiplies the time of
+    the experts and, if it is above 1, the time for which other GEMMs compute.
+    """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
-    linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
-    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if isinstance(op, ExpertsOp))
-    return scenario.machine.predicted_s(linear, tokens) + (of_engine.prompt_factor - 1.0) * routed
+    slowed = [_slowed(op, of_engine.prompt_factor) for op in ops if op.kind not in ("attention", "upkeep")]
+    longer_s = (of_engine.prompt_factor - 1.0) * _experts_s(scenario, ops)
+    return scenario.machine.predicted_s(slowed, tokens) + longer_s
+
+
+def _slowed(op: Op, factor: float) -> Op:
+    """A GEMM of a prompt that computes for longer; another op is the same."""
+    if factor <= 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
+        return op
+    return replace(op, cost=replace(op.cost, flops=factor * op.cost.flops))
+
+
+def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:
+    """Seconds of the routed experts."""
+    experts = (op for op in ops if isinstance(op, ExpertsOp))
+    return sum(map(scenario.machine.op_predicted_s, experts), start=0.0)
 
 
 def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
@@ -78,8 +97,7 @@ def prompt_alone_s(
     groups = scenario.target_shard.groups
     chunk = min(tokens, budget / groups)
     passes = tokens / chunk
-    routed = [op for op in _prompt_ops(scenario, chunk) if isinstance(op, ExpertsOp)]
-    experts_s = of_engine.prompt_factor * sum(float(scenario.machine.op_predicted_s(op)) for op in routed)
+    experts_s = of_engine.prompt_factor * float(_experts_s(scenario, _prompt_ops(scenario, chunk)))
     each = float(layers_s(scenario, chunk * groups, of_engine)) - (1.0 - 1.0 / groups) * experts_s
     own = float(prompt_attention_s(scenario, tokens))
     draft = float(prompt_draft_s(scenario, tokens)) if drafts else 0.0

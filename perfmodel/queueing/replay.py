@@ -175,6 +175,7 @@ class _Server:
         self.most_of_a_prompt = limits.max_prompt_part or limits.max_num_batched_tokens
         self.time_s = 0.0
         self.pass_number = 0
+        self.next_poll = 0
         self.work = 0.0
         self.waiting = deque[Request]()
         self.reading = deque[Request]()
@@ -190,7 +191,7 @@ class _Server:
         """Runs all requests to their last token. output_tokens: as they arrived."""
         count = len(self.requests)
         while self.answered < count:
-            if self.senders.coming and self.senders.coming[0].at_s <= self.time_s:
+            if self._polls() and self.senders.coming and self.senders.coming[0].at_s <= self.time_s:
                 self._arrive()
             if not (self.running or self.reading or self.waiting):
                 self.time_s = self.senders.next_s
@@ -214,6 +215,15 @@ class _Server:
             preemptions=self.preemptions,
             hit_rate=self.cache.hit_rate,
         )
+
+    def _polls(self) -> bool:
+        """Whether the server looks for new requests before the coming pass; an idle one always does."""
+        if self.limits.poll_passes == 1:
+            return True
+        if self.running and self.pass_number < self.next_poll:
+            return False
+        self.next_poll = self.pass_number + self.limits.poll_passes
+        return True
 
     def _arrive(self) -> None:
         """Adds the requests that came while the last pass ran."""
@@ -272,6 +282,8 @@ class _Server:
             passes = min(passes, int((self.senders.next_s - self.time_s) / each.decode_s) + 1)
         if self.waiting and self.waiting[0].from_pass > self.pass_number:
             passes = min(passes, self.waiting[0].from_pass - self.pass_number)
+        if self.limits.poll_passes > 1:
+            passes = min(passes, self.next_poll - self.pass_number)
         room_tokens = self.cache.room_tokens - self.cache.used_tokens
         passes = min(passes, int(room_tokens / (self.grows * each.gain)) + 1)
         return max(passes, 1)
@@ -300,6 +312,8 @@ class _Server:
 
     def _read(self, prompts: Sequence[Request]) -> None:
         """Prompts have been read as far as the pass had room; the whole ones decode."""
+        if prompts:
+            self.next_poll = self.pass_number
         for request in prompts:
             request.unread_tokens -= request.part_tokens
             if not request.unread_tokens:

@@ -25,8 +25,9 @@ from perfmodel.queueing.prompts import (
     prompt_draft_s,
     prompt_launches_s,
 )
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.serving import PassOrder, serving_engines
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
@@ -299,10 +300,21 @@ def sequences_of(
 
     reserved_bytes: for activations and CUDA graphs, where the engine's account leaves them out.
     """
-    room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
+    held = np.asarray(context) + _unused_tokens(scenario, drafted)
+    room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
     reserved = 0.0 if scenario.account.complete else reserved_bytes
     each = np.asarray((room.pool_bytes - reserved) / room.sequence_bytes)
     return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
+
+
+def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
+    """Tokens of its cache that a running request holds and does not use, on average: half of its last
+    block, and the room for the tokens that the engine will draft next, ``[draft length]``.
+    """
+    engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
+    if engine is None:
+        return np.zeros(drafted.shape)
+    return (engine.prefix.block - 1.0) / 2.0 + drafted
 
 
 def readings_of(

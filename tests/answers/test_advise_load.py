@@ -65,10 +65,10 @@ def test_given_gpus_get_the_layout_with_the_lowest_tpot() -> None:
 
 
 def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
-    found = advise("llama-3.1-8b", "2xh100", request_rate=20, **LOAD)
+    found = advise("llama-3.1-8b", "2xh100", request_rate=16, **LOAD)
     assert found.verdict == "infeasible"
     assert found.chosen is None
-    assert "2 GPUs do not serve 20 requests/s of 4000 + 500 tokens" in found.reason
+    assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in found.reason
     assert "; 4 would" in found.reason
 
 

@@ -74,8 +74,8 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
     """Against one length that is verified in full; closed form and replay."""
     gains = []
     for std in (0.0, 0.3):
-        question = {**ASKED, "alpha": 0.6, "acceptance_std": std, "request_rate": 10, "max_gamma": 3}
-        question |= {"gamma": "confidence", "num_prompts": 4000}
+        question = {**ASKED, "alpha": 0.6, "acceptance_std": std, "request_rate": 11, "max_gamma": 3}
+        question |= {"gamma": "confidence", "num_prompts": 4000, "input_len": 500}
         found = pm.traffic(**question, closed_form=True)
         simulated = pm.traffic(**question, replay=True)
         predicted, met = ({row.gamma: row.tpot_s.mean for row in each.rows} for each in (found, simulated))

@@ -192,8 +192,8 @@ SHARED = {
     "a prefix": ({"prefix_len": 6000, "prefix_hits": 0.5}, 2.5),
     "a rare prefix": ({"prefix_len": 6000, "prefix_hits": 0.03, "memory_fraction": 0.4}, 1.0),
     "sessions": (FEW | {"think_time": 5}, 4.0),
-    "evicted": (FEW | {"think_time": 40}, 4.0),
-    "both": (FEW | {"think_time": 40, "prefix_len": 600}, 4.0),
+    "evicted": (FEW | {"think_time": 40}, 3.0),
+    "both": (FEW | {"think_time": 40, "prefix_len": 600}, 3.0),
 }
 """What else is asked, and requests/s, below saturation."""
 

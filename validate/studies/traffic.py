@@ -29,6 +29,8 @@ from perfmodel.reading import data_folder
 from perfmodel.specs import architecture_of, load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration
+from perfmodel.speculation.accounts import account_of
+from perfmodel.speculation.accounts.base import Server
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
@@ -249,6 +251,19 @@ def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
     return fitted.get(run.place) or fitted.get(run.engine, fitted["common"])
 
 
+def limits_of(run: ServedRun, groups: int) -> Limits:
+    """The limits of the run's server: those that it states, or the engine's own."""
+    own = account_of(run.engine, Server(run.version)).budget(load_gpu(run.hardware))
+    one = Limits()
+    budget = run.max_num_batched_tokens or own or one.max_num_batched_tokens
+    return Limits(
+        groups * one.max_num_seqs,
+        groups * budget,
+        FRACTION,
+        poll_passes=run.scheduler_recv_interval or one.poll_passes,
+    )
+
+
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
     """Replays a run. costs: of its requests; by default those fitted without it.
 
@@ -256,9 +271,7 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     """
     lengths = run.lengths
     scenario = scenario_of(run, by)
-    groups = scenario.target_shard.groups
-    one = Limits()
-    limits = Limits(groups * one.max_num_seqs, groups * one.max_num_batched_tokens, FRACTION)
+    limits = limits_of(run, scenario.target_shard.groups)
     (steps,) = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))
     if measured and (seconds := gaps(run, steps.batches)) is not None:
         steps = replace(steps, decode_s=seconds)

@@ -192,6 +192,13 @@ class TrafficQuery(CommonOptions):
         default=None,
         group="Engine",
     )
+    scheduler_recv_interval: Whole = argument(
+        "Decoding passes between two looks for new requests, as in SGLang.",
+        "PASSES",
+        limits=(1, 10_000),
+        default=1,
+        group="Engine",
+    )
     prefix_len: MaybeWhole = argument(
         "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
         arg.TOKENS,
@@ -471,6 +478,7 @@ class TrafficQuery(CommonOptions):
             self.memory_fraction,
             self.long_prefill_token_threshold,
             None if self.schedule is None else PassOrder(self.schedule),
+            self.scheduler_recv_interval,
         )
 
     @cached_property
