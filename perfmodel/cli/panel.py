@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
+from perfmodel.answers.point.whatif_answer import BASELINE, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     NONE,

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Annotated
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.answers.point.whatif import WhatIf, whatif as answer
+from perfmodel.answers.point.whatif import whatif as answer
+from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.cli import panel
 from perfmodel.cli.commands import LLAMA, OUTPUT, Json, Verbose, command, takes

@@ -2,22 +2,25 @@
 measured.
 """
 
+from typing import cast
+
 from perfmodel.specs import Calibration, device_class, source_errors
+from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
 from perfmodel.speculation.scenario import Scenario
 
 
-def step_class(scenario: Scenario) -> str | None:
+def step_class(scenario: Scenario) -> StepClass | None:
     """The class of errors of a baseline step; None for a calibration that states its own."""
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
     if c.stack in source_errors().steps:
-        return c.stack
+        return cast(StepClass, c.stack)
     relation = c.relation("target_s", scenario.target.name, scenario.machine.gpu)
     return "borrowed" if relation in ("transferred", "maker") or c.constants_of else "own"
 
 
-def speedup_class(scenario: Scenario) -> str | None:
+def speedup_class(scenario: Scenario) -> SpeedupClass | None:
     """The class of errors of a speedup; None for a calibration that states its own. With kernels of another
     maker's device no speedup of an engine is known.
     """
@@ -27,7 +30,7 @@ def speedup_class(scenario: Scenario) -> str | None:
     borrowed = c.relation("target_s", scenario.target.name, scenario.machine.gpu) == "maker"
     if borrowed or not source_errors().devices_with(c.stack, scenario.draft.kind):
         return "new"
-    return c.stack if c.stack in source_errors().speedups else "known"
+    return cast(SpeedupClass, c.stack) if c.stack in source_errors().speedups else "known"
 
 
 def is_measured(scenario: Scenario) -> bool:

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from random import Random
 
-from perfmodel.answers.point.whatif import Query, WhatIf, whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.point.whatif_answer import WhatIf
+from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
 from tests.attack import watch

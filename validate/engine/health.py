@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from perfmodel.answers.point.whatif import WhatIf
+from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.text import seconds
 from perfmodel.specs.engines.backends import attention_of
 from perfmodel.validate.engine.acceptance.prometheus import samples

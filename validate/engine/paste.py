@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfmodel.answers.point.whatif import WhatIf, whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.tpot_errors import served_log_errors
-from perfmodel.answers.load.traffic_query import DEFAULT_STD
+from perfmodel.answers.load.traffic_words import DEFAULT_STD
 from perfmodel.answers.question import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import arrivals

@@ -17,7 +17,8 @@ from perfmodel.answers.advice.layouts import (
     servers_up_to,
 )
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
-from perfmodel.answers.load.traffic_query import RATES, TrafficQuery, parse_slo
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_words import RATES, parse_slo
 from perfmodel.answers.question import (
     CommonOptions,
     Named,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_words import RATES
 from perfmodel.errors import refuse
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths

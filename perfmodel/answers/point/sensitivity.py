@@ -8,7 +8,7 @@ from functools import partial
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.declaration import asks
-from perfmodel.answers.point.whatif import Move
+from perfmodel.answers.point.whatif_answer import Move
 from perfmodel.answers.question import Query, length_of, resolve
 from perfmodel.specs import CONSTANTS, Calibration, Constant
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values

@@ -1,0 +1,344 @@
+"""The arguments of a question about a server under load."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, question
+from perfmodel.answers.load.pool_question import parse_instances, parse_kv_link
+from perfmodel.answers.load.rates import parse_rates
+from perfmodel.answers.load.tier_question import parse_tier
+from perfmodel.answers.load.traffic_words import DEFAULT_STD, RATES, parse_ages, parse_slo
+from perfmodel.answers.question import CommonOptions, arguments as arg
+from perfmodel.answers.readers import (
+    MaybeReal,
+    MaybeReals,
+    MaybeWhole,
+    MaybeWholes,
+    Parsed,
+    Real,
+    Whole,
+    several,
+    tokens,
+    whole,
+)
+from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_switch, parse_text
+from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
+from perfmodel.queueing.trace import LONGEST
+from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.speculation import DEFAULT_MAX_GAMMA
+
+LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in policies().items())}"
+
+
+AT_ONCE = "whose requests come at the start"
+REUSED = ("prefix_len", "turns", "trace")
+"""Arguments that give a prefix cache something to keep."""
+POOLS_WITHOUT = ("trace", "mix", "rollout", "nodes", "draft_tp")
+ONE_SERVER_ONLY = "which are of one server"
+Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
+"""Type of what may be given for the policies."""
+
+
+@question
+class TrafficArguments(CommonOptions):
+    """The arguments of a question about a server. Names are those of ``vllm bench serve`` and of the engine's
+    own flags.
+    """
+
+    input_len: MaybeWhole = argument(
+        "Mean prompt tokens of a request.", arg.TOKENS, shown="the mean of --trace or --mix", default=None
+    )
+    output_len: MaybeWhole = argument(
+        "Mean output tokens of a request.",
+        arg.TOKENS,
+        limits=(2, 2**40),
+        shown="the mean of --trace or --mix",
+        default=None,
+    )
+    request_rate: MaybeReals = argument(
+        "Requests per second of all clients together (open loop); 1..20 and 0.5..4+0.5 are ranges.",
+        "RATES",
+        read=several(parse_rates),
+        limits=RATES,
+        default=None,
+    )
+    max_concurrency: MaybeWholes = argument(
+        "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
+        arg.COUNTS,
+        "--clients",
+        default=None,
+    )
+    gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
+        f"{LENGTHS}. 0 is always included.",
+        "|".join(("N,...", *policies())),
+        "-g --num-speculative-tokens --speculative-num-steps",
+        read=parse_policies,
+        shown="auto",
+        default="auto",
+    )
+    tp: arg.TP = argument(default=1)
+    ep: arg.EP = argument(default=1)
+    dp: arg.DP = argument(default=1)
+    slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
+        "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
+        "NAME:MS,...",
+        read=parse_slo,
+        default=None,
+        without=("rollout",),
+        why=AT_ONCE,
+    )
+    draft: str | None = argument(
+        arg.WHO_DRAFTS,
+        "self|KIND|NAME|PATH",
+        "--draft-model --speculative-algorithm",
+        read=parse_text,
+        shown="a published head that the engine runs, else eagle3",
+        default=None,
+        group="Draft",
+    )
+    draft_kv: arg.DraftKV = None
+    draft_tp: arg.DraftTP = argument(default=None)
+    alpha: arg.Alpha = argument(default=None)
+    rate: arg.ChainRate = argument(default=None)
+    tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
+    acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    acceptance_std: MaybeReal = argument(
+        "Standard deviation of the acceptance between requests.",
+        "SHARE",
+        limits=(0, 0.5),
+        shown=f"published for the model, else {DEFAULT_STD}",
+        default=None,
+        group="Acceptance",
+    )
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    input_std: Real = argument("Standard deviation of --input-len.", arg.TOKENS, read=tokens, default=0.0)
+    output_std: Real = argument("Standard deviation of --output-len.", arg.TOKENS, read=tokens, default=0.0)
+    burstiness: Real = argument(
+        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
+        "SHAPE",
+        limits=(0.01, 1000),
+        default=1.0,
+        needs=("request_rate",),
+    )
+    schedule: str | None = argument(
+        "How prompts and decoding share passes; SGLang's --enable-mixed-chunk is mixed.",
+        choices=tuple(each.value for each in PassOrder),
+        shown="the engine's, by its version",
+        default=None,
+        group="Engine",
+    )
+    long_prefill_token_threshold: MaybeWhole = argument(
+        "Most tokens of one prompt in one pass, as in vLLM.",
+        arg.TOKENS,
+        shown="no limit",
+        default=None,
+        group="Engine",
+    )
+    scheduler_recv_interval: Whole = argument(
+        "Decoding passes between two looks for new requests, as in SGLang.",
+        "PASSES",
+        limits=(1, 10_000),
+        default=1,
+        group="Engine",
+    )
+    prefix_len: MaybeWhole = argument(
+        "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
+        arg.TOKENS,
+        shown="no prefix cache",
+        default=None,
+        group="Prefix cache",
+    )
+    prefix_hits: Real = argument(
+        "Share of the requests that begin with the shared tokens.",
+        "SHARE",
+        limits=SHARE,
+        default=1.0,
+        group="Prefix cache",
+        needs=("prefix_len",),
+        why="the tokens that requests share",
+    )
+    prefix_block: MaybeWhole = argument(
+        "Tokens per block of the prefix cache.",
+        arg.TOKENS,
+        shown="the engine's, raised for recurrent layers in vLLM",
+        default=None,
+        group="Prefix cache",
+        needs=REUSED,
+    )
+    disable_eagle_block_drop: bool = argument(
+        "Keep the last block of a hit with a draft, like vLLM's option.",
+        read=parse_switch,
+        default=False,
+        group="Prefix cache",
+        needs=REUSED,
+    )
+    kv_offload: str | None = argument(
+        "Tier that keeps caches of earlier prompts: reading it against computing them again.",
+        "host|c2c|nvme|remote:GB/S,SECONDS",
+        read=parse_tier,
+        shown="none",
+        default=None,
+        group="Prefix cache",
+        needs=("prefix_len", "turns"),
+        why="whose caches it keeps",
+    )
+    turns: Whole = argument(
+        "Prompts per session; each adds the previous answer and --turn-input-len tokens.",
+        "N",
+        limits=(1, 1000),
+        default=1,
+        group="Prefix cache",
+        without=("rollout",),
+        why=AT_ONCE,
+    )
+    turn_input_len: MaybeWhole = argument(
+        "New prompt tokens of each further turn.", arg.TOKENS, default=None, group="Prefix cache"
+    )
+    think_time: Real = argument(
+        "Mean seconds between an answer and the session's next prompt.",
+        "SECONDS",
+        limits=(0, 1e6),
+        default=0.0,
+        group="Prefix cache",
+        needs=("turns",),
+        why="between which a session waits",
+    )
+    mix: str | None = argument(
+        "Classes of requests (YAML): share, input_len, output_len, alpha, slo; goodput by class.",
+        "FILE",
+        default=None,
+        without=("trace", "rollout"),
+        why="since its requests are drawn",
+    )
+    rollout: MaybeWhole = argument(
+        "Requests that all arrive at the start; output lengths are log-normal or those of --trace.",
+        "N",
+        limits=(1, 100_000),
+        default=None,
+        group="Rollout",
+        without=("request_rate",),
+        why="since all its requests come at the start",
+    )
+    alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
+        "Acceptance by age of the target's weights, such as 0:0.75,8:0.6.",
+        "AGE:ALPHA,...",
+        read=parse_ages,
+        default=None,
+        group="Rollout",
+        needs=("rollout",),
+    )
+    replay: bool = argument(
+        "Simulate requests one by one at every load, not only where the closed form does not hold.",
+        read=parse_switch,
+        default=False,
+    )
+    closed_form: bool = argument(
+        "Simulate nothing; where the closed form does not hold, its row says so.",
+        read=parse_switch,
+        default=False,
+        without=("replay", "trace", "mix"),
+        why="which are simulated",
+    )
+    trace: str | None = argument(
+        "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
+    )
+    prefill: str | None = argument(
+        "Prefill pool: instances x GPUs of each, with its groups: 2x4, 2x4:dp4,ep4.",
+        "NxGPUS[:dpN,epN]",
+        read=parse_instances,
+        shown="one pool does both",
+        default=None,
+        group="Pools",
+        needs=("decode",),
+        without=POOLS_WITHOUT,
+        why=ONE_SERVER_ONLY,
+    )
+    decode: str | None = argument(
+        "Decode pool, like --prefill; rates and clients are then of all pools together.",
+        "NxGPUS[:dpN,epN]",
+        read=parse_instances,
+        shown="one pool does both",
+        default=None,
+        group="Pools",
+        needs=("prefill",),
+        without=POOLS_WITHOUT,
+        why=ONE_SERVER_ONLY,
+    )
+    kv_link: str | None = argument(
+        "Link from pool to pool: GB/s of a device, the share that a transfer reaches, milliseconds of the "
+        "shortest one.",
+        "GB/S[,SHARE[,MS]]",
+        read=parse_kv_link,
+        shown="the device's NIC",
+        default=None,
+        group="Pools",
+        needs=("decode",),
+    )
+    prefill_draft: str = argument(
+        "Whether the prefill pool runs the draft on prompts and sends its cache.",
+        choices=("run", "none"),
+        default="run",
+        group="Pools",
+        needs=("decode",),
+    )
+    decode_draft: str = argument(
+        "Draft of the decode pool: run is that of --draft, none decodes without one.",
+        "run|none|KIND|NAME",
+        read=parse_text,
+        default="run",
+        group="Pools",
+        needs=("decode",),
+    )
+    num_prompts: Whole = argument(
+        "Number of random requests of a simulation.", "N", limits=(1, LONGEST), default=2000
+    )
+    seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
+    price: arg.Price = argument(default=None)
+
+    def check(self) -> None:
+        for name in ("input_len", "output_len"):
+            if getattr(self, name) is None:
+                if self.trace is not None or self.mix is not None:
+                    return  # the same question with the values of the file
+                raise InputError(f"{flag(name)}: must be given, or --trace")
+        if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
+            raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
+        if self.capped and len(self.max_concurrency or ()) != 1:
+            raise InputError("--max-concurrency: must be one number with --request-rate")
+        rows = len(self.gamma) * max(len(self.request_rate or ()), len(self.max_concurrency or ()))
+        if rows > MAX_LISTED:
+            raise refuse(
+                "--gamma, --request-rate, --max-concurrency", None, f"at most {MAX_LISTED} rows", rows
+            )
+        for name in ("input", "output"):
+            mean = float(getattr(self, f"{name}_len"))
+            if name == "output" and self.rollout is not None:
+                continue  # log-normal, of any deviation
+            self.within(
+                f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}"
+            )
+        if (
+            self.tokens_per_iteration is not None
+            and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1
+        ):
+            raise InputError(
+                "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
+            )
+        if (self.prefix_len or 0) > (self.input_len or 0):
+            raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
+        if (self.turns > 1) != (self.turn_input_len is not None):
+            raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
+        if self.context_std:
+            raise InputError("--context-std: must be left out of traffic; use --input-std and --output-std")
+
+    @property
+    def opens(self) -> bool:
+        """Whether the loop is open: requests arrive at a rate, independent of their service."""
+        return self.request_rate is not None
+
+    @property
+    def capped(self) -> bool:
+        """Whether requests arrive at a rate and a limited number of them is sent at once."""
+        return self.opens and self.max_concurrency is not None

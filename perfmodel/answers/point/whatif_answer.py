@@ -1,0 +1,135 @@
+"""The answer to a question about one point: the contract of ``perfmodel whatif --json`` (docs/cli.md)."""
+
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.best import Best
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.remedies import Remedy
+from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict
+from perfmodel.answers.question import Query
+from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.answers.text import devices, ratio_text
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.speculation import NONE_NEEDED, ContextLengths, KVCache, Memory
+
+BASELINE = "Baseline (no speculation), as asked"
+
+
+@dataclass(frozen=True, slots=True)
+class CostRatios:
+    """c = (T_D + T_select) / T_T and v = T_V / T_T."""
+
+    draft_to_target: float
+    verify_to_target: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The acceptance in use: its constant alpha (None if it is by position), tokens per iteration and source.
+
+    tokens_per_iteration: None if unknown.
+
+    tokens_per_iteration_interval: the interval, by the errors of published acceptances, if a constant alpha
+    is used at a draft length at which it was not measured (a single rate was measured at the first position).
+    None if the tokens per iteration are known.
+    """
+
+    alpha: float | None
+    tokens_per_iteration: float | None
+    source: str
+    tokens_per_iteration_interval: tuple[float, float] | None = None
+
+
+NONE_ACCEPTED = Accepted(0.0, 1.0, NONE_NEEDED)
+"""The acceptance in an answer about the baseline alone."""
+
+
+@dataclass(frozen=True, repr=False)
+class Move(Answer):
+    """One input changed alone: its low and high value in words, the speedup at each, the difference of both
+    speedups (`swing`), and whether the speedup crosses 1 between them (`flips`).
+    """
+
+    input: str
+    low: str
+    high: str
+    speedup_low: float
+    speedup_high: float
+    swing: float
+    flips: bool
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Answer):
+    """The whole answer to one question.
+
+    Times are calibrated seconds of the whole tensor-parallel group; `*_step` is one pass. Bytes are per
+    device, throughput is of the group, lengths are tokens. None where there is no value. `query` has all
+    names and defaults resolved. `best` is the point with the most tokens per second here. `runs_in` names the
+    serving engine that runs the draft, or says that none does. joules_per_token, ar_joules_per_token: energy
+    of all devices per token with speculation and of the baseline; power_w: mean draw of a device. All three
+    are None where no power was measured. With an unknown acceptance
+    (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
+    needs the least, and `typical`, where drafts of this kind were published for other targets.
+    """
+
+    query: Query
+    verdict: Verdict
+    reason: str
+    target_step: PassTime[float]
+    draft_step: PassTime[float]
+    verify_step: PassTime[float]
+    overhead_s: float
+    cost_ratios: CostRatios
+    acceptance: Accepted
+    speedup: float | None
+    speedup_interval: tuple[float, float] | None
+    interval_coverage: float | None
+    tpot_s: float | None
+    ar_tpot_s: float
+    ar_tpot_interval: tuple[float, float] | None
+    iteration_s: float
+    iteration_interval: tuple[float, float] | None
+    throughput_tokens_per_s: float | None
+    ar_throughput_tokens_per_s: float
+    gamma_optimal: int | None
+    speedup_at_gamma_optimal: float | None
+    break_even_alpha: float | None
+    inflection: ContextLengths
+    draft_setup_s: float
+    break_even_new_tokens: int | None
+    memory: Memory[float]
+    kv_cache: KVCache
+    calibration: Calibrated
+    runs_in: str | None
+    warnings: tuple[str, ...]
+    best: Best | None = None
+    joules_per_token: float | None = None
+    ar_joules_per_token: float | None = None
+    power_w: float | None = None
+    sensitivity: tuple[Move, ...] | None = None
+    typical: TypicalGain | None = None
+    remedies: tuple[Remedy, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether the acceptance is known. A question with gamma 0 and no acceptance is about the
+        baseline.
+        """
+        return self.acceptance != NONE_ACCEPTED
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as a sentence; empty for a question about the baseline."""
+        about_baseline = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
+        return BASELINE if about_baseline else SENTENCES[self.verdict]
+
+    def headline(self) -> str:
+        q = self.query
+        if self.speedup is None:
+            return f"{self.sentence}: {self.reason}"
+        sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        where = (
+            f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {q.context}"
+        )
+        return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"
