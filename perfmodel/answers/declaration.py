@@ -268,6 +268,8 @@ class Question:
         given = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
         for name in given:
             argument = known[name]
+            if not argument.needs and not argument.without:
+                continue
             why = f", {argument.why}" if argument.why else ""
             if argument.needs and {*argument.needs}.isdisjoint(given):
                 raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{why}")

@@ -53,10 +53,11 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     if _switched not in scenario.known:  # no switch depends on the workload
         scenario.known[_switched] = tuple(_switched(query, scenario))
     enough = WORTH_A_SWITCH * max(speedup, 1.0)
+    workload = Workload.of(query.batch, query.context)
     helpful = []
     for switch, changed in scenario.known[_switched]:
         changed = changed.with_acceptance(scenario.acceptance)
-        remedy = _with(switch, changed, query)
+        remedy = _with(switch, changed, workload, query.max_gamma)
         if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
             helpful.append(remedy)
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
@@ -85,16 +86,16 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
             yield f"--draft-tp {degree}", {"draft_tp": degree}
 
 
-def _with(switch: str, changed: Scenario, query: Query) -> Remedy | None:
+def _with(switch: str, changed: Scenario, workload: Workload, max_gamma: int) -> Remedy | None:
     """The speedup with a switch; None if it is impossible, or drafts nothing."""
     try:
-        best = predict(changed, Workload.of(query.batch, query.context), query.max_gamma, at_best=True)
+        best = predict(changed, workload, max_gamma, at_best=True)
     except InputError:
         return None
     gamma = int(best.gamma)
     if not gamma:
         return None
-    interval = interval_of_prediction(changed, best, float(query.context))
+    interval = interval_of_prediction(changed, best, float(workload.context))
     return Remedy(switch, gamma, float(best.speedup), interval)
 
 
