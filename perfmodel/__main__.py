@@ -13,7 +13,7 @@ TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
 def main() -> None:
     """Run the command line (`perfmodel.cli.main`)."""
     # loading modules makes no garbage, and looking for it takes a tenth of a short run
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # this package has none, looking takes 10 ms
     if sys.argv[1:2] != ["validate"] or sys.argv[2:3] not in TIMED:
         # no answer or fit has matrices that gain from more

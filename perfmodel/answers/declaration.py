@@ -153,6 +153,12 @@ def question(cls: type[T]) -> type[T]:
     return made
 
 
+@dataclass_transform(field_specifiers=(argument,))
+def options(cls: type[T]) -> type[T]:
+    """Makes the fields that several questions share. None is made of them alone, so it has no methods."""
+    return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)
+
+
 def listed(alias: Any) -> Argument:
     """The argument in the annotation, changed to take a list."""
     (argument,) = get_args(alias)[1:]

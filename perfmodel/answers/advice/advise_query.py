@@ -25,8 +25,8 @@ from perfmodel.answers.question import (
     Query,
     RunsIn,
     arguments as arg,
-    parse_tree_rates,
 )
+from perfmodel.answers.question.tree_rates import parse_tree_rates
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,

@@ -14,7 +14,8 @@ from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import Priced, room
 from perfmodel.answers.advice.ranking import ALIKE, worth
 from perfmodel.answers.advice.servers import servers
-from perfmodel.answers.question import parse_tree_rates, runs_trees
+from perfmodel.answers.question import runs_trees
+from perfmodel.answers.question.tree_rates import parse_tree_rates
 from perfmodel.errors import InputError, as_names
 from perfmodel.operations import Array
 from perfmodel.specs import engine_of

@@ -23,7 +23,7 @@ from perfmodel.answers.question.engine_support import (
 )
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
-from perfmodel.answers.question.rates import parse_rate, parse_tree_rates
+from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.resolving import (
     Named,
     length_of,
@@ -49,7 +49,6 @@ __all__ = [
     "of_draft",
     "of_power",
     "parse_rate",
-    "parse_tree_rates",
     "published_head",
     "resolve",
     "resolve_costs",

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, fields
 from typing import Any, get_args
 
-from perfmodel.answers.declaration import SHARE, TINY, Question, argument, question
+from perfmodel.answers.declaration import SHARE, TINY, Question, argument, options, question
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.nodes import ALL_TO_ALLS, OVERLAPS, devices_of_nodes, parse_nodes
 from perfmodel.answers.readers import MaybeReal, MaybeWhole, Real, Whole, whole
@@ -22,7 +22,7 @@ ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
 """Arguments of acceptance, of which a question may state at most one."""
 
 
-@question
+@options
 class CommonOptions(Question):
     """The arguments of every question: model and device first, then formats, constants, pages and memory by
     name.
@@ -238,7 +238,7 @@ class CommonOptions(Question):
         )
 
 
-@question
+@options
 class Options(CommonOptions):
     """The arguments of a question about chains of drafted tokens, without model, device and workload."""
 

@@ -1,12 +1,7 @@
-"""Reads acceptance in its written forms: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``, and a tree's by rank."""
-
-from collections.abc import Sequence
-from typing import Any
+"""Reads acceptance in its written forms: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``."""
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import items, parse_numbers
 from perfmodel.speculation import Acceptance
-from perfmodel.speculation.tree import TreeAcceptance
 
 GIVEN = "as given"
 """The source of an acceptance that the question states."""
@@ -28,14 +23,5 @@ def parse_rate(given: str | float, flag: str) -> Acceptance:
         if len(numbers) == 1:
             return Acceptance.from_alpha(numbers[0], source)
         return Acceptance.from_positions(numbers, source)
-    except InputError as error:
-        raise InputError(f"{flag}: {error.as_flags}") from None
-
-
-def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
-    """P(accepted) by rank of the child: numbers, or text with commas. Raises InputError naming `flag`."""
-    rates = parse_numbers(given, flag) if isinstance(given, str) else tuple(items(given))
-    try:
-        return TreeAcceptance.of(rates, f"rates {GIVEN}")
     except InputError as error:
         raise InputError(f"{flag}: {error.as_flags}") from None

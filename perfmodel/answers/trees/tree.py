@@ -10,9 +10,9 @@ from perfmodel.answers.question import (
     CommonOptions,
     arguments as arg,
     doubts,
-    parse_tree_rates,
     resolve_costs,
 )
+from perfmodel.answers.question.tree_rates import parse_tree_rates
 from perfmodel.answers.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import refuse

@@ -153,18 +153,18 @@ def alias_table(
     """Spelling of an alias -> the bundled name that lists it.
 
     keys: the keys whose lines hold names. Only those lines are parsed, because parsing all files would take
-    longer than an answer. words: leaves out the files that do not contain all of these. The files come with
-    the package, so their place is not checked.
+    longer than an answer. words: leaves out the files whose lines do not contain all of these. The files come
+    with the package, so their place is not checked.
     """
     where = data_directory(folder)
     table = dict[str, str]()
     naming = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(folder):
         text = (where / f"{name}.yaml").read_text(encoding="utf-8")
-        if words and not all(word in text.lower() for word in words):
+        lines = "\n".join(naming.findall(text))
+        if words and not all(word in lines.lower() for word in words):
             continue
-        lines = naming.findall(text)
-        for alias in names_of(read_yaml("\n".join(lines))):
+        for alias in names_of(read_yaml(lines)):
             table[spelling(alias)] = name
     return table
 
