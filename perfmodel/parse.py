@@ -15,6 +15,8 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 
 MAX_VALUES = 1_000_000
+MAX_COUNT = 10**15
+"""Largest whole number: a float holds it exactly."""
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
@@ -57,13 +59,15 @@ def parse_count(
 ) -> int:
     """One whole number: text such as 8, 32_000 or 1e5 with ``k`` for 1024 and ``m`` for 1048576, or a number.
 
-    Raises InputError for anything else and below `least`.
+    Raises InputError for anything else, below `least` and above `MAX_COUNT`.
     """
     number = _whole_amount(given) if isinstance(given, str) else _real(given)
     if number is None and (several := len(items(given))) > 1:
         raise InputError(f"{flag}: must be one value here, given {several}; `perfmodel sweep` takes lists")
     if number is None or number != math.floor(number) or number < least:
         raise refuse(flag, None, allowed if least else allowed.replace("positive", "non-negative"), given)
+    if number > MAX_COUNT:
+        raise refuse(flag, None, f"at most {MAX_COUNT:g}", given)
     return int(number)
 
 

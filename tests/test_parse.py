@@ -82,6 +82,13 @@ def test_nonsense_is_refused_in_one_line(text: str) -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("given", [10**15 + 1, 1e308, 10**400, "2e15", "1000000000m"])
+def test_a_number_that_no_float_holds_exactly_is_refused(given: float | str) -> None:
+    with pytest.raises(InputError, match="--batch: must be "):
+        parse_count(given, "--batch")
+    assert parse_count(10**15, "--batch") == parse_count("1e15", "--batch") == 10**15
+
+
 def test_too_many_values_are_refused() -> None:
     assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
     refused("at most", parse_counts, f"1..{MAX_VALUES},1", "--batch")
