@@ -28,7 +28,7 @@ from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
 from perfmodel.answers.question import Query, arguments as arg, runs_in
 from perfmodel.answers.question.engine_support import RunsIn
-from perfmodel.answers.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
+from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWholes, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.operations import Floats
@@ -45,6 +45,9 @@ from perfmodel.speculation import (
 
 MAX_POINTS = 4096
 MAX_VALUES = 5_000_000
+DEGREES = (1, 2, 4, 8)
+MOST_WEIGHTS = 0.5
+"""Largest share of the memory for weights with which a server has room for a batch."""
 PARTS = ("page.css", "surface.js", "map.js", "page.js")
 POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "alpha")
 Array = NDArray[np.float64]
@@ -82,8 +85,12 @@ class Exploration(Grid):
     gamma: Lengths = argument(
         "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    tp: Wholes = argument(
-        "Devices of a tensor-parallel group.", "N,...", "--tensor-parallel-size --tp-size", default=8
+    tp: MaybeWholes = argument(
+        "Devices of a tensor-parallel group.",
+        "N,...",
+        "--tensor-parallel-size --tp-size",
+        shown="the fewest of 1, 2, 4, 8 whose memory the weights fill at most by half",
+        default=None,
     )
     draft_kv: Words = argument(
         "KV method and budget of the draft.",
@@ -118,6 +125,20 @@ class Exploration(Grid):
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
+
+    def groups(self) -> "Iterator[Exploration]":
+        """The question itself, or, without --tp, one for each model and device with a degree of its own."""
+        if self.tp is not None:
+            yield self
+            return
+        for model, hardware in itertools.product(self.axis("model"), self.axis("hardware")):
+            group = replace(self, model=(model,), hardware=(hardware,))
+            yield replace(group, tp=(_degree(group),))
+
+    def doubts(self) -> tuple[str, ...]:
+        if self.tp is not None:
+            return super().doubts()
+        return tuple(dict.fromkeys(note for group in self.groups() for note in group.doubts()))
 
     @property
     def points(self) -> int:
@@ -239,9 +260,11 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     """One question for each surface, those of `drafts` first. Raises InputError if two of them would have the
     same title in the page.
     """
-    yield from _of_drafts(grid)
+    groups = list(grid.groups())
+    for group in groups:
+        yield from _of_drafts(group)
     seen = set()
-    for query, _, scenario in grid.resolved():
+    for query, _, scenario in itertools.chain.from_iterable(group.resolved() for group in groups):
         name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
         if name in seen:
             raise InputError(
@@ -250,6 +273,26 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
             )
         seen.add(name)
         yield query, scenario
+
+
+def _degree(group: Exploration) -> int:
+    """The fewest devices whose memory the weights fill at most by half; else the most that divide the model.
+
+    Raises InputError if no degree has an answer.
+    """
+    answered = None
+    for degree in DEGREES:
+        try:
+            _, contexts, scenario = next(replace(group, tp=(degree,)).resolved())
+        except InputError:
+            if degree == DEGREES[-1] and answered is None:
+                raise
+            continue
+        answered = degree
+        room = capacity.memory_of(scenario, 1.0, contexts[0], 0.0, group.memory_fraction)
+        if room.weight_bytes <= MOST_WEIGHTS * room.available_bytes:
+            break
+    return answered or DEGREES[-1]
 
 
 def _of_drafts(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
