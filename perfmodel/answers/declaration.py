@@ -17,6 +17,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -340,7 +341,7 @@ def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P,
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
                 if type(given) is question_class and not kwargs:
-                    return answer(given)
+                    return answer(cast(Q, given))
                 shared = {
                     name: getattr(given, name)
                     for name, argument in arguments(question_class).items()

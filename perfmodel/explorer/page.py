@@ -85,7 +85,7 @@ class Exploration(Grid):
     gamma: Lengths = argument(
         "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    tp: MaybeWholes = argument(
+    tp: MaybeWholes = argument(  # type: ignore[assignment]  # None: a degree for each model and device
         "Devices of a tensor-parallel group.",
         "N,...",
         "--tensor-parallel-size --tp-size",

@@ -59,7 +59,7 @@ def test_what_is_named_cannot_end_the_payload() -> None:
 
 
 def test_without_tp_a_model_has_the_fewest_devices_that_leave_room_for_a_batch() -> None:
-    """Weights of 16 GB fit one H100 of 80 GB; 141 GB fill less than half of four, and of two MI300X of 192."""
+    """16 GB fit one H100 of 80 GB; 141 GB fill less than half of four, and of two MI300X of 192 GB."""
     small: dict[str, Any] = {"batch": "1,64", "context": "1k,8k", "draft_kv": "streamingllm:512"}
     grid = explore.Exploration("llama-3.1-8b,llama-3.1-70b", "h100,mi300x", **small)
     found = {(case["model"], case["hardware"]): case["tp"] for case in explore.payload(grid)["cases"]}
