@@ -314,7 +314,7 @@ def _unused_tokens(scenario: Scenario, drafted: NDArray[np.int64]) -> Array:
     engine = serving_engines().get(engine_of(scenario.machine.calibration) or "")
     if engine is None:
         return np.zeros(drafted.shape)
-    return (engine.prefix.block - 1.0) / 2.0 + drafted
+    return (engine.prefix.block - 1.0) / 2.0 + drafted.astype(float)
 
 
 def readings_of(

@@ -20,7 +20,7 @@ import numpy as np
 
 from perfmodel.answers.question import resolve
 from perfmodel.specs import LLAMACPP, device_class, load_gpu
-from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, StepClass, extra_share
+from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, extra_share
 from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import HeldOutReplay
@@ -62,7 +62,7 @@ class LeftOutError:
 ByClass = Mapping[str, Sequence[LeftOutError]]
 
 
-def class_of_step(run: PublicRun) -> StepClass:
+def class_of_step(run: PublicRun) -> str:
     """The class of a run's step."""
     name = step_class(resolve(step_query(run)))
     assert name
