@@ -9,7 +9,7 @@ from perfmodel.answers.declaration import question
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_arguments import TrafficArguments
 from perfmodel.answers.load.traffic_words import DEFAULT_STD
-from perfmodel.answers.question.resolving import engine_named
+from perfmodel.answers.question.named import engine_named
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines

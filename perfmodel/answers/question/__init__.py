@@ -21,11 +21,11 @@ from perfmodel.answers.question.engine_support import (
     served_draft,
     usual_draft,
 )
+from perfmodel.answers.question.named import Named
 from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.resolving import (
-    Named,
     length_of,
     resolve,
     resolve_costs,

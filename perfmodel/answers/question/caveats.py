@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.engine_support import draft_word, runs_in
+from perfmodel.answers.question.named import conversion_of
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
-from perfmodel.answers.question.resolving import conversion_of
 from perfmodel.answers.question.smaller_batch import of_batch
 from perfmodel.answers.text import Note
 from perfmodel.specs import (

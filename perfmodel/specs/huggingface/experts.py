@@ -3,8 +3,7 @@
 from typing import Any
 
 from perfmodel.specs.boundary.frozen import Frozen
-from perfmodel.specs.huggingface.keys import NEEDED, Keys
-from perfmodel.specs.huggingface.layers import Fields
+from perfmodel.specs.huggingface.keys import NEEDED, Fields, Keys
 from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.models.components import MAX_LAYERS
 

@@ -12,8 +12,8 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive, Text, annotations
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.experts import RoutedKeys
-from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
-from perfmodel.specs.huggingface.layers import Fields, Windows
+from perfmodel.specs.huggingface.keys import Fields, Keys, perfmodel_names
+from perfmodel.specs.huggingface.windows import Windows, windowed
 from perfmodel.specs.models.shape import ModelSpec
 
 Reader = Callable[[Keys, int], Fields]
@@ -164,7 +164,7 @@ class Family(Frozen):
         """What each layer attends to, and layers of other kinds."""
         if self.windows is None and not self.layers:
             return layers.all_full(keys, depth)
-        fields = layers.windowed(keys, depth, self.windows) if self.windows else {}
+        fields = windowed(keys, depth, self.windows) if self.windows else {}
         for name in self.layers:
             fields |= LAYER_READERS[name](keys, depth)
         return fields

@@ -62,6 +62,8 @@ _COSTS, _FREE = (
     re.compile("|".join(row.pattern for row in PATTERNS if row.changes_cost == costs))
     for costs in (True, False)
 )
+Fields = dict[str, Any]
+"""Fields of ModelSpec by name."""
 NEEDED: Any = object()
 USUAL = other_spellings("key")
 """Key -> its name in other families."""

@@ -1,107 +1,26 @@
-"""What each layer has: windows, heads of sliding layers, indexers and recurrent layers, as fields of
-ModelSpec.
-"""
+"""What the layers of single families have, such as other heads of sliding layers, as fields of ModelSpec."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
-
-from perfmodel.specs.boundary.frozen import Frozen, Positive
-from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.keys import Fields, Keys
+from perfmodel.specs.huggingface.windows import (
+    KINDS,
+    layer_types,
+    named_windows,
+    sliding_layers,
+    window_of,
+)
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
-
-Fields = dict[str, Any]
-_KINDS = ("full_attention", "sliding_attention")
-
-
-def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[str]) -> list[str]:
-    """The file's `layer_types`, or else the family's rule."""
-    if (types := keys.data.get("layer_types")) is None:
-        return list(rule)
-    if not isinstance(types, list) or len(types) != layers or any(t not in kinds for t in types):
-        raise keys.bad("layer_types", f"a list of {layers} entries out of {', '.join(kinds)}")
-    return types
-
-
-def _sliding(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
-    """Sliding layers by the file's `layer_types`, or else by the family's rule."""
-    return layer_types(keys, layers, _KINDS, [_KINDS[slides] for slides in rule]).count(_KINDS[1])
-
-
-def _windowed(window: int | None, sliding: int) -> Fields:
-    return {
-        "sliding_window": window if window and sliding else None,
-        "num_sliding_layers": sliding if window else 0,
-    }
-
-
-WindowRule = Literal[
-    "all", "all_if_stated", "all_unless_named", "every_nth_full", "every_nth_full_if_stated", "named"
-]
-
-
-class Windows(Frozen):
-    """Which layers slide, by a row of a family's table.
-
-    all: each. all_unless_named: each, or those that `layer_types` names. named: only the latter.
-    every_nth_full: all but every `full_every`-th, a period that the file may replace; or those that
-    `layer_types` names. The file must state the window, null for none; with `if_stated` and for `named` it
-    may leave it out.
-    """
-
-    rule: WindowRule
-    full_every: Positive | None = None
-
-    def __post_init__(self) -> None:
-        if ("nth" in self.rule) != (self.full_every is not None):
-            raise ValueError("full_every must be given with every_nth_full, and with nothing else")
-
-
-def windowed(keys: Keys, layers: int, windows: Windows) -> Fields:
-    """The window and the number of layers that slide."""
-    match windows.rule:
-        case "named":
-            return _named_windows(keys, layers)
-        case "every_nth_full" | "every_nth_full_if_stated":
-            return _slides_but_every(keys, layers, windows)
-        case "all_if_stated" if keys.data.get("sliding_window") is None:
-            return {}
-    window = keys.present_or_null("sliding_window", MAX_TOKENS)
-    if windows.rule == "all_unless_named":
-        return _windowed(window, _sliding(keys, layers, [True] * layers))
-    return _windowed(window, layers)
-
-
-def _slides_but_every(keys: Keys, layers: int, windows: Windows) -> Fields:
-    names = ("sliding_window_pattern", "_sliding_window_pattern")
-    name = next((name for name in names if keys.data.get(name) is not None), names[0])
-    pattern = keys.data.get(name)
-    if pattern and isinstance(pattern, str):
-        period = len(pattern)
-    else:
-        period = keys.integer(name, windows.full_every, high=MAX_LAYERS)
-    keys.ignore(*names, "sliding_window_size")
-    may_omit = windows.rule == "every_nth_full_if_stated" and keys.data.get("sliding_window") is None
-    window = None if may_omit else keys.present_or_null("sliding_window", MAX_TOKENS)
-    return _windowed(window, _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)]))
-
-
-def _named_windows(keys: Keys, layers: int) -> Fields:
-    """Layers that `layer_types` calls sliding."""
-    window = keys.data.get("sliding_window") and keys.integer("sliding_window", high=MAX_TOKENS)
-    keys.ignore("sliding_window", "max_window_layers", "layer_rope_theta", "global_attn_every_n_layers")
-    return _windowed(window or None, _sliding(keys, layers, [False] * layers))
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
     """Global layers have their own heads, and may use one projection for keys and values."""
     window = keys.integer("sliding_window", high=MAX_TOKENS)
-    sliding = _sliding(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
+    sliding = sliding_layers(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
     heads, kv, dim = (
         keys.integer(name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim")
     )
     extra = inputs_of_layers(keys, layers)
     return {
-        **_windowed(window, sliding),
+        **window_of(window, sliding),
         **extra,
         "norms_per_layer": 5 if extra.get("projections") else 4,
         **_global_heads(keys, layers - sliding, kv, dim),
@@ -197,7 +116,7 @@ def step(keys: Keys, layers: int) -> Fields:
         else keys.integer("num_sliding_attention_heads", heads)
     )
     types = keys.strings("layer_types")[:layers]  # the later ones are multi-token prediction layers
-    fields = _windowed(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
+    fields = window_of(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
     if own != heads and fields["num_sliding_layers"]:
         fields["sliding_heads"] = {"num_attention_heads": own, "num_key_value_heads": kv, "head_dim": dim}
     return fields | {"num_key_value_heads": kv}
@@ -209,18 +128,18 @@ def block_head(keys: Keys, layers: int) -> Fields:
     dims = {"value_head_dim": keys.integer("v_head_dim")} if keys.data.get("v_head_dim") else {}
     slides = keys.flag("use_sliding_window", True) and keys.data.get("sliding_window") is not None
     window = keys.integer("sliding_window", high=MAX_TOKENS) if slides else None
-    return _windowed(window, _sliding(keys, layers, [False] * layers)) | dims
+    return window_of(window, sliding_layers(keys, layers, [False] * layers)) | dims
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
     keys.ignore("sliding_window", "max_window_layers")
     if not keys.flag("use_sliding_window", False):
-        layer_types(keys, layers, _KINDS, ())
+        layer_types(keys, layers, KINDS, ())
         return {}
     if not (window := keys.present_or_null("sliding_window", MAX_TOKENS)):
         return {}
     full = layers if "layer_types" in keys.data else keys.integer("max_window_layers", low=0, high=MAX_LAYERS)
-    return _windowed(window, _sliding(keys, layers, [i >= full for i in range(layers)]))
+    return window_of(window, sliding_layers(keys, layers, [i >= full for i in range(layers)]))
 
 
 def qwen3_moe(keys: Keys, layers: int) -> Fields:
@@ -240,7 +159,7 @@ def chunked(keys: Keys, layers: int) -> Fields:
     rule = ["full_attention" if (i + 1) % step == 0 else "chunked_attention" for i in range(layers)]
     if ropes := keys.integers("no_rope_layers"):
         rule = ["chunked_attention" if rope else "full_attention" for rope in ropes]
-    return _windowed(
+    return window_of(
         chunk,
         layer_types(keys, layers, ("full_attention", "chunked_attention"), rule).count("chunked_attention"),
     )
@@ -263,7 +182,7 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
     keys.ignore(
         "sliding_window_size", "attention_chunk_size", "swa_rope_theta", "add_swa_attention_sink_bias"
     )
-    return _windowed(keys.integer(window, high=MAX_TOKENS), sum(pattern)) | {
+    return window_of(keys.integer(window, high=MAX_TOKENS), sum(pattern)) | {
         "value_head_dim": keys.integer("v_head_dim"),
         "sliding_heads": heads,
     }
@@ -304,7 +223,7 @@ def gpt_neo(keys: Keys, layers: int) -> Fields:
         for pattern, repeats in keys.data.get("attention_types") or ():
             kinds += pattern * repeats
     keys.ignore("attention_types")
-    return learned_positions(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
+    return learned_positions(keys, layers) | window_of(keys.integer("window_size"), kinds.count("local"))
 
 
 def falcon(keys: Keys, layers: int) -> Fields:
@@ -362,16 +281,16 @@ def looped(keys: Keys, layers: int) -> Fields:
 def head_gates(keys: Keys, layers: int) -> Fields:
     """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
     heads = keys.integer("num_attention_heads")
-    fields = _named_windows(keys, layers)
+    fields = named_windows(keys, layers)
     listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
-    types = layer_types(keys, layers, _KINDS, [_KINDS[0]] * layers)
+    types = layer_types(keys, layers, KINDS, [KINDS[0]] * layers)
     full, sliding = (
-        {n for n, kind in zip(listed, types, strict=False) if kind == wanted} for wanted in _KINDS
+        {n for n, kind in zip(listed, types, strict=False) if kind == wanted} for wanted in KINDS
     )
     if len(listed) != layers or full - {heads} or len(sliding) > 1:
         raise keys.bad("num_attention_heads_per_layer", f"{heads} in full layers, one number in sliding ones")
     own = next(iter(sliding), heads)
-    slide = types.count(_KINDS[1])
+    slide = types.count(KINDS[1])
     if own != heads:
         fields["sliding_heads"] = {
             "num_attention_heads": own,
@@ -390,9 +309,9 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
     hidden = keys.integer("hidden_size")
     late = keys.count("num_kv_shared_layers", high=layers)
     wide = keys.flag("use_double_wide_mlp", False)
-    rule = [_KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else _KINDS[0] for i in range(layers)]
-    shared = layer_types(keys, layers, _KINDS, rule)[layers - late :]
-    fields = {"shared_kv_layers": shared.count(_KINDS[0]), "shared_kv_sliding": shared.count(_KINDS[1])}
+    rule = [KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else KINDS[0] for i in range(layers)]
+    shared = layer_types(keys, layers, KINDS, rule)[layers - late :]
+    fields = {"shared_kv_layers": shared.count(KINDS[0]), "shared_kv_sliding": shared.count(KINDS[1])}
     given = keys.data.get("intermediate_size")
     sizes = (
         [w for w in given if isinstance(w, int)]

@@ -3,8 +3,9 @@
 from typing import Any
 
 from perfmodel.specs.huggingface import sparse
-from perfmodel.specs.huggingface.keys import NEEDED, Keys
-from perfmodel.specs.huggingface.layers import Fields, head_gate, layer_types
+from perfmodel.specs.huggingface.keys import NEEDED, Fields, Keys
+from perfmodel.specs.huggingface.layers import head_gate
+from perfmodel.specs.huggingface.windows import layer_types
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 _DELTA = ("linear_attention", "full_attention")

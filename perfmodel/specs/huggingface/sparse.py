@@ -1,7 +1,7 @@
 """Latent caches, indexers and compressed caches, as fields of ModelSpec."""
 
-from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.layers import Fields, layer_types
+from perfmodel.specs.huggingface.keys import Fields, Keys
+from perfmodel.specs.huggingface.windows import layer_types
 from perfmodel.specs.models.components import MAX_TOKENS
 
 

@@ -1,0 +1,139 @@
+"""The model, device and calibration that a question names."""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.question.query import CommonOptions
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs import (
+    Calibration,
+    GPUSpec,
+    ModelSpec,
+    Precision,
+    calibration_of,
+    engine_of,
+    is_gguf,
+    load_gpu,
+    load_model,
+    precision_of,
+    serving_engines,
+)
+from perfmodel.specs.calibrations.by_engine import usual_engine
+from perfmodel.specs.models.checkpoints import main_format
+from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
+from perfmodel.specs.models.ggml import of_mix
+from perfmodel.specs.models.mlx import of_bits
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The objects that a question names."""
+
+    target: ModelSpec
+    gpu: GPUSpec
+    calibration: Calibration
+
+    @classmethod
+    def of(cls, question: CommonOptions) -> "Named":
+        """Looks up the names. Raises InputError for an unknown name, or a file that cannot be read."""
+        gpu = load_gpu(question.hardware)
+        target = load_model(question.model)
+        file = is_gguf(question.model)
+        calibration = calibration_of(
+            gpu, question.engine, question.calibration, **_kind_of_file(question, target)
+        )
+        shares = question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None
+        if shares or gpu.in_turn:
+            gpu = _shared(question, gpu, engine_of(calibration))
+        conversion = conversion_of(calibration)
+        if conversion is not None and not file:
+            target = target.replace(weights=conversion.default(target.weights))
+        return cls(target, gpu, calibration)
+
+    def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
+        """The same with the layers of a server on another number of devices than the question states."""
+        if devices == question.layer_split:
+            return self
+        return Named.of(replace(question, layer_split=devices))
+
+    def stated_weights(self, question: CommonOptions) -> str | None:
+        """The format that the question names; None where it is that of most of the model's own weights, such
+        as MXFP4 of gpt-oss, whose attention is in 16 bits.
+        """
+        own = self.target.weights
+        converts = conversion_of(self.calibration) is not None
+        if not converts and "," in own and question.weights == main_format(own):
+            return None
+        return question.weights
+
+    def precision(self, question: CommonOptions) -> Precision:
+        """The number formats of the question on this device and engine."""
+        own = self.target.weights
+        weights = self.stated_weights(question)
+        conversion = conversion_of(self.calibration)
+        if conversion is not None:
+            converted = conversion.named(weights or own, bool(self.target.moe))
+            weights = converted if weights or converted != own else None
+        engine = serving_engines().get(self.calibration.stack)
+        return precision_of(
+            self.target,
+            self.gpu.peak,
+            weights,
+            question.kv_dtype,
+            wide_mxfp4=engine is not None and engine.wide_mxfp4,
+            weight_only=engine is not None and engine.weight_only,
+        )
+
+
+def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]:
+    """Whether the weights of a question are a GGUF file, or a checkpoint of MLX."""
+    format_word = (question.weights or target.weights).partition(",")[0].lower()
+    gguf = is_gguf(question.model) or (question.weights and of_mix(format_word))
+    return {"gguf": bool(gguf), "mlx": of_bits(format_word) is not None}
+
+
+def engine_named(question: CommonOptions) -> str:
+    """The engine of a question, and its version if one is given: the named one, or the usual one."""
+    if question.engine is not None:
+        return question.engine
+    return usual_engine(load_gpu(question.hardware), **_kind_of_file(question, load_model(question.model)))
+
+
+def conversion_of(calibration: Calibration) -> Conversion | None:
+    """The conversion of checkpoints for the engine of a calibration; None if it serves them as they are."""
+    engine = serving_engines().get(calibration.stack)
+    if engine is None or engine.conversion is None:
+        return None
+    return CONVERSIONS[engine.conversion]
+
+
+def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
+    """The device that shares a model with others in turn, or with the host. Other engines than llama.cpp are
+    refused.
+
+    One of the devices computes at a time, and the memory is that of all.
+    """
+    devices = question.layer_split
+    host = "--cpu-moe" if question.cpu_moe else "--gpu-layers"
+    if gpu.in_turn and devices > 1:
+        raise refuse("--layer-split", None, f"1 for {gpu.name}, which names its devices", devices)
+    known = serving_engines()
+    if engine in known and not known[engine].divides_layers:
+        able = " or ".join(word for word, each in known.items() if each.divides_layers)
+        raise refuse("--engine", None, f"{able}, which has {_placed(gpu, devices, host)}", engine)
+    if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
+        raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
+    if gpu.memory is None:
+        return gpu
+    memories = {
+        name: size.replace(value=size.value * devices)
+        for name in ("memory", "reported_memory")
+        if (size := getattr(gpu, name)) is not None
+    }
+    return gpu.replace(**memories | {"power_draw": None})
+
+
+def _placed(gpu: GPUSpec, devices: int, host: str) -> str:
+    """What shares the layers, in the words of the question."""
+    if gpu.in_turn:
+        return "devices that run in turn"
+    return "--layer-split" if devices > 1 else host
