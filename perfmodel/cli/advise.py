@@ -142,7 +142,7 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
     choice = f": {_draft(p)}, gamma {p.gamma}, {p.layout}"
     if (b := a.baseline) is None:
         return choice
-    gpus = "" if b.gpus == p.gpus else f"{p.gpus} GPUs instead of {b.gpus}, "
+    gpus = "" if b.gpus == p.gpus else f"{_counted(p.gpus, 'GPU')} instead of {b.gpus}, "
     return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
 
 
@@ -181,9 +181,9 @@ def _other_kinds(a: Advice) -> list[tuple[str, Pick]]:
 
 
 def _other_layouts(a: Advice, verbose: bool) -> list[tuple[str, Pick]]:
-    """The best point of each layout that has no row yet."""
-    shown = {p.layout for _, p in _picks(a)}
-    others = [("other", p) for p in a.layouts if p.layout not in shown]
+    """The best point of each layout that has no row yet. A layout whose baseline has one may have another."""
+    shown = {(p.layout, p.draft, p.gamma) for _, p in _picks(a)}
+    others = [("other", p) for p in a.layouts if (p.layout, p.draft, p.gamma) not in shown]
     return others if verbose else others[:SHOWN]
 
 
