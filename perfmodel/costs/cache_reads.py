@@ -18,7 +18,7 @@ UNBOUNDED = 2.0**60
 
 
 def selection(
-    part: Shard,
+    shard: Shard,
     batch: Floats,
     context: Floats,
     kv: KVMethod,
@@ -29,9 +29,9 @@ def selection(
     when: per draft ``step``, per ``iteration`` or once at ``setup``.
     """
     ops = list[Op]()
-    batch = part.sequences(batch)
+    batch = shard.sequences(batch)
     choose = {"step": kv.select_step, "iteration": kv.select_iteration, "setup": kv.setup}[when]
-    for a in part.attentions:
+    for a in shard.attentions:
         choice = choose(a.span(context), a.layout)
         if choice is NOTHING or not np.any(choice.kernels):
             continue
@@ -41,7 +41,7 @@ def selection(
                 f"kv {when} ({a.name})",
                 a.layers * choice.kernels,
                 Cost(flops=sequences * choice.flops, kv_bytes=sequences * choice.bytes),
-                part.precision.attention_compute,
+                shard.precision.attention_compute,
                 searches=a.layers * np.greater(choice.searched, 0.0),
                 searched=a.layers * choice.searched,
                 work_items=batch * a.layout.num_kv_heads,
@@ -51,7 +51,7 @@ def selection(
 
 
 def attention(
-    part: Shard,
+    shard: Shard,
     a: Attention,
     batch: Floats,
     query: Floats,
@@ -79,7 +79,7 @@ def attention(
     pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
     each = pair_flops * per_sequence
     if topk is None:
-        read = kv.read_bytes(part.paged(cached), a.layout)
+        read = kv.read_bytes(shard.paged(cached), a.layout)
     else:
         union = attended * (1.0 + (1.0 - reuse) * (query - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
@@ -98,19 +98,19 @@ def attention(
         f"attention ({a.name})",
         a.layers if a.stride == 1 else 0,
         cost,
-        part.precision.attention_compute,
+        shard.precision.attention_compute,
         reread_query,
         work_items=batch * kv_heads,
-        padded_items=part.rows(batch) * kv_heads,
+        padded_items=shard.rows(batch) * kv_heads,
         longer_bytes=longer_bytes,
         group_rows=a.layout.group,
-        latent=part.model.mla is not None,
-        narrow=part.precision.narrow_kv,
-        head=part.model.head,
+        latent=shard.model.mla is not None,
+        narrow=shard.precision.narrow_kv,
+        head=shard.model.head,
     )
 
 
-def indexer(part: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
+def indexer(shard: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
     """The indexer: scores of every cached token for every query token, and the choice of the largest.
 
     Its keys are cached. Every device runs all of its heads.
@@ -124,17 +124,17 @@ def indexer(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
     token_bytes = query_bytes + key_bytes + 2.0 * SCORE_BYTES * context
     cost = Cost(
         flops=2.0 * width * index.layers * batch * scores,
-        kv_bytes=batch * index.layers * part.paged(context) * key_bytes,
+        kv_bytes=batch * index.layers * shard.paged(context) * key_bytes,
         activation_bytes=tokens * token_bytes,
     )
     kernels = 2 * index.layers
-    compute = part.precision.index_compute
-    if part.model.mla and index.stride == 1:
+    compute = shard.precision.index_compute
+    if shard.model.mla and index.stride == 1:
         return IndexerOp("indexer", kernels, cost, compute, tokens=batch * query)
     return SelectionOp("indexer", kernels, cost, compute)  # those of DeepSeek-V4 and MiniMax-M3 are fused
 
 
-def recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
+def recurrent(shard: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
     """Recurrent layers. The state is read once per sequence and written `kept_states` times."""
     tokens = batch * query
     cost = Cost(
@@ -146,7 +146,7 @@ def recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: F
         f"state ({states.name})",
         states.layers,
         cost,
-        part.precision.attention_compute,
+        shard.precision.attention_compute,
         query=query,
         scans=states.name == "mamba2",
     )

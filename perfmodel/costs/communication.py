@@ -10,7 +10,7 @@ from perfmodel.operations import Cost, Floats
 from perfmodel.specs.devices.links import DIRECTIONS
 
 
-def messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
+def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     """Communication between devices: the all-reduce after each block.
 
     With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
@@ -20,23 +20,23 @@ def messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     stages send the tokens on.
     """
     ops = list[Op]()
-    model = part.model
-    attends = part.tensor_parallel // part.groups  # devices that share attention
+    model = shard.model
+    attends = shard.tensor_parallel // shard.groups  # devices that share attention
     blocks = model.num_blocks
-    token_bytes = model.hidden_size * part.precision.activation_bytes
+    token_bytes = model.hidden_size * shard.precision.activation_bytes
 
-    if part.exchanges:
+    if shard.exchanges:
         blocks = blocks - model.num_moe_layers
-        ops += _exchanges(part, tokens)
-    elif part.groups > 1:
+        ops += _exchanges(shard, tokens)
+    elif shard.groups > 1:
         blocks = blocks - model.num_mlp_layers
         reach = 1.0
-        if part.experts and part.experts.groups > 1:
-            reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
+        if shard.experts and shard.experts.groups > 1:
+            reach = -math.expm1(shard.experts.experts_per_token * math.log1p(-1.0 / shard.experts.groups))
         sent = gathered * token_bytes * reach
-        ops.append(_all_reduce("all-to-all", model.num_mlp_layers, part.tensor_parallel, sent))
-    if part.stages > 1:
-        sends = part.stages - 1
+        ops.append(_all_reduce("all-to-all", model.num_mlp_layers, shard.tensor_parallel, sent))
+    if shard.stages > 1:
+        sends = shard.stages - 1
         ops.append(StageSendOp("stage send", sends, Cost(), devices=2, message_bytes=tokens * token_bytes))
     if attends > 1:
         ops.append(_all_reduce("all-reduce", blocks, attends, tokens * token_bytes))
@@ -47,12 +47,12 @@ def messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     return ops
 
 
-def _exchanges(part: Shard, tokens: Floats) -> list[Op]:
+def _exchanges(shard: Shard, tokens: Floats) -> list[Op]:
     """Dispatch of a group's tokens to the ranks of their experts, and the combination of the results."""
-    routed = part.experts
+    routed = shard.experts
     assert routed is not None  # `shard` exchanges tokens for routed experts only
-    values = float(part.model.hidden_size * min(routed.experts_per_token, routed.groups))
-    shared = part.tensor_parallel // part.groups  # devices of a group, each of which sends a share
+    values = float(shard.model.hidden_size * min(routed.experts_per_token, routed.groups))
+    shared = shard.tensor_parallel // shard.groups  # devices of a group, each of which sends a share
     return [
         ExchangeOp(
             direction,

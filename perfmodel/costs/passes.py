@@ -23,7 +23,7 @@ from perfmodel.operations import Cost, Floats
 
 
 def forward(
-    part: Shard,
+    shard: Shard,
     batch: Floats,
     query: Floats,
     context: Floats,
@@ -46,9 +46,9 @@ def forward(
     that the next query token of the sequence chooses again and does not read again. longer_tokens: tokens by
     which the longest context exceeds the mean. varying: whether sequences verify different numbers of tokens.
     """
-    if part.micro_batches > 1:
+    if shard.micro_batches > 1:
         return _in_micro_batches(
-            part,
+            shard,
             batch,
             query,
             context,
@@ -61,7 +61,7 @@ def forward(
             varying=varying,
         )
     ops = model_ops(
-        part,
+        shard,
         batch,
         query,
         context,
@@ -72,14 +72,14 @@ def forward(
         topk_reuse=topk_reuse,
         longer_tokens=longer_tokens,
     )
-    ops.append(cache_upkeep(part, batch, context, kv))
+    ops.append(cache_upkeep(shard, batch, context, kv))
     if head_query is None:
-        ops.append(host_launches(part, query, varying))
+        ops.append(host_launches(shard, query, varying))
     return ops
 
 
 def model_ops(
-    part: Shard,
+    shard: Shard,
     batch: Floats,
     query: Floats,
     context: Floats,
@@ -92,55 +92,59 @@ def model_ops(
     longer_tokens: Floats = 0.0,
 ) -> list[Op]:
     """The ops of `forward` that run the model, without those by which an engine prepares a pass."""
-    batch = part.sequences(batch)
-    tokens = part.rows(batch * query)
-    gathered = tokens if part.groups == 1 else tokens * part.groups
+    batch = shard.sequences(batch)
+    tokens = shard.rows(batch * query)
+    gathered = tokens if shard.groups == 1 else tokens * shard.groups
 
     def ran(op: Linear | Small) -> Floats:
         return gathered if op.gathered else tokens
 
-    ops = [_small(part.smalls[0], ran(part.smalls[0]))]
+    ops = [_small(shard.smalls[0], ran(shard.smalls[0]))]
     every = head_query is None
-    ops += [_dense(op, ran(op), not part.itemised) for op in part.projections(np.ndim(tokens), every)]
-    if part.experts:
-        routed = part.rows(batch) * part.groups * (query if independent_query is None else independent_query)
-        ops.append(_routed(part.experts, gathered, routed))
-    if part.model.indexer and kv.reads_all:
-        ops.append(indexer(part, part.model.indexer, batch, query, context))
-    ops += [attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions]
-    if part.states:
-        ops.append(recurrent(part, part.states, batch, query, kept_states))
-    ops += [_small(s, ran(s)) for s in part.smalls[1:]]
-    ops += messages(part, tokens, gathered)
+    ops += [_dense(op, ran(op), not shard.itemised) for op in shard.projections(np.ndim(tokens), every)]
+    if shard.experts:
+        routed = (
+            shard.rows(batch) * shard.groups * (query if independent_query is None else independent_query)
+        )
+        ops.append(_routed(shard.experts, gathered, routed))
+    if shard.model.indexer and kv.reads_all:
+        ops.append(indexer(shard, shard.model.indexer, batch, query, context))
+    ops += [
+        attention(shard, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in shard.attentions
+    ]
+    if shard.states:
+        ops.append(recurrent(shard, shard.states, batch, query, kept_states))
+    ops += [_small(s, ran(s)) for s in shard.smalls[1:]]
+    ops += messages(shard, tokens, gathered)
     if head_query is not None:
-        head_rows = part.rows(batch * head_query)
-        ops.append(_dense(part.lm_head, head_rows * part.groups if part.lm_head.gathered else head_rows))
-    elif part.itemised:
-        ops.append(_dense(part.lm_head, ran(part.lm_head)))
+        head_rows = shard.rows(batch * head_query)
+        ops.append(_dense(shard.lm_head, head_rows * shard.groups if shard.lm_head.gathered else head_rows))
+    elif shard.itemised:
+        ops.append(_dense(shard.lm_head, ran(shard.lm_head)))
     return ops
 
 
-def _in_micro_batches(part: Shard, batch: Floats, *others: Any, **more: Any) -> list[Op]:
+def _in_micro_batches(shard: Shard, batch: Floats, *others: Any, **more: Any) -> list[Op]:
     """The ops of a pass that runs as several, each with a part of the batch and all of the weights."""
-    count = part.micro_batches
-    each = replace(part, micro_batches=1, _stacks={})
+    count = shard.micro_batches
+    each = replace(shard, micro_batches=1, _stacks={})
     return [op.repeated(count) for op in forward(each, batch / count, *others, **more)]
 
 
-def host_launches(part: Shard, query: Floats, varying: bool = False) -> Op:
+def host_launches(shard: Shard, query: Floats, varying: bool = False) -> Op:
     """The launches of attention by the host, one for each layer that has attention or a recurrent state.
 
     Which passes have them depends on the engine: see `HostLaunchesOp.host_s`.
     """
-    model = part.model
-    layers = sum(a.layers for a in part.attentions if a.stride == 1)
-    layers += part.states.layers if part.states else 0
+    model = shard.model
+    layers = sum(a.layers for a in shard.attentions if a.stride == 1)
+    layers += shard.states.layers if shard.states else 0
     return HostLaunchesOp(
         "host launches",
         layers,
         Cost(),
         query=query,
-        narrow=part.precision.narrow_kv,
+        narrow=shard.precision.narrow_kv,
         head=model.head,
         varying=varying,
     )
@@ -160,11 +164,11 @@ def core(ops: list[Op]) -> list[Op]:
     return bare
 
 
-def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
+def cache_upkeep(shard: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
     """Host and bookkeeping time for the cache, in addition to attention. It moves few bytes."""
     if kv.budget is None:
         return PageTableOp("cache upkeep", 1, Cost())
-    caches = part.sequences(batch) * float(part.model.num_attention_layers)
+    caches = shard.sequences(batch) * float(shard.model.num_attention_layers)
     return SparseCacheOp("cache upkeep", 0, Cost(), caches=caches)
 
 

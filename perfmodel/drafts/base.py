@@ -127,39 +127,39 @@ class Draft:
         return 1.0
 
     @final
-    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """Ops of one pass without KV selection: those of the kind (`kind_ops`), and what an engine adds to
-        every pass that reads a cache. part: the share of the draft model on one device.
+        every pass that reads a cache. shard: the share of the draft model on one device.
         """
-        ops = self.kind_ops(part, batch, context, query)
+        ops = self.kind_ops(shard, batch, context, query)
         if self.reads_cache:
-            ops.append(costs.cache_upkeep(part, batch, context, self.kv))
+            ops.append(costs.cache_upkeep(shard, batch, context, self.kv))
             if self.launched_by_host:
-                ops.append(costs.host_launches(part, query))
+                ops.append(costs.host_launches(shard, query))
         return ops
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """Ops of one pass that the kind decides; by default a pass of the whole model."""
-        return costs.model_ops(part, batch, query, context, self.kv)
+        return costs.model_ops(shard, batch, query, context, self.kv)
 
-    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+    def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
         """Ops of one iteration outside its passes, for one token per sequence; by default empty."""
         return []
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """Bytes of weights on one device in addition to the target's."""
-        return 0.0 if self.shares_weights else part.stored_weight_bytes
+        return 0.0 if self.shares_weights else shard.stored_weight_bytes
 
 
-def layer_bytes(part: costs.Shard) -> float:
+def layer_bytes(shard: costs.Shard) -> float:
     """Bytes of the weights of all layers on one device: GEMMs, all experts and norms."""
-    norms = part.model.norm_params * part.precision.activation_bytes
-    return sum(op.weight_bytes for op in part.linears) + part.expert_bytes + norms
+    norms = shard.model.norm_params * shard.precision.activation_bytes
+    return sum(op.weight_bytes for op in shard.linears) + shard.expert_bytes + norms
 
 
 def dense(
     name: str,
-    part: costs.Shard,
+    shard: costs.Shard,
     inputs: float,
     outputs: float,
     tokens: Floats,
@@ -171,9 +171,9 @@ def dense(
 
     tensor: name of the tensor that decides its format; by default that of the layers.
     """
-    n = part.tensor_parallel
-    form = part.precision.weights.of(tensor)
-    act = part.precision.activation_bytes
+    n = shard.tensor_parallel
+    form = shard.precision.weights.of(tensor)
+    act = shard.precision.activation_bytes
     weights = inputs * outputs / n
     cost = Cost(
         2.0 * weights * tokens * copies,

@@ -56,33 +56,33 @@ class DFlash(Draft):
         """The last token and one mask per drafted token."""
         return gamma + 1.0
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """One pass. The LM head runs at the masks only."""
-        return costs.model_ops(part, batch, query, context, self.kv, head_query=self.sampled(query))
+        return costs.model_ops(shard, batch, query, context, self.kv, head_query=self.sampled(query))
 
     def sampled(self, query: Floats) -> Floats:
         """Positions of a pass at which a token is drafted."""
         return query - 1.0
 
-    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+    def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
         """The projections of the features to one width, and of the result to keys and values of all
         layers.
         """
-        model = part.model
-        into = self._projection(part, batch)
+        model = shard.model
+        into = self._projection(shard, batch)
         columns = model.num_attention_layers * model.heads().kv_columns
         return [
             into,
-            dense(f"{self.kind} keys and values", part, model.hidden_size, columns, batch, tensor="qkv"),
+            dense(f"{self.kind} keys and values", shard, model.hidden_size, columns, batch, tensor="qkv"),
         ]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """Layers with all their experts, norms, projection, and its own LM head if it has one."""
-        into = float(self._projection(part, 1.0).cost.weight_bytes)
-        return layer_bytes(part) + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
+        into = float(self._projection(shard, 1.0).cost.weight_bytes)
+        return layer_bytes(shard) + into + (shard.lm_head.weight_bytes if self.vocab else 0.0)
 
-    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
-        hidden = part.model.hidden_size
+    def _projection(self, shard: costs.Shard, tokens: Floats) -> Op:
+        hidden = shard.model.hidden_size
         return dense(
-            f"{self.kind} projection", part, self.features * (self.target_width or hidden), hidden, tokens
+            f"{self.kind} projection", shard, self.features * (self.target_width or hidden), hidden, tokens
         )

@@ -26,24 +26,24 @@ class DFlash2(DFlash):
     kernel: int = 2
     group: int = 16
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass, coefficients of the convolutions, and the selector's projection."""
-        more = [self._coefficients(part, batch * query), self._selector(part, batch * self.sampled(query))]
-        return [*super().kind_ops(part, batch, context, query), *more]
+        more = [self._coefficients(shard, batch * query), self._selector(shard, batch * self.sampled(query))]
+        return [*super().kind_ops(shard, batch, context, query), *more]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """DFlash's weights, the projections, and the selector's two tables, whole on every device."""
         projected = sum(
-            float(op.cost.weight_bytes) for op in (self._coefficients(part, 1.0), self._selector(part, 1.0))
+            float(op.cost.weight_bytes) for op in (self._coefficients(shard, 1.0), self._selector(shard, 1.0))
         )
-        tables = 2.0 * self.rank * part.model.vocab_size * part.precision.activation_bytes
-        return super().own_weight_bytes(part) + projected + tables
+        tables = 2.0 * self.rank * shard.model.vocab_size * shard.precision.activation_bytes
+        return super().own_weight_bytes(shard) + projected + tables
 
-    def _coefficients(self, part: costs.Shard, tokens: Floats) -> Op:
-        hidden = part.model.hidden_size
-        copies = 2.0 * part.model.num_hidden_layers
+    def _coefficients(self, shard: costs.Shard, tokens: Floats) -> Op:
+        hidden = shard.model.hidden_size
+        copies = 2.0 * shard.model.num_hidden_layers
         outputs = 2.0 * self.kernel * hidden / self.group
-        return dense("dflash2 convolutions", part, hidden, outputs, tokens, copies)
+        return dense("dflash2 convolutions", shard, hidden, outputs, tokens, copies)
 
-    def _selector(self, part: costs.Shard, tokens: Floats) -> Op:
-        return dense("dflash2 selector", part, part.model.hidden_size, self.rank, tokens)
+    def _selector(self, shard: costs.Shard, tokens: Floats) -> Op:
+        return dense("dflash2 selector", shard, shard.model.hidden_size, self.rank, tokens)

@@ -29,28 +29,28 @@ class Domino(DFlash):
         """False: the user must give its options, because the width of a head for this target is unknown."""
         return False
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the corrections, whose weights are whole on every device."""
         steps = self.sampled(query)
         return [
-            *super().kind_ops(part, batch, context, query),
-            *self._corrections(part, batch, steps, self.pool),
+            *super().kind_ops(shard, batch, context, query),
+            *self._corrections(shard, batch, steps, self.pool),
         ]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """The weights of DFlash and of the corrections for the whole vocabulary."""
-        own = self._corrections(part, 1.0, 1.0, 0)
-        return super().own_weight_bytes(part) + sum(float(op.cost.weight_bytes) for op in own)
+        own = self._corrections(shard, 1.0, 1.0, 0)
+        return super().own_weight_bytes(shard) + sum(float(op.cost.weight_bytes) for op in own)
 
-    def _corrections(self, part: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
-        whole = part.tensor_parallel
-        inputs = part.model.hidden_size + self.gru
+    def _corrections(self, shard: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
+        whole = shard.tensor_parallel
+        inputs = shard.model.hidden_size + self.gru
         sizes = {
             "gru": (inputs, 3.0 * self.gru),
             "features": (inputs, self.emb),
-            "logits": (self.emb, pool or part.model.vocab_size),
+            "logits": (self.emb, pool or shard.model.vocab_size),
         }
         return [
-            dense(f"domino {name}", part, read, float(made * whole), batch, steps)
+            dense(f"domino {name}", shard, read, float(made * whole), batch, steps)
             for name, (read, made) in sizes.items()
         ]

@@ -35,15 +35,15 @@ class DSpark(DFlash):
         """All positions of the block."""
         return query
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the transitions; the transition weights are whole on every device."""
-        return [*super().kind_ops(part, batch, context, query), self._transition(part, batch, query)]
+        return [*super().kind_ops(shard, batch, context, query), self._transition(shard, batch, query)]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """The weights of DFlash, the transition matrix, and its input table."""
-        table = float(self._transition(part, 1.0, 1.0).cost.weight_bytes)
-        return super().own_weight_bytes(part) + 2.0 * table
+        table = float(self._transition(shard, 1.0, 1.0).cost.weight_bytes)
+        return super().own_weight_bytes(shard) + 2.0 * table
 
-    def _transition(self, part: costs.Shard, batch: Floats, steps: Floats) -> Op:
-        columns = part.model.vocab_size * part.tensor_parallel
-        return dense("dspark transition", part, self.rank, columns, batch, steps, "lm_head")
+    def _transition(self, shard: costs.Shard, batch: Floats, steps: Floats) -> Op:
+        columns = shard.model.vocab_size * shard.tensor_parallel
+        return dense("dspark transition", shard, self.rank, columns, batch, steps, "lm_head")

@@ -54,43 +54,43 @@ class Eagle(Draft):
         usual_vocab = min(OWN_VOCAB, target.vocab_size) if options.get("features", 1) > 1 else 0
         return few_layers(target, cls.kind, 1, options.get("vocab", usual_vocab))
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
         (EAGLE-3).
         """
         first = self._projection if self.features == 1 else _embedding_half
-        return [first(part, batch * query), *super().kind_ops(part, batch, context, query)]
+        return [first(shard, batch * query), *super().kind_ops(shard, batch, context, query)]
 
-    def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
+    def iteration_ops(self, shard: costs.Shard, batch: Floats) -> list[Op]:
         """EAGLE-3: the projection of the target's features."""
-        return [] if self.features == 1 else [self._projection(part, batch)]
+        return [] if self.features == 1 else [self._projection(shard, batch)]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """Layer, norms, projections, and its own LM head if it has one."""
-        projection_bytes = float(self._projection(part, 1.0).cost.weight_bytes)
+        projection_bytes = float(self._projection(shard, 1.0).cost.weight_bytes)
         embedding_bytes = 0.0
         if self.features > 1:
-            embedding_bytes = float(_embedding_half(part, 1.0).cost.weight_bytes)
-        head_bytes = part.lm_head.weight_bytes if self.vocab or self.features > 1 else 0.0
-        return layer_bytes(part) + embedding_bytes + projection_bytes + head_bytes
+            embedding_bytes = float(_embedding_half(shard, 1.0).cost.weight_bytes)
+        head_bytes = shard.lm_head.weight_bytes if self.vocab or self.features > 1 else 0.0
+        return layer_bytes(shard) + embedding_bytes + projection_bytes + head_bytes
 
-    def _projection(self, part: costs.Shard, tokens: Floats) -> costs.GemmOp:
-        hidden = part.model.hidden_size
+    def _projection(self, shard: costs.Shard, tokens: Floats) -> costs.GemmOp:
+        hidden = shard.model.hidden_size
         inputs = self.features * (self.target_width or hidden)
         if self.features == 1:
             inputs += hidden  # of the token's embedding
-        return dense("eagle projection", part, inputs, hidden, tokens)
+        return dense("eagle projection", shard, inputs, hidden, tokens)
 
 
-def _embedding_half(part: costs.Shard, tokens: Floats) -> Op:
+def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
     """The embedding's half of the first layer's input projection. It is part of the same GEMM and has no
     launch of its own.
     """
-    first = part.linears[0]
-    hidden = part.model.hidden_size
-    columns = first.columns / first.kernels * part.tensor_parallel
+    first = shard.linears[0]
+    hidden = shard.model.hidden_size
+    columns = first.columns / first.kernels * shard.tensor_parallel
     return replace(
-        dense("eagle embedding", part, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0
+        dense("eagle embedding", shard, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0
     )
 
 

@@ -40,16 +40,16 @@ class Medusa(Draft):
         """Heads that run: one per drafted token."""
         return gamma
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """`query` residual blocks and LM heads, one token each."""
-        hidden = part.model.hidden_size
-        vocab = part.model.vocab_size
+        hidden = shard.model.hidden_size
+        vocab = shard.model.vocab_size
         return [
-            dense("medusa block", part, hidden, hidden, batch, query),
-            dense("medusa head", part, hidden, vocab, batch, query, "lm_head"),
+            dense("medusa block", shard, hidden, hidden, batch, query),
+            dense("medusa head", shard, hidden, vocab, batch, query, "lm_head"),
         ]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """The weights of all heads."""
-        block, head = (float(op.cost.weight_bytes) for op in self.kind_ops(part, 1.0, 0.0, 1.0))
+        block, head = (float(op.cost.weight_bytes) for op in self.kind_ops(shard, 1.0, 0.0, 1.0))
         return self.heads * (block + head)

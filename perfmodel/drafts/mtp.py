@@ -67,21 +67,21 @@ class MTP(Draft):
         """One token per stacked module; unlimited for a single one."""
         return None if self.modules == 1 else self.modules
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projections, the layer and the LM head."""
-        return [*self._projections(part, batch * query), *super().kind_ops(part, batch, context, query)]
+        return [*self._projections(shard, batch * query), *super().kind_ops(shard, batch, context, query)]
 
-    def own_weight_bytes(self, part: costs.Shard) -> float:
+    def own_weight_bytes(self, shard: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection; for an assistant also its LM
         head.
         """
-        into = sum(float(each.cost.weight_bytes) for each in self._projections(part, 1.0))
-        head = part.lm_head.weight_bytes if self.target_width else 0.0
-        return self.modules * (layer_bytes(part) + into) + head
+        into = sum(float(each.cost.weight_bytes) for each in self._projections(shard, 1.0))
+        head = shard.lm_head.weight_bytes if self.target_width else 0.0
+        return self.modules * (layer_bytes(shard) + into) + head
 
-    def _projections(self, part: costs.Shard, tokens: Floats) -> list[Op]:
-        hidden = part.model.hidden_size
-        into = dense("mtp projection", part, 2 * (self.target_width or hidden), hidden, tokens)
+    def _projections(self, shard: costs.Shard, tokens: Floats) -> list[Op]:
+        hidden = shard.model.hidden_size
+        into = dense("mtp projection", shard, 2 * (self.target_width or hidden), hidden, tokens)
         if self.target_width:
-            return [into, dense("mtp projection back", part, hidden, self.target_width, tokens)]
+            return [into, dense("mtp projection back", shard, hidden, self.target_width, tokens)]
         return [into]

@@ -25,6 +25,6 @@ class NGram(Draft):
         """Zero: it runs no model."""
         return 0.0
 
-    def kind_ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+    def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """Empty: it runs no model."""
         return []

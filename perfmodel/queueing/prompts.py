@@ -65,10 +65,10 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
     """Seconds of attention over a whole prompt, on the devices of one data-parallel group. One of several
     micro-batches has the prompt.
     """
-    part = scenario.target_shard
-    if part.micro_batches > 1:
-        part = replace(part, micro_batches=1, _stacks={})
-    attention = (op for op in _ops_of(part, 1.0, tokens) if op.kind == "attention")
+    shard = scenario.target_shard
+    if shard.micro_batches > 1:
+        shard = replace(shard, micro_batches=1, _stacks={})
+    attention = (op for op in _ops_of(shard, 1.0, tokens) if op.kind == "attention")
     return sum(map(scenario.machine.op_predicted_s, attention), start=0.0)
 
 
@@ -110,9 +110,9 @@ def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
     return _ops_of(scenario.target_shard, float(count), tokens / count)
 
 
-def _ops_of(part: Shard, prompts: float, tokens: Floats) -> list[Op]:
+def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
     """Ops of a pass over prompts of so many tokens."""
-    return costs.forward(part, prompts, tokens, 0.0, Full(), head_query=1.0)
+    return costs.forward(shard, prompts, tokens, 0.0, Full(), head_query=1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

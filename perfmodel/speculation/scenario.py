@@ -140,14 +140,14 @@ class Scenario:
         )
 
     def target_ops(
-        self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
+        self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: another share of the
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1. shard: another share of the
         model.
         """
         independence = self.machine.calibration.routing_independence.value
         ops = costs.forward(
-            part or self.target_shard,
+            shard or self.target_shard,
             batch,
             query,
             context,
@@ -163,9 +163,9 @@ class Scenario:
     @property
     def weight_bytes(self) -> float:
         """Weight bytes of the target on one device, without experts and layers in host memory."""
-        part = self.target_shard
+        shard = self.target_shard
         machine = self.machine
-        kept = part.stored_weight_bytes - machine.host_experts * part.expert_bytes
+        kept = shard.stored_weight_bytes - machine.host_experts * shard.expert_bytes
         return kept * (1.0 - machine.host_layers)
 
     def longest(self, most: int) -> int:
@@ -221,14 +221,14 @@ class Scenario:
         return query if self.state_rollback == "keep" else 1.0
 
     def draft_ops(
-        self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
+        self, batch: Floats, context: Floats, query: Floats = 1.0, shard: costs.Shard | None = None
     ) -> list[Op]:
         """Ops of one draft pass with selection; query: tokens per sequence (a tree's level, a parallel
         draft).
         """
         if self.layout.stages > 1:  # the last stage drafts for one part of the batch at a time
             batch = batch / self.layout.stages
-        ops = self.draft.ops(part or self.draft_shard, batch, context, query)
+        ops = self.draft.ops(shard or self.draft_shard, batch, context, query)
         ops = costs.core(ops) if self.core_ops else ops
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
 

@@ -42,7 +42,7 @@ class Server:
 class Account:
     """One device of a server: what remains for weights and caches, and what a sequence takes of the caches.
 
-    All methods take the share of the target on this device (`part`). Sizes are bytes.
+    All methods take the share of the target on this device (`shard`). Sizes are bytes.
     """
 
     server: Server = Server()
@@ -53,30 +53,30 @@ class Account:
         """Token budget of one pass; None if the engine's default is unknown."""
         return self.server.max_num_batched_tokens
 
-    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         """The engine's default share of the device."""
         return DEFAULT_MEMORY_FRACTION
 
-    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+    def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
         """Memory for weights and caches, with a share of the device; None is the engine's default."""
-        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
+        share = self.fraction(gpu, shard, drafts) if fraction is None else fraction
         return share * gpu.memory_bytes
 
     def seats(self, gpu: GPUSpec) -> int:
         """Requests that the server may run at once: stated, or the engine's default; 0 if it is unknown."""
         return self.server.max_num_seqs or 0
 
-    def seat_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+    def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         """Memory beside the caches that a server takes for each seat, where their number is not stated: it is
         then started with as many as it runs requests.
         """
         return 0.0
 
-    def padding_bytes(self, part: Shard) -> float:
+    def padding_bytes(self, shard: Shard) -> float:
         """Weights in addition to those of the language model: padding, a vision tower."""
         return 0.0
 
-    def host_bytes(self, part: Shard) -> float:
+    def host_bytes(self, shard: Shard) -> float:
         """Weights of the checkpoint that stay in host memory."""
         return 0.0
 
@@ -85,7 +85,7 @@ class Account:
         """Whether a draft's weights and cache are taken from the memory of the target's cache."""
         return True
 
-    def cache_share(self, part: Shard) -> float:
+    def cache_share(self, shard: Shard) -> float:
         """Share of the caches that is not reserved for recurrent states."""
         return 1.0
 
@@ -95,14 +95,14 @@ class Account:
         """
         return np.divide(pool, cached + state * copies)
 
-    def length(self, part: Shard) -> int:
+    def length(self, shard: Shard) -> int:
         """The longest sequence that the server accepts, in tokens."""
-        return self.server.max_model_len or part.model.max_position_embeddings
+        return self.server.max_model_len or shard.model.max_position_embeddings
 
-    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+    def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """Cache of one sequence of `length` tokens with its draft, as the engine counts it at the start.
 
         draft_token_bytes: of the draft's own cache. drafted: tokens per iteration.
         """
-        tokens = self.length(part)
-        return float(part.stored_kv_bytes(tokens, 1.0 + drafted)) + draft_token_bytes * tokens
+        tokens = self.length(shard)
+        return float(shard.stored_kv_bytes(tokens, 1.0 + drafted)) + draft_token_bytes * tokens

@@ -19,18 +19,18 @@ class LlamaCppAccount(Account):
         """Tokens of one pass that reads prompts (``--ubatch-size``)."""
         return self.server.max_num_batched_tokens or round(llamacpp_memory().ubatch)
 
-    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         return 1.0
 
-    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+    def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
         facts = llamacpp_memory()
-        rest = facts.margin_mib + (facts.recurrent_rest_mib if part.states else facts.rest_mib)
-        buffer = facts.ubatch * part.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
+        rest = facts.margin_mib + (facts.recurrent_rest_mib if shard.states else facts.rest_mib)
+        buffer = facts.ubatch * shard.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
         taken = max(self.server.devices, 1) * buffer
         return (1.0 if fraction is None else fraction) * gpu.memory_bytes - taken
 
-    def host_bytes(self, part: Shard) -> float:
-        if part.model.tie_word_embeddings:
+    def host_bytes(self, shard: Shard) -> float:
+        if shard.model.tie_word_embeddings:
             return 0.0
-        form = part.precision.weights.of("embedding")
-        return part.model.embedding_params * form.bytes_per_value / part.tensor_parallel
+        form = shard.precision.weights.of("embedding")
+        return shard.model.embedding_params * form.bytes_per_value / shard.tensor_parallel

@@ -11,5 +11,5 @@ from perfmodel.speculation.accounts.base import Account, Drafts
 class MLXAccount(Account):
     """One process. mlx_lm wires the whole recommended working set while it generates."""
 
-    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         return 1.0

@@ -28,32 +28,32 @@ class SGLangAccount(Account):
         tier = next(t for t in sglang_memory().tiers if gpu.memory_bytes < t.below_gib * GIB)
         return self.server.max_num_batched_tokens or tier.prefill_tokens
 
-    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         facts = sglang_memory()
         size_mib = gpu.memory_bytes / MIB
         tier = next(t for t in facts.tiers if gpu.memory_bytes < t.below_gib * GIB)
-        many = part.tensor_parallel >= facts.many_devices
+        many = shard.tensor_parallel >= facts.many_devices
         sequences = tier.graph_batch_many if many else tier.graph_batch
         tokens = max(self.server.max_num_batched_tokens or tier.prefill_tokens, facts.tiers[0].prefill_tokens)
         rest = facts.constant_mib + tokens * facts.mib_per_prefill_token
-        devices = min(part.tensor_parallel, facts.server_devices)
+        devices = min(shard.tensor_parallel, facts.server_devices)
         rest += sequences * facts.mib_per_graph_sequence + devices * facts.mib_per_device
-        if part.groups > 1 and not part.exchanges:
-            rest += sequences * part.groups * facts.mib_per_attention_group_sequence
+        if shard.groups > 1 and not shard.exchanges:
+            rest += sequences * shard.groups * facts.mib_per_attention_group_sequence
         if gpu.memory_bytes > facts.large_from_gib * GIB:
             rest = max(rest, facts.large_mib)
         if not self.draft_inside:
             rest += _draft_mib(facts, drafts)
         share = round(1.0 - rest / size_mib, DIGITS)
-        return share * facts.vision_factor if part.model.model_type in facts.vision_types else share
+        return share * facts.vision_factor if shard.model.model_type in facts.vision_types else share
 
-    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
+    def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
         facts = sglang_memory()
         outside = facts.context_gib
-        if part.tensor_parallel > 1:
-            many = part.tensor_parallel >= facts.many_devices
+        if shard.tensor_parallel > 1:
+            many = shard.tensor_parallel >= facts.many_devices
             outside += facts.several_devices_gib if many else facts.two_devices_gib
-        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
+        share = self.fraction(gpu, shard, drafts) if fraction is None else fraction
         return share * (gpu.memory_bytes - outside * GIB)
 
     @property
@@ -61,8 +61,8 @@ class SGLangAccount(Account):
         version = self.server.version
         return not version or release(version) >= release(sglang_memory().draft_inside_since)
 
-    def cache_share(self, part: Shard) -> float:
-        return _cache_share() if part.states else 1.0
+    def cache_share(self, shard: Shard) -> float:
+        return _cache_share() if shard.states else 1.0
 
     def sequences(self, pool: Floats, cached: Floats, state: Floats, copies: Floats) -> Floats:
         """States have a part of the memory of their own, with slots for prefixes and for drafted tokens."""
@@ -73,11 +73,11 @@ class SGLangAccount(Account):
         of_states = pool * (1.0 - _cache_share()) / (state * slots)
         return np.minimum(of_caches, of_states)
 
-    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
-        tokens = self.length(part)
-        cached = float(part.stored_kv_bytes(tokens, 0.0))
-        for a in part.attentions:
-            if a.window is not None and not part.model.compressed:
+    def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
+        tokens = self.length(shard)
+        cached = float(shard.stored_kv_bytes(tokens, 0.0))
+        for a in shard.attentions:
+            if a.window is not None and not shard.model.compressed:
                 pool = tokens * sglang_memory().sliding_share
                 cached += (a.layers - a.shared) * a.layout.token_bytes * (pool - float(a.span(tokens)))
         return cached + draft_token_bytes * tokens

@@ -29,57 +29,57 @@ class VLLMAccount(Account):
 
     facts: VLLMMemory = field(default_factory=vllm_memory)
 
-    def fraction(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def fraction(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         return since(self.facts.fraction, self.server.version)
 
-    def available_bytes(self, gpu: GPUSpec, part: Shard, fraction: float | None, drafts: Drafts) -> float:
-        share = self.fraction(gpu, part, drafts) if fraction is None else fraction
-        taken = self.activation_bytes(gpu, part) + self.outside_bytes(gpu, part)
-        return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, part, drafts)
+    def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
+        share = self.fraction(gpu, shard, drafts) if fraction is None else fraction
+        taken = self.activation_bytes(gpu, shard) + self.outside_bytes(gpu, shard)
+        return share * gpu.memory_bytes - taken - self.graph_bytes(gpu, shard, drafts)
 
-    def activation_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+    def activation_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         """The peak of the profile run: pass, logits and sampler of the stated seats, vision tower."""
-        logits = (self.server.max_num_seqs or 0) * self._sampled_bytes(gpu, part)
-        tokens = self.pass_tokens(gpu, part)
+        logits = (self.server.max_num_seqs or 0) * self._sampled_bytes(gpu, shard)
+        tokens = self.pass_tokens(gpu, shard)
         vision = self.facts.vision
-        sees = part.model.model_type in vision.model_types and tokens >= vision.from_tokens
+        sees = shard.model.model_type in vision.model_types and tokens >= vision.from_tokens
         tower = vision.pass_gib * GIB if sees else 0.0
-        return tokens * self._token_bytes(part) + logits + tower
+        return tokens * self._token_bytes(shard) + logits + tower
 
-    def seat_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+    def seat_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         """Logits and sampler of one seat."""
-        return self._sampled_bytes(gpu, part) if self.server.max_num_seqs is None else 0.0
+        return self._sampled_bytes(gpu, shard) if self.server.max_num_seqs is None else 0.0
 
-    def _sampled_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+    def _sampled_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         facts = self._activation
         flashinfer = gpu.vendor == "NVIDIA" and facts.flashinfer_logit_bytes is not None
         logit_bytes = facts.flashinfer_logit_bytes if flashinfer else facts.logit_bytes
-        return part.model.vocab_size * (logit_bytes or 0.0)
+        return shard.model.vocab_size * (logit_bytes or 0.0)
 
-    def outside_bytes(self, gpu: GPUSpec, part: Shard) -> float:
+    def outside_bytes(self, gpu: GPUSpec, shard: Shard) -> float:
         """Memory outside PyTorch: the context of the device, messages, the workspace of MLA."""
         more = self.facts.outside
         size = self._activation.outside_gib
-        if part.tensor_parallel > 1:
+        if shard.tensor_parallel > 1:
             size += more.devices_gib
-        if part.tensor_parallel >= more.many_devices and not gpu.over_host(part.tensor_parallel):
+        if shard.tensor_parallel >= more.many_devices and not gpu.over_host(shard.tensor_parallel):
             size += more.many_devices_gib
-        if part.model.mla:
+        if shard.model.mla:
             size += more.latent_gib
         if gpu.memory_type.startswith("LPDDR"):
             size += more.shared_memory_gib
         return size * GIB
 
-    def graph_bytes(self, gpu: GPUSpec, part: Shard, drafts: Drafts) -> float:
+    def graph_bytes(self, gpu: GPUSpec, shard: Shard, drafts: Drafts) -> float:
         """CUDA graphs, from the version on that counts them."""
         facts = self.facts.graphs
-        model = part.model
+        model = shard.model
         if gpu.vendor != "NVIDIA" or not self._from(facts.since):
             return 0.0
         size = facts.usual_gib
         if model.num_sliding_layers:
             size = facts.sliding_gib
-        if part.states:
+        if shard.states:
             size = facts.recurrent_gib
         if model.mla and model.indexer:
             size = facts.sparse_latent_gib
@@ -105,73 +105,73 @@ class VLLMAccount(Account):
             return facts.large
         return facts.usual
 
-    def pass_tokens(self, gpu: GPUSpec, part: Shard) -> int:
+    def pass_tokens(self, gpu: GPUSpec, shard: Shard) -> int:
         """Tokens of the profile run's pass."""
         facts = self._activation
-        length = self.length(part)
+        length = self.length(shard)
         if facts.chunked_above is None:
             return min(self.budget(gpu), length * max(self.seats(gpu), 1))
         if length > facts.chunked_above and gpu.vendor == "NVIDIA":
             return facts.chunked_tokens
         return length
 
-    def padding_bytes(self, part: Shard) -> float:
+    def padding_bytes(self, shard: Shard) -> float:
         vision = self.facts.vision
-        tower = vision.weights_gib * GIB if part.model.model_type in vision.model_types else 0.0
-        return tower + self._expert_padding_bytes(part)
+        tower = vision.weights_gib * GIB if shard.model.model_type in vision.model_types else 0.0
+        return tower + self._expert_padding_bytes(shard)
 
-    def _expert_padding_bytes(self, part: Shard) -> float:
+    def _expert_padding_bytes(self, shard: Shard) -> float:
         padded = self.facts.padded_experts
-        experts = part.experts
-        model = part.model
+        experts = shard.experts
+        model = shard.model
         if experts is None or model.moe is None or experts.form.name != padded.format:
             return 0.0
         outer = model.moe.latent_size or model.hidden_size
-        inner = model.moe.intermediate_size / (part.tensor_parallel // experts.groups)
+        inner = model.moe.intermediate_size / (shard.tensor_parallel // experts.groups)
         ratio = _rounded(outer, padded.outer) * _rounded(inner, padded.inner) / (outer * inner)
-        return part.expert_bytes * (ratio - 1.0)
+        return shard.expert_bytes * (ratio - 1.0)
 
-    def sequence_bytes(self, gpu: GPUSpec, part: Shard, draft_token_bytes: float, drafted: int) -> float:
-        if part.states is not None and part.attentions:
-            return self._blocks_bytes(part, draft_token_bytes, drafted)
-        length = self.length(part)
-        sliding = [a for a in part.attentions if a.window is not None and a.stride == 1]
-        if not sliding or part.model.compressed:
-            return float(part.stored_kv_bytes(length)) + draft_token_bytes * length
-        full = [a for a in part.attentions if a.window is None]
-        rest = float(part.stored_kv_bytes(length)) - sum(
-            float((a.layers - a.shared) * a.layout.token_bytes * part.paged(a.span(length)))
-            for a in part.attentions
+    def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
+        if shard.states is not None and shard.attentions:
+            return self._blocks_bytes(shard, draft_token_bytes, drafted)
+        length = self.length(shard)
+        sliding = [a for a in shard.attentions if a.window is not None and a.stride == 1]
+        if not sliding or shard.model.compressed:
+            return float(shard.stored_kv_bytes(length)) + draft_token_bytes * length
+        full = [a for a in shard.attentions if a.window is None]
+        rest = float(shard.stored_kv_bytes(length)) - sum(
+            float((a.layers - a.shared) * a.layout.token_bytes * shard.paged(a.span(length)))
+            for a in shard.attentions
         )
-        group = _group([a.layers - a.shared for a in part.attentions])
+        group = _group([a.layers - a.shared for a in shard.attentions])
         cached = sum(_rounded(a.layers - a.shared, group) * a.layout.token_bytes * length for a in full)
         for a in sliding:
-            held_tokens = self._held(gpu, part, a.window or 0)
+            held_tokens = self._held(gpu, shard, a.window or 0)
             cached += _rounded(a.layers - a.shared, group) * a.layout.token_bytes * held_tokens
         return cached + rest + draft_token_bytes * length
 
-    def _held(self, gpu: GPUSpec, part: Shard, window: int) -> float:
+    def _held(self, gpu: GPUSpec, shard: Shard, window: int) -> float:
         """Tokens that a sliding layer may hold: its window and one pass, in whole blocks, and one block."""
-        length = self.length(part)
-        uneven = part.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
+        length = self.length(shard)
+        uneven = shard.model.sliding_heads is not None and not self._from(self.facts.uneven_windows_since)
         if uneven or not self._activation.windows:
             return length
         block = self.facts.block
         return min(length, _rounded(window - 1 + self.budget(gpu), block) + block)
 
-    def _blocks_bytes(self, part: Shard, draft_token_bytes: float, drafted: int) -> float:
+    def _blocks_bytes(self, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         """With recurrent layers: blocks that hold the tokens of all attention layers, or one state of as many
         recurrent layers.
         """
-        assert part.states is not None
-        tokens = block_tokens(part, drafted, self.facts.block)
-        layers = sum(a.layers - a.shared for a in part.attentions)
-        each = sum((a.layers - a.shared) * a.layout.token_bytes for a in part.attentions) / layers
+        assert shard.states is not None
+        tokens = block_tokens(shard, drafted, self.facts.block)
+        layers = sum(a.layers - a.shared for a in shard.attentions)
+        each = sum((a.layers - a.shared) * a.layout.token_bytes for a in shard.attentions) / layers
         layers += math.ceil(draft_token_bytes / each)
         block_bytes = tokens * each * layers
         copies = 1 + drafted if drafted else since(self.facts.state_copies, self.server.version)
-        groups = math.ceil(part.states.layers / layers)
-        return block_bytes * (math.ceil(self.length(part) / tokens) + groups * copies)
+        groups = math.ceil(shard.states.layers / layers)
+        return block_bytes * (math.ceil(self.length(shard) / tokens) + groups * copies)
 
     @property
     def _activation(self) -> Activation:
@@ -180,29 +180,29 @@ class VLLMAccount(Account):
     def _from(self, version: str) -> bool:
         return not self.server.version or release(self.server.version) >= release(version)
 
-    def _token_bytes(self, part: Shard) -> float:
+    def _token_bytes(self, shard: Shard) -> float:
         """Activations of one token at the peak: of an MLP, or of the experts of a token."""
         facts = self._activation
-        model = part.model
-        dense = facts.inner * model.intermediate_size / part.tensor_parallel
+        model = shard.model
+        dense = facts.inner * model.intermediate_size / shard.tensor_parallel
         routed = 0.0
         if model.moe:
-            inner = facts.inner * model.moe.intermediate_size / part.tensor_parallel
+            inner = facts.inner * model.moe.intermediate_size / shard.tensor_parallel
             routed = model.moe.experts_per_token * (inner + model.hidden_size)
             dense = dense if model.num_dense_layers else 0.0
         return VALUE_BYTES * (max(dense, routed) + facts.hidden * model.hidden_size)
 
 
-def block_tokens(part: Shard, drafted: int, block: int) -> int:
+def block_tokens(shard: Shard, drafted: int, block: int) -> int:
     """Tokens of a block of a model with recurrent layers: whole blocks whose page in an attention layer holds
     one state.
 
     The state is that of one layer and sequence on one device, with an input of the convolution for each
     drafted token (vLLM 0.32, platforms/interface.py).
     """
-    assert part.states is not None
-    state = (part.states.bytes_per_sequence + drafted * part.states.bytes_per_input) / part.states.layers
-    return block * math.ceil(state / (block * part.attentions[0].layout.token_bytes))
+    assert shard.states is not None
+    state = (shard.states.bytes_per_sequence + drafted * shard.states.bytes_per_input) / shard.states.layers
+    return block * math.ceil(state / (block * shard.attentions[0].layout.token_bytes))
 
 
 def _rounded(value: float, step: float) -> float:
