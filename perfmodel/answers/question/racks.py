@@ -153,11 +153,11 @@ def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> 
     assert table is not None
     ranks = max(table.dispatch.us)
     if scenario.expert_parallel > ranks:
-        yield f"{table.library} were measured on up to {ranks} ranks, given {scenario.expert_parallel}"
+        yield f"{table.library}: measured on up to {ranks} ranks, given {scenario.expert_parallel}"
     if tokens < table.assumed_below:
         yield (
-            f"{table.library} were measured at {table.assumed_below:.0f} tokens of a rank; {tokens:.0f} take "
-            "at least the time of NVLink, a bound"
+            f"{table.library}: measured at {table.assumed_below:.0f} tokens of a rank; {tokens:.0f} are "
+            "assumed to take at least as long as NVIDIA's within a node, a bound"
         )
     if question.moe_imbalance is None:
         copies = "with" if question.redundant_experts else "without"

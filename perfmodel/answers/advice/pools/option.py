@@ -110,7 +110,7 @@ class PoolAdvice:
     @property
     def for_rate(self) -> str:
         """What the asked load needs, in words."""
-        if self.clients is not None and all(each.slo_share is None for each in self.options):
+        if self.clients is not None and any(each.slo_share is None for each in self.options):
             return f"Without limits on latency, any number of devices serves {self.load}"
         one = self.best(two=False)
         two = self.best(two=True)

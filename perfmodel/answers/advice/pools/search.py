@@ -1,6 +1,7 @@
 """Searches one pool and two pools for a rate within limits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +47,8 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     except InputError as error:
         notes.append(f"two pools were not searched: {error}")
     kept = [option for option in options if option is not None]
+    if not kept:
+        notes += search.beyond(plain, drafted)
     kept.sort(key=lambda option: -option.most_requests_per_s)
     advice = PoolAdvice(
         gpus=question.gpus,
@@ -113,6 +116,20 @@ class Search:
                 best = server
                 rate = found
         return best, rate
+
+    def beyond(self, *made: Sequence[Drafting]) -> Iterator[str]:
+        """Where the given devices do not keep the limits: the fewest that do."""
+        for each in (drafting for several in made for drafting in several):
+            with_draft = f"with {each.draft}" if each.draft else "without a draft"
+            servers = self.load.fewest_servers(list(servers_of(each)))
+            if servers is not None:
+                yield f"one pool {with_draft} keeps the limits on {servers.devices} GPUs: {servers}"
+            with suppress(InputError):  # no link between pools
+                limits_s = each.question.limits_s
+                pools = self.load.fewest_pools(pairs_of(each, limits_s), limits_s)
+                if pools is not None:
+                    where = f"prefill {pools.prefill}, decode {pools.decode}"
+                    yield f"two pools {with_draft} keep the limits on {pools.devices} GPUs: {where}"
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
         """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do
