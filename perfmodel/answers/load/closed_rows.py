@@ -19,19 +19,20 @@ from perfmodel.queueing.steps import StepTimes
 
 
 def closed_rows(
-    question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array
+    question: TrafficQuery, choice: Choice, log_off: float | None, loads: Array, bounds: bool = False
 ) -> list[TrafficRow]:
     """The rows of a choice at some loads. log_off: standard deviation of the logarithm of its mean TPOT.
+    bounds: whether the rows only bound others, and need neither replicas nor warnings.
 
     Rates with a limit on the number of clients are a closed loop of that many clients, where these cannot
     send faster.
     """
     loop = question.loop
-    rows = _rows(question, loop, choice, log_off, loads)
+    rows = _rows(question, loop, choice, log_off, loads, bounds)
     if loop.cap is None:
         return rows
     clients = np.array([float(loop.cap)])
-    (closed,) = _rows(question, question.capped_loop, choice, log_off, clients)
+    (closed,) = _rows(question, question.capped_loop, choice, log_off, clients, bounds)
     capped = []
     for rate, row in zip(loads.tolist(), rows, strict=True):
         if row.ttft_s is None or rate >= closed.requests_per_s:
@@ -43,7 +44,7 @@ def closed_rows(
 
 
 def _rows(
-    question: TrafficQuery, loop: Loop, choice: Choice, log_off: float | None, loads: Array
+    question: TrafficQuery, loop: Loop, choice: Choice, log_off: float | None, loads: Array, bounds: bool
 ) -> list[TrafficRow]:
     gamma = choice.gamma
     steps = choice.steps
@@ -64,7 +65,7 @@ def _rows(
         saturated = bool(served.saturated[i])
         requests_per_s = float(served.requests_per_s[i])
         running = float(served.running[i])
-        replicas = replicas_of(question, loop, steps, served, value)
+        replicas = None if bounds else replicas_of(question, loop, steps, served, value)
         found = None if hit_rate is None else float(hit_rate[i])
         slo_share = None
         if shares is not None:
@@ -92,7 +93,7 @@ def _rows(
                 tpot_interval=tpot_interval_s,
                 tokens_per_iteration=float(gained[i]),
                 doubts=doubted[i],
-                warnings=_warnings(question, loop, served, i, replicas),
+                warnings=() if bounds else _warnings(question, loop, served, i, replicas),
             )
         )
     return rows

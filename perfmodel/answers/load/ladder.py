@@ -147,7 +147,7 @@ class Ladder:
     def _closed(self, loads: Sequence[float]) -> list[TrafficRow]:
         """The rows of the closed form, without intervals."""
         choice = replace(self.choice, at=np.arange(len(loads)))
-        return closed_rows(self.question, choice, None, np.array(loads))
+        return closed_rows(self.question, choice, None, np.array(loads), bounds=True)
 
     def _holds(self, row: TrafficRow) -> bool:
         """Whether a row of the closed form stands."""
