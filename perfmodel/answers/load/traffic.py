@@ -139,7 +139,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     prefix = None
     if known and question.reuse is not None:
         prefix = prefix_verdicts(question, replica, choices, by_load)
-    longest_draft = max(replica.passes)
+    longest_draft = _longest_advised(verdicts) or max(replica.passes)
     warnings = _warnings(question, replace(query, draft=draft), scenario, longest_draft)
     warnings += (*of_seats(replica.passes[0], question.lengths), *_may_be_shorter(question, choices))
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
@@ -198,6 +198,11 @@ def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
     if question.turns > 1:
         total += f" in {question.turns} turns ({question.longest} tokens)"
     check_positions(question.longest, total, target)
+
+
+def _longest_advised(verdicts: Sequence[TrafficVerdict]) -> int:
+    """The longest single draft length that is recommended at a load; 0 without one."""
+    return max((v.gamma for v in verdicts if isinstance(v.gamma, int)), default=0)
 
 
 def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
