@@ -36,14 +36,18 @@ CHILDREN = TreeAcceptance((0.6, 0.2, 0.1))
 def numbers(question: str) -> dict[str, list[float]]:
     """The figures of one question, by what they are about."""
     model, hardware, *options = question.split()
-    query = Query(model, hardware, 6, 3000, **dict(option.split("=", 1) for option in options))  # type: ignore[arg-type]
+    stated = dict(option.split("=", 1) for option in options)
+    query = Query(model, hardware, 6, 3000, **stated)  # type: ignore[arg-type]
     s = resolve(query)
     longest = query.max_gamma
-    passes = Passes(s, BATCHES, CONTEXTS, np.arange(longest + 1))
+    gammas = np.arange(longest + 1)
+    passes = Passes(s, BATCHES, CONTEXTS, gammas)
     target = s.machine.time(passes.target_ops, BATCHES * passes.query)
     draft_query = s.draft.query(np.maximum(passes.drafted, 1.0))
     drafting = passes.draft_ops or s.draft_ops(BATCHES, CONTEXTS, draft_query)
     draft = s.draft_machine.time(drafting, BATCHES * draft_query)
+    in_sample = log_error(s, BATCHES, CONTEXTS, gammas)
+    of_a_step = step_log_error(s, target.at(), 1.0, 150.0)
     found = {
         "target": target,
         "draft": draft,
@@ -51,10 +55,7 @@ def numbers(question: str) -> dict[str, list[float]]:
         "energy": Passes(s, 6.0, 3000.0, np.array([longest])).energy(s),
         "memory": memory_of(s, BATCHES, CONTEXTS, longest, query.memory_fraction),
         "prediction": predict(s, Workload.of(BATCHES, CONTEXTS, longest), longest),
-        "error": [
-            log_error(s, BATCHES, CONTEXTS, np.arange(longest + 1)),
-            step_log_error(s, target.at(), 1.0, 150.0),
-        ],
+        "error": [in_sample, of_a_step],
         "lengths": context_lengths(s, 6.0, longest),
     }
     if s.draft.passes(2.0):
@@ -74,7 +75,8 @@ def sums(value: object) -> list[float]:
     if isinstance(parts, list):
         return [number for part in parts for number in sums(part)]
     flat = np.nan_to_num(np.ravel(np.asarray(parts, float)), posinf=0.0)  # None is no number
-    return [float(f"{flat @ np.arange(1.0, flat.size + 1):.11g}")]
+    places = np.arange(1.0, flat.size + 1)
+    return [float(f"{flat @ places:.11g}")]
 
 
 @pytest.mark.parametrize("question", ANSWERS)

@@ -39,6 +39,17 @@ RATES, CLIENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.05), (1, 2, 4, 8, 16,
 POLICIES = ("auto", "table", "confidence", "adaptive", "tail", "profiled")
 DRAFTS = ("eagle3", "eagle3", "mtp", "ngram", "self", "dflash", "medusa", "suffix", "llama-3.2-1b", None)
 ENGINES = ("vllm", "vllm", "sglang", "sglang", "trtllm", "llamacpp", "magicdec", "gpt-fast")
+CHOICES = {
+    "max_num_batched_tokens": (512, 2048, 8192, 16384),
+    "max_num_seqs": (None, None, 1, 8, 64),
+    "burstiness": (1.0, 1.0, 0.3, 3.0),
+    "gamma": (0, 1, 3, (1, 5), *POLICIES),
+    "draft": DRAFTS,
+    "alpha": (0.0, 0.3, 0.6, 0.85, 0.99),
+    "acceptance_std": (None, 0.0, 0.2),
+}
+SESSIONS = {"turns": (2, 5, 20), "think_time": (0, 2, 60)}
+FORMATS = {"weights": ("bf16", "fp8", "nvfp4"), "kv_dtype": ("bf16", "fp8")}
 
 
 def question(rng: Random) -> dict[str, Any]:
@@ -51,15 +62,12 @@ def question(rng: Random) -> dict[str, Any]:
     model, hardware, tp = rng.choice((*usual, *one_in_three))
     inputs = round(10 ** rng.uniform(1.3, 4.2))
     outputs = round(10 ** rng.uniform(1.3, 3.3))
-    prefix = {
-        "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
-        "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
-    }
-    sessions = {"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}
-    formats = {"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}
+    prefix = drawn(rng, {"prefix_len": (round(0.3 * inputs), inputs), "prefix_hits": (0.0, 0.5, 1.0)})
+    sessions = {"turn_input_len": 300} | drawn(rng, SESSIONS)
+    formats = drawn(rng, FORMATS)
     groups = {"dp": tp, "ep": rng.choice((1, tp))}
-    slo = {"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}
-    more = ((prefix, 0.25), (sessions, 0.2), (formats, 0.3), (groups, 0.2), (slo, 0.5))
+    ttft_ms = 10 ** rng.uniform(2, 4)
+    slo = {"slo": {"ttft": ttft_ms, "tpot": 10 ** rng.uniform(0.7, 2)}}
     settings = {
         "model": model,
         "hardware": hardware,
@@ -67,20 +75,18 @@ def question(rng: Random) -> dict[str, Any]:
         "engine": rng.choice(ENGINES),
         "input_len": inputs,
         "output_len": max(outputs, 2),
-        "input_std": rng.choice((0.0, 0.5 * inputs)),
-        "output_std": rng.choice((0.0, 0.5 * outputs)),
-        "max_num_batched_tokens": rng.choice((512, 2048, 8192, 16384)),
-        "max_num_seqs": rng.choice((None, None, 1, 8, 64)),
-        "burstiness": rng.choice((1.0, 1.0, 0.3, 3.0)),
-        "gamma": rng.choice((0, 1, 3, (1, 5), *POLICIES)),
-        "draft": rng.choice(DRAFTS),
-        "alpha": rng.choice((0.0, 0.3, 0.6, 0.85, 0.99)),
-        "acceptance_std": rng.choice((None, 0.0, 0.2)),
     }
+    settings |= drawn(rng, {"input_std": (0.0, 0.5 * inputs), "output_std": (0.0, 0.5 * outputs)})
+    settings |= drawn(rng, CHOICES)
+    more = ((prefix, 0.25), (sessions, 0.2), (formats, 0.3), (groups, 0.2), (slo, 0.5))
     for some, share in more:
         if rng.random() < share:
             settings |= some
     return settings
+
+
+def drawn(rng: Random, choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    return {name: rng.choice(values) for name, values in choices.items()}
 
 
 def broken(rng: Random) -> Iterator[str]:
@@ -91,10 +97,8 @@ def broken(rng: Random) -> Iterator[str]:
     seats = (settings["max_num_seqs"] or 4096) * settings.get("dp", 1)
     if not most:
         return
-    for load in (
-        {"max_concurrency": CLIENTS},
-        {"request_rate": tuple(float(f"{max(s * most, 1e-6):.4g}") for s in RATES)},
-    ):
+    rates = tuple(float(f"{max(share * most, 1e-6):.4g}") for share in RATES)
+    for load in ({"max_concurrency": CLIENTS}, {"request_rate": rates}):
         answer = load_of.traffic(**load, **closed)
         changes = {drawn.gamma for drawn in answer.drafts if len(drawn.table or ()) > 1}
         for gamma in {row.gamma for row in answer.rows}:

@@ -42,7 +42,9 @@ def write(path: Path, shape: tuple[int, int, int, int, int, float]) -> None:
     draw = np.random.default_rng(layers)
     kv = hidden // heads * kv_heads
     out = gguf.GGUFWriter(path, "llama")
-    names = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
+    bytes_of_utf8 = [f"<0x{i:02X}>" for i in range(256)]
+    names = ["<unk>", "<s>", "</s>", *bytes_of_utf8]
+    further = [f"<{i}>" for i in range(len(names), VOCAB)]
     stated = {
         "block_count": layers,
         "context_length": CONTEXT,
@@ -53,9 +55,9 @@ def write(path: Path, shape: tuple[int, int, int, int, int, float]) -> None:
         "layer_norm_rms_eps": 1e-6,
         "vocab_size": VOCAB,
         "tokenizer_model": "llama",
-        "token_list": names + [f"<{i}>" for i in range(len(names), VOCAB)],
+        "token_list": names + further,
         "token_scores": [0.0] * VOCAB,
-        "token_types": [2, 3, 3, *[6] * 256, *[1] * (VOCAB - 259)],
+        "token_types": [2, 3, 3, *[6] * 256, *[1] * len(further)],
     }
     for name, value in stated.items():
         getattr(out, f"add_{name}")(value)

@@ -192,16 +192,47 @@ KEY_FORMS: dict[str, Callable[[str], str]] = {
 
 def repeating(place: str, key: str) -> Fault:
     """A server that repeats a key: in a status, an event, a header, its version, model or counters."""
-    text = json.dumps(f"Incorrect API key provided: {key}").encode()
-    path, body = {
-        "status": ("/v1/completions", b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + text),
-        "event": ("/v1/completions", HEAD + event({"error": text.decode()})),
-        "version": ("/version", HEAD + json.dumps({"version": key}).encode()),
-        "model": ("/v1/models", HEAD + json.dumps({"data": [{"id": key}]}).encode()),
-        "header": ("/v1/models", f"HTTP/1.1 200 OK\r\n{key}\r\n\r\n".encode()),
-        "metrics": ("/metrics", HEAD + f"vllm:spec_decode_num_drafts {key}\n".encode()),
-    }[place]
-    return Fault(path, "", lambda: iter([body]))
+    path, body = REPEATED[place]
+    return Fault(path, "", lambda: iter([body(key)]))
+
+
+def _refusal(key: str) -> str:
+    return json.dumps(f"Incorrect API key provided: {key}")
+
+
+def _status_of(key: str) -> bytes:
+    return b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + _refusal(key).encode()
+
+
+def _event_of(key: str) -> bytes:
+    return HEAD + event({"error": _refusal(key)})
+
+
+def _version_of(key: str) -> bytes:
+    return HEAD + json.dumps({"version": key}).encode()
+
+
+def _model_of(key: str) -> bytes:
+    return HEAD + json.dumps({"data": [{"id": key}]}).encode()
+
+
+def _header_of(key: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\n{key}\r\n\r\n".encode()
+
+
+def _counters_of(key: str) -> bytes:
+    return HEAD + f"vllm:spec_decode_num_drafts {key}\n".encode()
+
+
+REPEATED: dict[str, tuple[str, Callable[[str], bytes]]] = {
+    "status": ("/v1/completions", _status_of),
+    "event": ("/v1/completions", _event_of),
+    "version": ("/version", _version_of),
+    "model": ("/v1/models", _model_of),
+    "header": ("/v1/models", _header_of),
+    "metrics": ("/metrics", _counters_of),
+}
+"""Where a server may repeat a key -> what is asked for, and what it sends."""
 
 
 def _good(path: str) -> Pieces:
@@ -217,4 +248,8 @@ def _good(path: str) -> Pieces:
 
 def broken(fault: Fault | None, rng: random.Random | None = None) -> AbstractContextManager[str]:
     """The URL of a server with a fault (None: with none). rng: see `serving_bytes`."""
-    return serving_bytes(lambda path, *_: fault.send() if fault and fault.path == path else _good(path), rng)
+
+    def send(path: str, *_: object) -> Pieces:
+        return fault.send() if fault and fault.path == path else _good(path)
+
+    return serving_bytes(send, rng)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.specs import load_gpu
+from perfmodel.specs import GPUSpec, load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.tables import Tables
 from tests.validate.tiny import refused
@@ -30,11 +30,19 @@ class Held(Tables):
         self.__dict__["held"] = held
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
-        return sorted(v for f, e, v, n in self.held if (f, e, n) == (family, engine, name))
+        wanted = (family, engine, name)
+        return sorted(v for f, e, v, n in self.held if (f, e, n) == wanted)
 
     def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
         rows = self.held[family, engine, version, name]
         return {column: np.array([row[column] for row in rows]) for column in rows[0]}
+
+
+Table = tuple[str, str, str, str]
+
+
+def distilled(tables: dict[Table, Rows], gpu: GPUSpec = H100, version: str = "1") -> kernels.Kernels:
+    return kernels.distil(Held(FEW | tables), gpu, "vllm", version)
 
 
 # GEMMs.
@@ -68,10 +76,13 @@ def gemms(
 ) -> Rows:
     """`count` calls: some at the ends of what counts and beyond them, the rest in SHAPES."""
 
+    efficiency = at_knots(shares)
+
     def seconds(m: int, n: int, k: int) -> float:
         moved = n * k * size + 2 * m * n + inputs * m * k
-        roof = max(moved / H100.memory_bandwidth_bytes_per_s, 2 * m * n * k / peak)
-        return 4.5e-6 + roof / at_knots(shares)(m)
+        moved_s = moved / H100.memory_bandwidth_bytes_per_s
+        computed_s = 2 * m * n * k / peak
+        return 4.5e-6 + max(moved_s, computed_s) / efficiency(m)
 
     def row(m: int, n: int, k: int, taken: float) -> dict[str, Any]:
         return {"m": m, "n": n, "k": k, "gemm_dtype": word, "seconds": taken}
@@ -90,13 +101,14 @@ def gemms(
     return rows[:count]
 
 
-FEW = (2, 3, 5, 16, 20, 64, 100, 500, 1000, 2048)
+EIGHT_BIT_TOKENS = (2, 3, 5, 16, 20, 64, 100, 500, 1000, 2048)
+EIGHT_BIT_SHARES = {1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7}
 BF16 = gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"))
-FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), tokens=FEW, shares={1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})
+FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), EIGHT_BIT_TOKENS, EIGHT_BIT_SHARES)
 
 
 def gemm_fits(rows: Rows) -> dict[str, kernels.TableFit]:
-    return kernels._gemms(Held({("gemm", "vllm", "1", "gemm_perf"): rows}), H100, "vllm", "1")
+    return distilled({("gemm", "vllm", "1", "gemm_perf"): rows}).gemm
 
 
 def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
@@ -114,7 +126,8 @@ def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     # fp8: the last knot is always there; half the bytes, so that the three edges weigh less than 16 MB
     knots = (1, 16, 17, 64, 4096)
     assert found["fp8"].values[2::2] == knots
-    expected = [at_knots({1: 0.4, 16: 0.5, 64: 0.6, 4096: 0.7})(knot) for knot in knots]
+    efficiency = at_knots(EIGHT_BIT_SHARES)
+    expected = [efficiency(knot) for knot in knots]
     assert found["fp8"].values[3::2] == pytest.approx(expected, rel=1e-4)
     assert found["fp8"].rows == 489  # all of SHAPES
 
@@ -131,7 +144,8 @@ def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     ],
 )
 def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> None:
-    assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
+    rows = gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given)
+    assert ("bf16" in gemm_fits(rows)) == there
 
 
 def test_a_time_far_off_the_others_counts_less() -> None:
@@ -139,29 +153,40 @@ def test_a_time_far_off_the_others_counts_less() -> None:
     seconds = np.array([1.0, 1.1, 0.95, 1.2, 5.0])
     fitted = kernels.table_fit(lambda x: np.full(5, x[0]), seconds, [0.5], "")
     off = np.log(fitted.values[0] / seconds)
-    assert np.sum(off / np.hypot(1.0, off / 0.1)) == pytest.approx(0.0, abs=1e-4)
+    derivatives = off / np.hypot(1.0, off / 0.1)
+    assert np.sum(derivatives) == pytest.approx(0.0, abs=1e-4)
     assert fitted.median_error == pytest.approx(np.median(np.abs(off)))
 
 
 # Experts.
 
 
+EXPERT_CALLS = tuple(
+    product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
+)
+"""Tokens, (experts, experts per token), (TP, EP)."""
+
+
+def touched(tokens: int, experts: int, topk: int) -> float:
+    """Experts on average; popularity has the gamma distribution of shape 1.2 that the tables' routing is
+    taken for.
+    """
+    b = 1 / ((1 - topk / experts) ** (-1 / 1.2) - 1)
+    idle = (1 + tokens / b) ** -1.2
+    return experts * (1 - idle)
+
+
 def expert_rows(
     word: str, size: float, peak: float, start: float, bandwidth: float, flops: float, noise: float = 1.0
 ) -> Rows:
-    """60 calls; touched experts by the gamma distribution of shape 1.2 that the tables' routing is taken
-    for.
-    """
+    """60 calls; noise: every other one takes that many times as long, the rest so many times less."""
     rows = []
-    calls = product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
-    for i, (tokens, (experts, topk), (tp, ep)) in enumerate(calls):
-        b = 1 / ((1 - topk / experts) ** (-1 / 1.2) - 1)
-        idle = (1 + tokens / b) ** -1.2
+    for i, (tokens, (experts, topk), (tp, ep)) in enumerate(EXPERT_CALLS):
         matrices = 3 * 4096 * 1536 / tp
-        loaded_bytes = experts * (1 - idle) / ep * matrices * size
-        loaded = loaded_bytes / H100.memory_bandwidth_bytes_per_s
-        computed = 2 * tokens * topk / ep * matrices / peak
-        noise_now = noise ** (-1) ** i
+        loaded_bytes = touched(tokens, experts, topk) / ep * matrices * size
+        loaded_s = loaded_bytes / H100.memory_bandwidth_bytes_per_s / bandwidth
+        computed_s = 2 * tokens * topk / ep * matrices / peak / flops
+        noise_now = noise if i % 2 == 0 else 1 / noise
         rows.append(
             {
                 "moe_dtype": word,
@@ -174,15 +199,14 @@ def expert_rows(
                 "moe_ep_size": ep,
                 "kernel_source": "fused",
                 "distribution": "power_law_1.01",
-                "seconds": (start + loaded / bandwidth + computed / flops) * noise_now,
+                "seconds": (start + loaded_s + computed_s) * noise_now,
             }
         )
     return rows
 
 
-def expert_fits(rows: Rows, version: str = "1") -> dict[str, kernels.TableFit]:
-    held = Held({("moe", "vllm", "1", "moe_perf"): rows})
-    return kernels._experts(held, H100, "vllm", version)
+def expert_fits(rows: Rows) -> dict[str, kernels.TableFit]:
+    return distilled({("moe", "vllm", "3", "moe_perf"): rows}).experts
 
 
 def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
@@ -196,65 +220,65 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     slow = expert_rows("fp8_block", 1 + 4 / 128**2, H100.peak_flops("fp8"), 2e-5, 0.2, 0.4)
     short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, peak, 2e-5, 0.7, 0.4)[:59]
     no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
-    # of the newest there is
-    found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0")
+    found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak])
     assert list(found) == ["bf16", "int4"]
     assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
     assert found["bf16"].rows == 60
-    assert found["bf16"].source == "vllm 1"
-    assert kernels._experts(Held({}), H100, "vllm", "1") == {}
+    assert found["bf16"].source == "vllm 3", "there is none of version 1"
+    assert distilled({}).experts == {}
 
 
 def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
-    """Two rows of `a`, one of `b` that is faster at the first call and has one of its own."""
-    calls = {
-        "hidden_size": 8,
-        "inter_size": 8,
-        "topk": 2,
-        "num_experts": 4,
-        "moe_tp_size": 1,
-        "moe_ep_size": 1,
-    }
-    names = ("b", "a", "a", "a", "b")
-    tokens = (1, 1, 2, 3, 4)
-    seconds = (3.0, 5.0, 7.0, 8.0, 1.0)
-    part = {name: np.full(5, value) for name, value in calls.items()}
-    part |= {"kernel_source": np.array(names), "num_tokens": np.array(tokens), "seconds": np.array(seconds)}
-    found = kernels._main_source(part)
-    assert found["num_tokens"].tolist() == [1, 2, 3]
-    assert found["seconds"].tolist() == [3.0, 7.0, 8.0]
+    """`other` is faster at the first call, where the main kernel is slow, and has one call of its own."""
+    main = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
+    slow = main[0] | {"seconds": 3 * main[0]["seconds"]}
+    fast = main[0] | {"kernel_source": "other"}
+    alone = main[0] | {"kernel_source": "other", "topk": 1, "seconds": ODD}
+    found = expert_fits([fast, slow, *main[1:], alone])["bf16"]
+    assert found.values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
+    assert found.rows == 60
 
 
 # Attention.
 
 
+ATTENTION_CALLS = tuple(
+    product((1, 16, 64, 256, 200), (16, 32), (4096, 8192, 16384, 32768, 65536), (64, 128))
+)
+"""Batch, query heads, step, width of a head."""
+
+
 def attention_rows(word: str, size: float, start: float, share: float, **more: Any) -> Rows:
     """100 calls of a cache above 1 MB, 4 query heads a KV head."""
     rows = []
-    steps = [4096 * 2**i for i in range(5)]
-    for batch, heads, step, width in product((1, 16, 64, 256, 200), (16, 32), steps, (64, 128)):
+    for batch, heads, step, width in ATTENTION_CALLS:
         cached_tokens = batch * (100 + step)
         cache = cached_tokens * heads // 4 * 2 * width * size
-        moved = cache + 4 * batch * heads * width
-        rows.append(
-            {
-                "batch_size": batch,
-                "num_heads": heads,
-                "num_key_value_heads": heads // 4,
-                "head_dim": width,
-                "isl": 100,
-                "step": step,
-                "window_size": 0,
-                "kv_cache_dtype": word,
-                "kernel_source": "usual",
-                "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
-            }
-            | more
-        )
+        moved_s = (cache + 4 * batch * heads * width) / H100.memory_bandwidth_bytes_per_s
+        usual = {
+            "batch_size": batch,
+            "num_heads": heads,
+            "num_key_value_heads": heads // 4,
+            "head_dim": width,
+            "isl": 100,
+            "step": step,
+            "window_size": 0,
+            "kv_cache_dtype": word,
+            "kernel_source": "usual",
+            "seconds": start + moved_s / share,
+        }
+        rows.append(usual | more)
     return rows
 
 
+SHORT = attention_rows("bfloat16", 2.0, 8e-6, 0.75)[0] | {"batch_size": 1, "isl": 0, "step": 100}
+"""A call of a small cache, for the start."""
+FEW: dict[Table, Rows] = {
+    ("gemm", "vllm", "1", "gemm_perf"): [{"m": 1, "n": 1, "k": 1, "gemm_dtype": "bfloat16", "seconds": ODD}],
+    ("attention", "vllm", "1", "generation_attention_perf"): [SHORT],
+}
+"""Tables that every package has, with too few rows for a fit."""
 NOT_COUNTED = (
     {"batch_size": 257},
     {"head_dim": 192},
@@ -265,9 +289,13 @@ NOT_COUNTED = (
 )
 
 
-def attention_fits(rows: Rows) -> dict[str, kernels.TableFit]:
-    held = Held({("attention", "vllm", "1", "generation_attention_perf"): rows})
-    return kernels._attention(held, H100, "vllm", "0")
+def attention_fits(rows: Rows, gpu: GPUSpec = H100) -> dict[str, kernels.TableFit]:
+    return distilled({("attention", "vllm", "1", "generation_attention_perf"): rows}, gpu).attention
+
+
+def cache_bytes(row: dict[str, Any], size: float) -> float:
+    tokens = row["batch_size"] * (row["isl"] + row["step"])
+    return tokens * row["num_key_value_heads"] * 2 * row["head_dim"] * size
 
 
 def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
@@ -285,13 +313,10 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
 
 def test_attention_of_sixteen_query_heads_a_kv_head_counts() -> None:
     grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[:100]
-    caches = []
-    for row in grouped:
-        width = row["head_dim"]
-        cache = row["batch_size"] * (100 + row["step"]) * 2 * width
-        moved = cache + row["batch_size"] * 4 * 16 * width
+    caches = [cache_bytes(row, 1.0) for row in grouped]
+    for row, cache in zip(grouped, caches, strict=True):
+        moved = cache + row["batch_size"] * 4 * 16 * row["head_dim"]
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
-        caches.append(cache)
     wide = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
     found = attention_fits([*wide, *grouped])
     assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
@@ -299,11 +324,15 @@ def test_attention_of_sixteen_query_heads_a_kv_head_counts() -> None:
     assert list(attention_fits([*wide, *grouped[:99]])) == ["bfloat16"]
 
 
-def test_a_last_level_cache_hides_what_takes_less_than_50_us_to_read() -> None:
+def test_a_last_level_cache_hides_what_takes_more_than_50_us_to_read() -> None:
     """L4: 48 MB at 300 GB/s are 160 us; an H100's 50 MB are 15 us."""
-    assert kernels._uncached(load_gpu("l4-24gb")) == 48e6
-    assert kernels._uncached(H100) == 1e6
-    assert kernels._uncached(H100.replace(last_level_cache=None)) == 1e6
+    rows = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    caches = [cache_bytes(row, 2.0) for row in rows]
+    beyond = sum(cache > 48e6 for cache in caches)
+    assert 0 < beyond < 100
+    assert attention_fits([*rows, SHORT], load_gpu("l4-24gb"))["bfloat16"].rows == beyond
+    assert attention_fits(rows)["bfloat16"].rows == 100
+    assert attention_fits(rows, H100.replace(last_level_cache=None))["bfloat16"].rows == 100
 
 
 # Latent attention.
@@ -316,33 +345,37 @@ def latent_rows(word: str, size: float, start: float, share: float, flops: float
         wide = 576 + 512
         moved = tokens * 576 * size + 2 * batch * heads * wide
         load = moved / H100.memory_bandwidth_bytes_per_s / share
-        compute = 2 * tokens * heads * wide / H100.peak_flops("bf16") / flops
-        at = {"num_heads": heads, "batch_size": batch, "isl": 1, "step": step, "kv_cache_dtype": word}
-        rows.append(at | {"seconds": start + max(load, compute)})
+        compute_flops = 2 * tokens * heads * wide
+        compute = compute_flops / H100.peak_flops("bf16") / flops
+        call = {"num_heads": heads, "batch_size": batch, "isl": 1, "step": step, "kv_cache_dtype": word}
+        rows.append(call | {"seconds": start + max(load, compute)})
     return rows
 
 
-def test_latent_attention_comes_out() -> None:
+def latent_fits(rows: Rows, engine: str = "vllm", version: str = "1") -> dict[str, kernels.TableFit]:
+    return distilled({("mla", engine, version, "generation_mla_perf"): rows}).latent
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "2"), ("sglang", "3"), ("trtllm", "4")])
+def test_latent_attention_comes_out_of_the_table_of_any_engine(engine: str, version: str) -> None:
     wide = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45)
     narrow = latent_rows("fp8", 1.0, 1.2e-5, 0.2, 0.4)
-    odd = [wide[0] | {"seconds": ODD} | change for change in ({"batch_size": 257}, {"step": 99})]  # 115 kB
+    beyond = ({"batch_size": 257}, {"step": 99})  # the second is 115 kB
+    odd = [wide[0] | {"seconds": ODD} | change for change in beyond]
     slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
-    rows = [*slower, *wide, *odd, *narrow]
-    for engine, version, source in (
-        ("vllm", "2", "vllm 2"),
-        ("sglang", "3", "sglang 3"),
-        ("trtllm", "4", "trtllm 4"),
-    ):
-        held = Held({("mla", engine, version, "generation_mla_perf"): rows})
-        found = kernels._latent(held, H100, "vllm", "2")
-        assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
-        assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
-        assert found["bfloat16"].rows == 24
-        assert found["bfloat16"].source == source
-    noisy = [row | {"seconds": row["seconds"] * 2 ** (-1) ** i} for i, row in enumerate(wide)]
-    held = Held({("mla", "vllm", "2", "generation_mla_perf"): noisy})
-    assert kernels._latent(held, H100, "vllm", "2") == {}
-    assert kernels._latent(Held({}), H100, "vllm", "2") == {}
+    found = latent_fits([*slower, *wide, *odd, *narrow], engine, version)
+    assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
+    assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
+    assert found["bfloat16"].rows == 24
+    assert found["bfloat16"].source == f"{engine} {version}"
+
+
+def test_times_of_latent_attention_that_scatter_are_left_out() -> None:
+    rows = latent_rows("bfloat16", 2.0, 1.5e-5, 0.6, 0.45)
+    for row in rows[::2]:
+        row["seconds"] *= 4
+    assert latent_fits(rows) == {}
+    assert distilled({}).latent == {}
 
 
 # All-reduce, and everything together.
@@ -374,20 +407,24 @@ def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> 
     nccl.append(row(2, 32768, 1e-9, op="all_gather"))
     for one in nccl:
         del one["kernel_source"]
-    tables = {
+    tables: dict[Table, Rows] = {
         ("comm", "vllm", "2", "custom_allreduce_perf"): custom,
         ("comm", "vllm", "1", "custom_allreduce_perf"): [row(2, 8192, 4.5e-6)],
         ("comm", "nccl", "1", "nccl_perf"): nccl,
     }
-    found = kernels._allreduce(Held(tables))
+    found = distilled(tables).allreduce
     sizes, seconds = zip(*found[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
     assert seconds == pytest.approx((4.5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9), "of an older version the first"
     assert found[4] == [(16384.0, pytest.approx(1e-5))]
     falling = [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]
-    held = Held({("comm", "vllm", "2", "custom_allreduce_perf"): falling})
-    assert [s for _, s in kernels._allreduce(held)[2]] == pytest.approx([9e-6, 9e-6])
+    (*_, after) = distilled({("comm", "vllm", "2", "custom_allreduce_perf"): falling}).allreduce[2]
+    assert after == (65536.0, pytest.approx(9e-6))
+
+
+def sources(fits: dict[str, kernels.TableFit]) -> dict[str, str]:
+    return {form: fit.source for form, fit in fits.items()}
 
 
 def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_version_on_request() -> None:
@@ -410,17 +447,11 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     found = kernels.distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert found.gemm["bf16"].values[:2] == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
-    assert {form: fit.source for form, fit in found.gemm.items()} == {"bf16": "vllm 2", "fp8": "trtllm 7"}
-    assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
+    assert sources(found.gemm) == {"bf16": "vllm 2", "fp8": "trtllm 7"}
+    assert sources(found.experts) == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert found.latent == {}
     assert found.allreduce == {}
     assert kernels.distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
-    refused(
-        "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3",
-        kernels.distil,
-        held,
-        H100,
-        "vllm",
-        "3",
-    )
+    unknown = "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"
+    refused(unknown, kernels.distil, held, H100, "vllm", "3")
     refused("must be one of none for sglang", kernels.distil, held, H100, "sglang")
