@@ -4,14 +4,19 @@ Llama-3.1-8B: 32 layers, hidden 4096, 32 query and 8 KV heads of 128, MLP 14336,
 A100 SXM 80 GB: 312 TFLOP/s bf16, 2039 GB/s, 80 GB.
 """
 
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perfmodel.costs import forward
+from perfmodel.costs.kinds.attention import AttentionOp
+from perfmodel.costs.kinds.experts import ExpertsOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.kinds.messages import AllReduceOp
+from perfmodel.costs.operation import Op
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost
 from perfmodel.specs import load_gpu
@@ -38,6 +43,16 @@ def weight_bytes(s: Scenario) -> float:
     return sum(float(op.cost.weight_bytes) for op in s.target_ops(1.0, 1.0))
 
 
+def kv_bytes(s: Scenario, batch: float, context: float) -> float:
+    return sum(float(op.cost.kv_bytes) for op in s.target_ops(batch, context))
+
+
+def the(kind: type[Op], ops: Iterable[Op]) -> Any:
+    """The one operation of a kind."""
+    (op,) = (op for op in ops if isinstance(op, kind))
+    return op
+
+
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -52,7 +67,7 @@ def test_kv_bytes_per_token(model, expected):
     s = scenario(model=model)
     assert s.target_shard.stored_kv_bytes(1.0) == expected
     # and the pass reads them: 7 sequences, 1000 tokens each
-    assert sum(float(op.cost.kv_bytes) for op in s.target_ops(7.0, 1000.0)) == 7 * 1000 * expected
+    assert kv_bytes(s, 7.0, 1000.0) == 7 * 1000 * expected
 
 
 def test_weights_of_a_pass_per_device():
@@ -68,8 +83,9 @@ def test_weights_of_a_pass_per_device():
 def test_ideal_decoding_step():
     # B=32, S=32000, everything memory-bound (32 FLOPs a weight byte, 4 a KV byte, ridge 153):
     # 15 009 316 864 + 32 x 32000 x 131 072 = 149 227 044 864 bytes; / 2.039e12 = 73.186 ms
-    assert scenario().target_pass_s(32.0, 32000.0) == pytest.approx(149_227_044_864 / BW, rel=1e-12)
-    assert scenario().target_pass_s(32.0, 32000.0) == pytest.approx(73.186e-3, rel=1e-5)
+    step_s = scenario().target_pass_s(32.0, 32000.0)
+    assert step_s == pytest.approx(149_227_044_864 / BW, rel=1e-12)
+    assert step_s == pytest.approx(73.186e-3, rel=1e-5)
 
 
 def test_self_draft_cost_ratio():
@@ -85,7 +101,8 @@ def test_compute_bound_verification():
     # attention 4 x 4 = 16 FLOPs a byte, still memory-bound: 256 x 32000 x 131 072 / 2.039e12 = 526.602 ms
     linears = 1024 * 2 * P8 / F
     attention = 256 * 32000 * KAPPA8 / BW
-    assert scenario().target_pass_s(256.0, 32000.0, 4.0) == pytest.approx(linears + attention, rel=1e-12)
+    verify_s = scenario().target_pass_s(256.0, 32000.0, 4.0)
+    assert verify_s == pytest.approx(linears + attention, rel=1e-12)
     assert linears + attention == pytest.approx(49.261e-3 + 526.602e-3, rel=1e-5)
 
 
@@ -93,33 +110,31 @@ def test_compute_bound_verification():
 def test_mla_intensity(query):
     # DeepSeek-V3, absorbed: 128 heads x (576 scores + 512 values) x 2 FLOPs = 278 528 per cached token and
     # query, over 576 x 2 = 1152 bytes: 241.8 n
-    (attention,) = (
-        op for op in scenario(model="deepseek-v3").target_ops(3.0, 1e6, query) if op.kind == "attention"
-    )
-    assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(278_528 / 1152 * query, rel=1e-5)
-    assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(242 * query, rel=2e-3)
+    attention = the(AttentionOp, scenario(model="deepseek-v3").target_ops(3.0, 1e6, query))
+    intensity = attention.cost.flops / attention.cost.kv_bytes
+    assert intensity == pytest.approx(278_528 / 1152 * query, rel=1e-5)
+    assert intensity == pytest.approx(242 * query, rel=2e-3)
 
 
 def test_a_prompt_of_mla_has_heads_of_its_own():
     # DeepSeek-V3, 1,000 tokens: 500,500 pairs x 61 layers x 128 heads x (192 + 128) x 2 FLOPs, not 576 + 512
     part = scenario(model="deepseek-v3").target_shard
-    (attention,) = (op for op in forward(part, 1.0, 1000.0, 0.0, Full()) if op.kind == "attention")
+    attention = the(AttentionOp, forward(part, 1.0, 1000.0, 0.0, Full()))
     expected = 500_500 * 61 * 128 * 320 * 2
     assert attention.cost.flops == pytest.approx(expected, rel=1e-6)
 
 
 def test_gqa_intensity():
     # g = 4 query heads per KV head, bf16: 2 n g / 2 bytes = 4 n FLOPs a byte
-    (attention,) = (op for op in scenario().target_ops(3.0, 1e6, 2.0) if op.kind == "attention")
-    assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(8.0, rel=1e-5)
+    attention = the(AttentionOp, scenario().target_ops(3.0, 1e6, 2.0))
+    intensity = attention.cost.flops / attention.cost.kv_bytes
+    assert intensity == pytest.approx(8.0, rel=1e-5)
 
 
 def test_experts_touched():
     # Qwen3-30B-A3B, 8 of 128, 32 tokens: 128 x (1 - (15/16)^32) = 128 x (1 - 0.126788) = 111.771 experts,
     # each 3 x 2048 x 768 x 2 bytes x 48 layers = 452 984 832 bytes
-    (routed,) = (
-        op for op in scenario(model="qwen3-30b-a3b").target_ops(8.0, 1.0, 4.0) if op.name == "experts"
-    )
+    routed = the(ExpertsOp, scenario(model="qwen3-30b-a3b").target_ops(8.0, 1.0, 4.0))
     assert routed.cost.weight_bytes == pytest.approx(111.7711 * 452_984_832, rel=1e-6)
     # all 32 tokens compute with 8 experts: 32 x 8 x 2 FLOPs x 3 x 2048 x 768 x 48
     expected = 32 * 8 * 2 * 4_718_592 * 48
@@ -130,16 +145,18 @@ def test_all_reduce_messages():
     # Llama-3.1-70B, TP 8, 64 sequences verifying 3 tokens: 64 x 3 x 8192 x 2 bytes = 3 MiB, twice in 80
     # layers
     s = scenario(core=False, model="llama-3.1-70b", tp=8)
-    (reduce,) = (op for op in s.target_ops(64.0, 1000.0, 3.0) if isinstance(op, AllReduceOp))
+    reduce = the(AllReduceOp, s.target_ops(64.0, 1000.0, 3.0))
     assert reduce.message_bytes == 3 * 2**20
     assert reduce.kernels == 160
     # ideal: each message crosses the 300 GB/s link once, 160 x 3 145 728 / 3e11 = 1.6777 ms
-    assert reduce.lower_s(s.machine) == pytest.approx(160 * 3_145_728 / 3e11, rel=1e-12)
+    sent_s = 160 * 3_145_728 / 3e11
+    assert reduce.lower_s(s.machine) == pytest.approx(sent_s, rel=1e-12)
 
 
 def test_gemm_blend():
     # p = 2: loading 3 ms and computing 4 ms take sqrt(9 + 16) = 5 ms, and 7 launches of 10 us 0.07 ms more
-    op = GemmOp("gemm", 7, Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW))
+    cost = Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW)
+    op = GemmOp("gemm", 7, cost)
     blended = machine(gemm_blend_power=2.0, gemm_fixed_s=10e-6)
     assert blended.op_predicted_s(op) == pytest.approx(5.07e-3, rel=1e-12)
 
@@ -149,7 +166,7 @@ def test_sliding_window_cache():
     # 52 keep 1024: 373 248 x 8192 = 3 057 647 616 bytes
     s = scenario(model="gemma-3-27b")
     assert s.target_shard.stored_kv_bytes(32000.0) == 3_057_647_616
-    assert sum(float(op.cost.kv_bytes) for op in s.target_ops(1.0, 32000.0)) == 3_057_647_616
+    assert kv_bytes(s, 1.0, 32000.0) == 3_057_647_616
 
 
 def test_largest_batch():
@@ -191,9 +208,8 @@ def test_break_even_context(batch, golden, within):
     # x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8 B = 32 (decoding and
     # drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), S = (1.048
     # W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
-    assert lengths.context_lengths(scenario(), batch, 3).break_even_context == pytest.approx(
-        golden, rel=within
-    )
+    found = lengths.context_lengths(scenario(), batch, 3).break_even_context
+    assert found == pytest.approx(golden, rel=within)
 
 
 @pytest.mark.parametrize(("gamma", "golden"), [(3, 2265), (2, 3269)])
@@ -208,7 +224,8 @@ def test_memory_bound_context(model, golden):
     # 256 sequences x 3 tokens, 8B: FLOPs 768 x 2 x P8 against W + 256 S x 131 072 bytes; attention computes
     # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about
     # 1951
-    assert lengths.memory_bound_context(scenario(model=model), 256, 3.0) == pytest.approx(golden, abs=0.1)
+    found = lengths.memory_bound_context(scenario(model=model), 256, 3.0)
+    assert found == pytest.approx(golden, abs=0.1)
 
 
 @pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h100-sxm-80gb"])
@@ -220,9 +237,12 @@ def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
     p = 2 * P8 / ridge
     omega = sum(alpha**j for j in range(gamma + 1))
-    even = ((2 * gamma + 1 - omega) * p + gamma * KAPPA8 * budget) / (KAPPA8 * (omega - 1))
-    assert lengths.context_lengths(s, 1e9, gamma).break_even_context == pytest.approx(even, rel=1e-3)
-    turn = (gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
-    found = lengths.inflection_context(s, gamma, (np.floor(ridge / (gamma + 2)), ridge))
+    drafted_bytes = gamma * KAPPA8 * budget
+    even = ((2 * gamma + 1 - omega) * p + drafted_bytes) / (KAPPA8 * (omega - 1))
+    found = lengths.context_lengths(s, 1e9, gamma).break_even_context
+    assert found == pytest.approx(even, rel=1e-3)
+    turn = (drafted_bytes + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
+    batches = (np.floor(ridge / (gamma + 2)), ridge)
+    found = lengths.inflection_context(s, gamma, batches)
     assert found == pytest.approx(turn, rel=1e-3)
     assert lengths.inflection_context(s, 1, (32.0, 1024.0)) is None

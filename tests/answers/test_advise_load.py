@@ -10,6 +10,7 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
+from tests.sampled import first_fast
 
 LOAD = {"input_len": 4000, "output_len": 500, "slo": "ttft:2000,tpot:30"}
 
@@ -29,7 +30,8 @@ def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
 
 
 @pytest.mark.parametrize(
-    ("model", "hardware", "rate"), [("llama-3.1-8b", "h100", 20.0), ("deepseek-v3", "h200", 4.0)]
+    ("model", "hardware", "rate"),
+    first_fast([("llama-3.1-8b", "h100", 20.0), ("deepseek-v3", "h200", 4.0)]),
 )
 def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float) -> None:
     found = advised(model, hardware, rate)

@@ -14,15 +14,18 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
+from tests.sampled import first_fast
 
 BEATEN = 1.03
 """Largest factor by which another layout of the same GPUs may be better than the choice."""
 BATCHES = (1, 64, 256, 500)
-PLACES = [
-    ("llama-3.1-8b", "h100", 8, "eagle3"),
-    ("qwen3-30b-a3b", "l40s", 4, "eagle3"),
-    ("deepseek-v3", "h200", 8, "mtp"),
-]
+PLACES = first_fast(
+    [
+        ("qwen3-30b-a3b", "l40s", 4, "eagle3"),
+        ("llama-3.1-8b", "h100", 8, "eagle3"),
+        ("deepseek-v3", "h200", 8, "mtp"),
+    ]
+)
 
 
 def rates(model: str, hardware: str, gpus: int, draft: str, found: Advice) -> Iterator[tuple[float, str]]:

@@ -45,9 +45,8 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
         assert cells.warnings == "; ".join(row.warnings)
         assert cells.doubts == "; ".join(row.doubts)
     for row in rows(request_rate="0.5,1", gamma="0,3"):
-        assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), (
-            "Little's law"
-        )
+        by_littles_law = row.request_rate * row.tpot_s.mean * 1023
+        assert row.running_mean == pytest.approx(by_littles_law, rel=1e-6)
         assert row.tpot_interval[0] < row.tpot_s.mean < row.tpot_interval[1]
 
 
@@ -64,25 +63,23 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
 def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
     tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
     first, whole = more if rate != 3.0 else (None, None)
-    found = with_intervals(
-        TrafficRow(
-            request_rate=rate,
-            concurrency=clients,
-            gamma=0,
-            running_mean=1.0,
-            tpot_s=tpot,
-            ttft_s=first,
-            e2e_s=whole,
-            output_tokens_per_s=100.0,
-            requests_per_s=1.0,
-            saturation_rate=2.0,
-            kv_share=0.1,
-            tpot_interval=(0.01 / factor, 0.01 * factor),
-            tokens_per_iteration=1.0,
-        ),
-        math.log(factor) / Z,
-        resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0)),
+    row = TrafficRow(
+        request_rate=rate,
+        concurrency=clients,
+        gamma=0,
+        running_mean=1.0,
+        tpot_s=tpot,
+        ttft_s=first,
+        e2e_s=whole,
+        output_tokens_per_s=100.0,
+        requests_per_s=1.0,
+        saturation_rate=2.0,
+        kv_share=0.1,
+        tpot_interval=(0.01 / factor, 0.01 * factor),
+        tokens_per_iteration=1.0,
     )
+    scenario = resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0))
+    found = with_intervals(row, math.log(factor) / Z, scenario)
     assert found.ttft_interval == (ttft and pytest.approx(ttft))
     assert found.throughput_interval == pytest.approx(tokens, rel=1e-3)
 
@@ -114,8 +111,13 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
     def seats(gpu: str, **changes: object) -> int:
         return TrafficQuery("llama-3.1-8b", gpu, 1000, 100, request_rate=1, **changes).limits.max_num_seqs
 
-    assert [seats(gpu) for gpu in ("h100", "mi300x", "a100-sxm-80gb", "l40s")] == [1024, 1024, 256, 256]
-    assert [seats("h100", engine=e) for e in ("vllm@0.7.3", "vllm@0.8.0", "sglang")] == [256, 1024, 256]
+    assert seats("h100") == 1024
+    assert seats("mi300x") == 1024
+    assert seats("a100-sxm-80gb") == 256
+    assert seats("l40s") == 256
+    assert seats("h100", engine="vllm@0.7.3") == 256
+    assert seats("h100", engine="vllm@0.8.0") == 1024
+    assert seats("h100", engine="sglang") == 256
     assert seats("h100", max_num_seqs=64) == 64
     assert seats("h100", calibration="ideal") == 256
 
@@ -128,8 +130,9 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
     assert eight.max_num_batched_tokens == 8 * one.max_num_batched_tokens
     slo = "ttft:2000,tpot:30"
     needed = rows(request_rate=6, gamma=0, slo=slo)[0].replicas
-    shares = [rows(request_rate=6 / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
-    assert shares[0] < 0.9 <= shares[1]
+    (fewer,) = rows(request_rate=6 / (needed - 1), gamma=0, slo=slo)
+    (enough,) = rows(request_rate=6 / needed, gamma=0, slo=slo)
+    assert fewer.slo_share < 0.9 <= enough.slo_share
     none = rows(request_rate=1, gamma=0, slo="tpot:1")[0]
     assert none.slo_share == pytest.approx(0, abs=1e-3)
     assert none.replicas is None
@@ -183,11 +186,12 @@ def found_doubts(met, asked, cached=None):
         share=np.array([[1.0 - met["full"], met["full"]]]),
         running=np.array([met["running"]]),
     )
-    ask = {"input_len": 1000, "output_len": met["output_len"], "output_std": 1.0, "request_rate": 1} | asked
+    ask = {"input_len": 1000, "output_len": met["output_len"], "output_std": 1.0, "request_rate": 1}
+    ask |= asked
     if "max_concurrency" in asked:
         ask["request_rate"] = None
     question = TrafficQuery(**{"model": "llama-3.1-8b", "hardware": "h100", "max_num_seqs": 1} | ask)
-    steps = StepTimes(0, 1.0, np.full(1, 0.01), np.full(1, 0.1), 1, 0.1, cached=cached)
+    steps = StepTimes(0, 1.0, np.array([0.01]), np.array([0.1]), 1, 0.1, cached=cached)
     steps = replace(steps, reading=SimpleNamespace(alone=True, order=PassOrder.ALTERNATING))
     (found,) = doubts(question, question.loop, steps, served, question.loop.values)
     return found

@@ -37,15 +37,18 @@ def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
         assert s.draft.name == "eagle3"
         assert s.draft.precision.weights.name == "bf16"
         assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
-        assert s.draft.iteration_ops(s.draft_shard, 4.0) == same.draft.iteration_ops(same.draft_shard, 4.0)
-        assert s.draft.own_weight_bytes(s.draft_shard) == same.draft.own_weight_bytes(same.draft_shard)
+        own = s.draft.iteration_ops(s.draft_shard, 4.0)
+        assert own == same.draft.iteration_ops(same.draft_shard, 4.0)
+        weights = s.draft.own_weight_bytes(s.draft_shard)
+        assert weights == same.draft.own_weight_bytes(same.draft_shard)
 
 
 def test_a_head_of_another_width_and_in_the_layout_of_speculators(tmp_path: Path) -> None:
     s = scenario(head(tmp_path, SPECULATORS), model="gpt-oss-120b", hardware="h200")
     (once,) = s.draft.iteration_ops(s.draft_shard, 1.0)
     assert once.cost.weight_bytes == 2 * 3 * 2880 * 4096
-    read = sum(float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0))
+    loaded = [float(op.cost.weight_bytes) for op in s.draft_ops(1.0, 512.0)]
+    read = sum(loaded)
     assert read == 2 * (LAYER + QKV + 64000 * 4096)
 
 
@@ -55,10 +58,12 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft.name == "dflash"
     # the file's LM head and norms are as the kind's; vocabulary of its own or the target's is the same here
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
-    layers = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288)
+    attention = 2 * 4096 * 4096 + 2 * 4096 * 1024
+    layers = 5 * (attention + 3 * 4096 * 12288)
     into = 5 * 4096 * 4096
-    # with 11 norms; the LM head is the target's
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + 11 * 4096)
+    norms = 11 * 4096
+    # the LM head is the target's
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
     assert t.draft.name == "dspark"
@@ -73,26 +78,32 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     assert model.num_sliding_layers == 3
     assert model.compressed == ()
     assert model.indexer is None
-    attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
-    experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
+    queries = 4096 * (1024 + 512) + 1024 * 64 * 512
+    outputs = 64 * 512 * 1024 + 8 * 1024 * 4096
+    router = 4096 * 256 + 256
+    experts = 257 * 3 * 4096 * 2048
     into = 3 * 4096 * 4096
     transition = 2 * 256 * 129280
-    own = 2 * (3 * (attention + experts) + 7 * 4096 + into + transition)
+    layer = queries + outputs + router + experts
+    own = 2 * (3 * layer + 7 * 4096 + into + transition)
     assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "changes", "fields"), HEADS["stated"])
 def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict, fields: dict) -> None:
     """Its kind, how many features it takes, its vocabulary, its layers and its block."""
-    config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
+    config = HEADS["heads"][kind] | changes
+    config = {key: value for key, value in config.items() if value != "absent"}
     found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
-    stated = {"vocab": 0, "target_width": 0} | found.model.as_mapping() | found.options | {"kind": found.kind}
+    usual = {"vocab": 0, "target_width": 0}
+    stated = usual | found.model.as_mapping() | found.options | {"kind": found.kind}
     assert {name: stated[name] for name in fields} == fields
 
 
 @pytest.mark.parametrize(("kind", "changes", "words"), HEADS["refused"])
 def test_a_head_that_is_not_understood_is_named(tmp_path: Path, kind: str, changes: dict, words: str) -> None:
-    refused(words, scenario, head(tmp_path, HEADS["heads"][kind] | changes))
+    config = HEADS["heads"][kind] | changes
+    refused(words, scenario, head(tmp_path, config))
 
 
 def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
@@ -168,9 +179,11 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
     part = shard(domino.model, 1, domino.precision)
     read = 4096 + 512
     more = domino.own_weight_bytes(part) - plain.own_weight_bytes(part)
-    assert more == 2 * (read * (3 * 512 + 64) + 64 * 128256)
+    corrector = read * (3 * 512 + 64)
+    assert more == 2 * (corrector + 64 * 128256)
     steps = [op for op in domino.ops(part, 1.0, 512.0, 8.0) if op.name.startswith("domino")]
-    assert sum(op.cost.weight_bytes for op in steps) == 7 * 2 * (read * (3 * 512 + 64) + 64 * 2048)
+    loaded = sum(op.cost.weight_bytes for op in steps)
+    assert loaded == 7 * 2 * (corrector + 64 * 2048)
 
 
 def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
@@ -182,10 +195,8 @@ def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
         "qk_rope_head_dim": 64,
         "v_head_dim": 128,
     }
-    config = (
-        {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
-    )
-    s = scenario(head(tmp_path, config))
+    without = {key: value for key, value in EAGLE3.items() if key != "max_position_embeddings"}
+    s = scenario(head(tmp_path, without | mla | {"model_type": "kimi_k2"}))
     assert s.draft.model.kv_bytes_per_token() == 2 * 576
     assert s.draft.model.max_position_embeddings == 131072
 
@@ -194,15 +205,16 @@ def test_a_head_on_two_devices_and_of_two_layers(tmp_path: Path) -> None:
     """EAGLE-3's wider projection is one layer's, split, and launches nothing; a head of masks runs five
     tokens.
     """
-    s = scenario(
-        head(tmp_path, EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}), tp=2, draft_weights="fp8"
-    )
+    config = EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}
+    s = scenario(head(tmp_path, config), tp=2, draft_weights="fp8")
     wider, *_ = s.draft_ops(4.0, 512.0, 5.0)
     assert wider.cost.weight_bytes == QKV / 2
     assert wider.cost.flops == 2 * QKV / 2 * 20
     assert wider.kernels == 0
     assert wider.quantisations == 0
     own = 2 * LAYER + QKV + 3 * 4096 * 4096
-    assert s.draft.own_weight_bytes(s.draft_shard) == own / 2 + 2 * (32000 * 4096 / 2 + 5 * 4096)
+    embedding = 32000 * 4096 / 2
+    in_bf16 = 2 * (embedding + 5 * 4096)
+    assert s.draft.own_weight_bytes(s.draft_shard) == own / 2 + in_bf16
     into, *_ = scenario("eagle").draft_ops(4.0, 512.0, 5.0)
     assert into.cost.flops == 20 * 2 * 2 * 4096 * 4096

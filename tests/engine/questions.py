@@ -110,11 +110,11 @@ def _in_a_server(choices: random.Random, context: int) -> dict[str, Any]:
 
 
 @cache
-def printed() -> tuple[Printed, ...]:
+def printed(questions: int = QUESTIONS) -> tuple[Printed, ...]:
     """The lines of the first questions that have one."""
     lines: list[Printed] = []
     for number, each in enumerate(_answered()):
-        if number == QUESTIONS:
+        if number == questions:
             break
         lines += each
     return tuple(lines)

@@ -79,6 +79,7 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
     assert re.search(note, " ".join(notes))
 
 
+@pytest.mark.slow
 def test_points_held_out_are_as_close_as_the_summary_says() -> None:
     out = ROOT / "results/cpu-engine/llamacpp"
     found, text = errors(out)

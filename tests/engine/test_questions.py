@@ -35,14 +35,19 @@ def served(case: Printed) -> str:
     return str(flags.get("--model-path") or flags.get("-m") or flags["-hf"])
 
 
-def test_sixty_questions_have_a_line_of_every_engine() -> None:
-    questions = {str(case.question) for case in printed()}
-    assert len(questions) == QUESTIONS
-    assert {case.engine for case in printed()} == {"vllm", "sglang", "llamacpp"}
+@pytest.fixture(params=[20, pytest.param(QUESTIONS, marks=pytest.mark.slow)], ids=str)
+def cases(request: pytest.FixtureRequest) -> tuple[Printed, ...]:
+    """The lines of a third of the questions, and of all of them."""
+    return printed(request.param)
 
 
-def test_every_flag_is_known_and_has_a_valid_value() -> None:
-    for case in printed():
+def test_questions_have_lines_of_every_engine(cases) -> None:
+    assert len({str(case.question) for case in cases}) in (20, QUESTIONS)
+    assert {case.engine for case in cases} == {"vllm", "sglang", "llamacpp"}
+
+
+def test_every_flag_is_known_and_has_a_valid_value(cases) -> None:
+    for case in cases:
         assert values(case), case.line
 
 
@@ -58,8 +63,8 @@ def test_a_flag_that_no_engine_has_is_refused() -> None:
             vllm.values(words)
 
 
-def test_the_longest_sequence_covers_the_context() -> None:
-    for case in printed():
+def test_the_longest_sequence_covers_the_context(cases) -> None:
+    for case in cases:
         flags = values(case)
         if case.engine == "llamacpp":
             room = int(flags["-c"] or 0) // int(flags["-np"] or 1)
@@ -69,11 +74,11 @@ def test_the_longest_sequence_covers_the_context() -> None:
         assert room >= min(case.sequence_tokens, limit), case.line
 
 
-def test_the_checkpoint_has_the_format_of_the_question() -> None:
+def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
     """A line names the model's own checkpoint, quantised as it is loaded, or one that is known to have the
     format; else a remark says what the difference is.
     """
-    for case in printed():
+    for case in cases:
         asked = case.question.get("weights")
         own = load_model(case.question["model"]).weights
         if case.engine == "llamacpp":
@@ -91,8 +96,8 @@ def test_the_checkpoint_has_the_format_of_the_question() -> None:
         assert known == asked or f"{served(case)} is {known}; {asked} was priced" in remark, case.line
 
 
-def test_the_devices_of_a_line_are_those_of_the_question() -> None:
-    for case in printed():
+def test_the_devices_of_a_line_are_those_of_the_question(cases) -> None:
+    for case in cases:
         if case.engine == "llamacpp":
             continue
         flags = values(case)
@@ -109,8 +114,8 @@ def test_the_devices_of_a_line_are_those_of_the_question() -> None:
             assert used == case.question["tp"], case.line
 
 
-def test_tensor_parallelism_divides_heads_and_blocks() -> None:
-    for case in printed():
+def test_tensor_parallelism_divides_heads_and_blocks(cases) -> None:
+    for case in cases:
         if case.engine == "llamacpp":
             continue
         model = load_model(case.question["model"])
@@ -128,9 +133,9 @@ def test_tensor_parallelism_divides_heads_and_blocks() -> None:
             assert (model.intermediate_size // attends) % BLOCK == 0, case.line
 
 
-def test_the_draft_of_a_line_is_that_of_the_answer() -> None:
+def test_the_draft_of_a_line_is_that_of_the_answer(cases) -> None:
     """A line drafts as many tokens as the answer says, from the answer's draft, or not at all."""
-    for case in printed():
+    for case in cases:
         pick = case.advice.chosen
         assert pick is not None
         flags = values(case)
@@ -143,8 +148,8 @@ def test_the_draft_of_a_line_is_that_of_the_answer() -> None:
             assert drafted == pick.gamma, case.line
 
 
-def test_heads_in_files_of_their_own_are_named_in_llama_cpp() -> None:
-    for case in printed():
+def test_heads_in_files_of_their_own_are_named_in_llama_cpp(cases) -> None:
+    for case in cases:
         flags = values(case) if case.engine == "llamacpp" else {}
         method = flags.get("--spec-type") or ""
         if method in ("draft-simple", "draft-eagle3", "draft-dflash", "draft-dspark"):

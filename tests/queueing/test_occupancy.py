@@ -17,7 +17,8 @@ LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
 def server(decode_s, prompt_s=0.0, gained=1.0, gamma=0, **more) -> StepTimes:
     """A server whose passes take these seconds by running batch."""
     decode = np.asarray(decode_s, float)
-    return StepTimes(gamma, gained, decode, np.full(decode.size, prompt_s), decode.size, 0.01, **more)
+    prompts_s = np.full(decode.size, prompt_s)
+    return StepTimes(gamma, gained, decode, prompts_s, decode.size, 0.01, **more)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +46,13 @@ def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
     """A pass that takes as long at any batch serves all alike: Poisson numbers in the system
     (M/G/infinity).
     """
-    most, _ = capacity(server([0.01] * 60), LENGTHS, Limits())
-    o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), most, 1.0)
+    steps = server([0.01] * 60)
+    most, _ = capacity(steps, LENGTHS, Limits())
+    o = occupancy(steps, LENGTHS, np.array([8.0]), most, 1.0)
     load = 8.0 * 100 * 0.01
     factorials = np.cumprod([1, *range(1, 8)])
-    poisson = np.exp(-load) * load ** np.arange(8) / factorials
+    powers = load ** np.arange(8)
+    poisson = np.exp(-load) * powers / factorials
     np.testing.assert_allclose(o.share[0, :8], poisson, rtol=1e-9)
     assert o.running[0] == pytest.approx(load)
 
@@ -67,7 +70,8 @@ def test_passes_in_proportion_to_the_batch_are_one_server():
 def test_beyond_saturation_all_seats_are_taken():
     steps = server([0.02] * 10, 0.05)
     most, _ = capacity(steps, LENGTHS, Limits())
-    o = occupancy(steps, LENGTHS, np.array([most * 0.99, most, most * 2]), most, 1.0)
+    rates = np.array([most * 0.99, most, most * 2])
+    o = occupancy(steps, LENGTHS, rates, most, 1.0)
     assert o.saturated.tolist() == [False, True, True]
     assert o.running[0] < 10
     assert o.running[1] == 10
@@ -78,7 +82,8 @@ def test_a_table_is_never_slower_than_any_length():
     three = server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
     table, lengths = by_batch([one, three], LENGTHS, 0.5)
     assert lengths.tolist() == [3, 3, 0]
-    np.testing.assert_allclose(table.decode_s / table.tokens_per_iteration, [0.0075, 0.015, 0.030])
+    token_s = table.decode_s / table.tokens_per_iteration
+    np.testing.assert_allclose(token_s, [0.0075, 0.015, 0.030])
 
 
 def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
@@ -88,13 +93,16 @@ def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
     """
     one = server(0.010 * np.arange(1.0, 9.0), gained=1.0)
     for saved, expected in ((0.002, {0}), (0.5, {0, 3})):
-        larger_s = 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)
+        slower = 2 * (1 - saved)
+        larger_s = slower * 0.010 * np.arange(2.0, 9.0)
         three = server(np.concatenate([[0.025], larger_s]), gained=2.0, gamma=3)
-        assert set(by_batch([one, three], LENGTHS, 0.5)[1].tolist()) == expected
+        _, lengths = by_batch([one, three], LENGTHS, 0.5)
+        assert set(lengths.tolist()) == expected
     batch = np.arange(1.0, 13.0)
     plain = server(0.010 + 0.0005 * batch, 0.02)
     drafting = server(0.015 + 0.002 * batch, 0.02, gained=2.0, gamma=3)
-    assert by_batch((plain, drafting), LENGTHS, 5.0)[1].tolist() == [3] * 3 + [0] * 9
+    _, lengths = by_batch((plain, drafting), LENGTHS, 5.0)
+    assert lengths.tolist() == [3] * 3 + [0] * 9
 
 
 def test_what_one_request_more_costs_balances_at_the_empty_end():
@@ -105,7 +113,8 @@ def test_what_one_request_more_costs_balances_at_the_empty_end():
     weights = np.array([1.0, 0.8, 0.4, 0.16])
     mean = weights @ np.arange(4.0) / weights.sum()
     np.testing.assert_allclose(share, weights[1:] / weights.sum())
-    np.testing.assert_allclose(worth[[0, -1]], [mean / 4, (3 - mean) / 10])
+    assert worth[0] == pytest.approx(mean / 4)
+    assert worth[-1] == pytest.approx((3 - mean) / 10)
 
 
 def test_a_walk_pays_its_tolls():
@@ -113,4 +122,5 @@ def test_a_walk_pays_its_tolls():
     cost = np.array([[1.0, 3.0], [3.0, 1.0]])
     assert walk(cost, 1.9).tolist() == [0, 1]
     assert walk(cost, 2.1).tolist() == [0, 0]
-    assert walk(np.array([[1.0, 1.0], [2.0, 1.0]]), 0.0).tolist() == [1, 1]
+    flat = np.array([[1.0, 1.0], [2.0, 1.0]])
+    assert walk(flat, 0.0).tolist() == [1, 1]

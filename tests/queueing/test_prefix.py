@@ -323,7 +323,7 @@ def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
     assert met.prefix_hit_rate > predicted.prefix_hit_rate + 0.2
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     st.sampled_from(["llama-3.1-8b", "qwen3.5-27b"]),
     st.sampled_from([{"request_rate": 1}, {"request_rate": 6}, {"max_concurrency": 12}]),

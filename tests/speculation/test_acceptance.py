@@ -25,8 +25,8 @@ positions = st.lists(rates, min_size=1, max_size=12)
 @example(5, 1.0)
 @example(4, 1 - 1e-16)
 def test_omega_is_the_sum_of_powers(gamma, alpha):
-    powers = math.fsum(alpha**j for j in range(gamma + 1))
-    assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(powers, rel=2e-14)
+    powers = [alpha**j for j in range(gamma + 1)]
+    assert acc.tokens_per_iteration(gamma, alpha) == pytest.approx(math.fsum(powers), rel=2e-14)
 
 
 # Alpha, positions, survival.
@@ -34,13 +34,15 @@ def test_omega_is_the_sum_of_powers(gamma, alpha):
 
 @given(st.integers(1, 16), st.floats(0.01, 1))
 def test_alpha_comes_back_from_omega(gamma, alpha):
-    back = acc.alpha_from_tokens_per_iteration(acc.tokens_per_iteration(gamma, alpha), gamma)
+    omega = acc.tokens_per_iteration(gamma, alpha)
+    back = acc.alpha_from_tokens_per_iteration(omega, gamma)
     assert back == pytest.approx(alpha, rel=1e-10)
 
 
 def test_alpha_from_omega_broadcasts_and_hits_the_ends():
     gained = np.array([[1.0], [2.0], [2.952]])
-    alpha = acc.alpha_from_tokens_per_iteration(gained, np.array([2.0, 3.0, 64.0]))
+    lengths = np.array([2.0, 3.0, 64.0])
+    alpha = acc.alpha_from_tokens_per_iteration(gained, lengths)
     assert alpha.shape == (3, 3)
     assert alpha[0] == pytest.approx(0, abs=1e-12)
     assert alpha[2, 1] == pytest.approx(0.8, rel=1e-12)
@@ -53,7 +55,8 @@ def test_alpha_from_omega_broadcasts_and_hits_the_ends():
 @example([0.9, 0.8])
 def test_conditional_and_survival_convert_both_ways(a):
     survival = Acceptance.from_positions(a).survival(len(a))
-    np.testing.assert_allclose(survival, [math.prod(a[:n]) for n in range(len(a) + 1)])
+    products = [math.prod(a[:n]) for n in range(len(a) + 1)]
+    np.testing.assert_allclose(survival, products)
     conditional = acc.conditional_from_survival(survival)
     again = Acceptance.from_positions(conditional).survival(len(a))
     np.testing.assert_allclose(again, survival, rtol=1e-10, atol=1e-300)
@@ -73,11 +76,14 @@ def test_how_far_an_acceptance_is_carried():
     # a constant is measured at one token unless it is said where: from 4 tokens an iteration to 2 and to 8
     alpha = Acceptance.from_alpha(0.5)
     known = Acceptance.from_tokens_per_iteration(2.0, 3)
-    np.testing.assert_allclose(alpha.carried([0, 1, 3]), [0, 0, math.log(2)])
-    np.testing.assert_allclose(known.carried(np.array([0, 1, 3, 7])), [0, math.log(2), 0, math.log(2)])
-    assert Acceptance.from_positions([0.5, 0.4]).carried([1, 2]).tolist() == [0, 0]
+    by_positions = Acceptance.from_positions([0.5, 0.4])
+    doubling = math.log(2)
+    np.testing.assert_allclose(alpha.carried([0, 1, 3]), [0, 0, doubling])
+    np.testing.assert_allclose(known.carried([0, 1, 3, 7]), [0, doubling, 0, doubling])
+    assert by_positions.carried([1, 2]).tolist() == [0, 0]
     assert known.effective_alpha(9) == known.alpha
-    assert Acceptance.from_positions([0.8, 0.8]).effective_alpha(2) == pytest.approx(0.8)
+    equal = Acceptance.from_positions([0.8, 0.8])
+    assert equal.effective_alpha(2) == pytest.approx(0.8)
 
 
 # Measured curves.
@@ -86,13 +92,16 @@ def test_how_far_an_acceptance_is_carried():
 def test_printed_lengths_are_met_and_acceptance_is_constant_between_them():
     """Gains of 0.8, then 1.0 of two tokens (a + a^2 = 1.25), then 0.2 of one; nothing is known beyond."""
     one = Acceptance.from_lengths([1, 3, 4], [1.8, 2.8, 3.0], "printed")
-    assert one.tokens_per_iteration([0, 1, 3, 4]) == pytest.approx([1, 1.8, 2.8, 3.0])
+    gained = one.tokens_per_iteration([0, 1, 3, 4])
+    assert gained == pytest.approx([1, 1.8, 2.8, 3.0])
     a = (6**0.5 - 1) / 2
-    assert one.prefix == pytest.approx((0.8, a, a, 0.2 / (0.8 * a * a)))
+    last = 0.2 / (0.8 * a * a)
+    assert one.prefix == pytest.approx((0.8, a, a, last))
     assert one.max_gamma == 4
     assert one.measured_at == (1, 3, 4)
     assert one.spread == 0.0
-    assert one.carried([0, 1, 2, 3]) == pytest.approx([0, 0, math.log(4 / 3), 0])
+    between = math.log(4 / 3)
+    assert one.carried([0, 1, 2, 3]) == pytest.approx([0, 0, between, 0])
 
 
 @pytest.mark.parametrize(
@@ -132,8 +141,10 @@ def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_
 def test_what_differs_between_texts_is_the_accepted_tokens():
     """0.2 of 2.8 tokens is 0.31 of the 1.8 accepted ones; of 0.8 of 1.8 it is 0.14."""
     one = Acceptance.from_lengths([1, 3], [1.8, 2.8], "printed", spread=0.2)
-    assert one.log_spread([0, 1, 3]) == pytest.approx([0.0, 0.2 * (2.8 / 1.8) * (0.8 / 1.8), 0.2])
-    assert Acceptance.from_alpha(0.5).log_spread([0, 3]).tolist() == [0, 0]
+    shorter = 0.2 * (2.8 / 1.8) * (0.8 / 1.8)
+    assert one.log_spread([0, 1, 3]) == pytest.approx([0.0, shorter, 0.2])
+    alike = Acceptance.from_alpha(0.5)
+    assert alike.log_spread([0, 3]).tolist() == [0, 0]
 
 
 # The type the engine holds.
@@ -153,20 +164,24 @@ def test_survival_sums_to_tokens_per_iteration(one):
     survival = one.survival(8)
     assert survival.shape == (9,)
     assert survival[0] == pytest.approx(1)
-    np.testing.assert_allclose(np.cumsum(survival), one.tokens_per_iteration(np.arange(9)), rtol=1e-12)
+    gained = one.tokens_per_iteration(np.arange(9))
+    np.testing.assert_allclose(np.cumsum(survival), gained, rtol=1e-12)
     np.testing.assert_allclose(one.survival(4), survival[:5])
     assert one.tokens_per_iteration(0) == pytest.approx(1)
-    assert acc.tokens_per_iteration(8, one.effective_alpha(8)) == pytest.approx(one.tokens_per_iteration(8))
+    of_alpha = acc.tokens_per_iteration(8, one.effective_alpha(8))
+    assert of_alpha == pytest.approx(gained[8])
     assert one.source
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).survival(8), survival)
+    copied = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(copied.survival(8), survival)
 
 
 def test_positions_end_where_they_were_measured():
     one = Acceptance.from_positions([0.9, 0.8, 0.5], "my run")
     assert one.max_gamma == 3
     assert one.tokens_per_iteration(3) == pytest.approx(2.98)
-    for call in (lambda: one.survival(4), lambda: one.tokens_per_iteration(np.array([1, 4]))):
-        refused(r"gamma: must be at most 3, the positions that were measured \(my run\)", call)
+    says = r"gamma: must be at most 3, the positions that were measured \(my run\)"
+    refused(says, one.survival, 4)
+    refused(says, one.tokens_per_iteration, np.array([1, 4]))
 
 
 @pytest.mark.parametrize(
@@ -202,9 +217,7 @@ def test_what_cannot_be_is_refused(build):
 
 def test_a_row_of_positions_is_read_by_position() -> None:
     row = AcceptanceRow("s", "t", "d", "full", None, 1000.0, None, (0.8, 0.6))
-    assert Acceptance.from_row(row).tokens_per_iteration(2) == pytest.approx(1 + 0.8 + 0.8 * 0.6)
-    refused(
-        "s: must have alpha or positions",
-        Acceptance.from_row,
-        AcceptanceRow("s", "t", "d", "full", None, 1000.0, None),
-    )
+    gained = Acceptance.from_row(row).tokens_per_iteration(2)
+    assert gained == pytest.approx(1 + 0.8 + 0.8 * 0.6)
+    without = AcceptanceRow("s", "t", "d", "full", None, 1000.0, None)
+    refused("s: must have alpha or positions", Acceptance.from_row, without)

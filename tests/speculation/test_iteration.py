@@ -55,48 +55,59 @@ SCENARIOS = {
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), name=st.sampled_from(sorted(SCENARIOS)), chunk=st.integers(1, 300))
 def test_grids_of_any_shape_equal_loops(data, name, chunk):
-    shape = tuple(data.draw(st.lists(st.integers(1, 3), max_size=3), label="shape"))
+    sizes = data.draw(st.lists(st.integers(1, 3), max_size=3), label="shape")
+    shape = tuple(sizes)
 
     def axis(values: st.SearchStrategy) -> np.ndarray:
         kept = data.draw(st.integers(0, len(shape)), label="leading axes dropped")
-        own = tuple(data.draw(st.sampled_from([1, size])) for size in shape[kept:])
+        own = [data.draw(st.sampled_from([1, size])) for size in shape[kept:]]
         size = int(np.prod(own))
-        return np.array(data.draw(st.lists(values, min_size=size, max_size=size))).reshape(own)
+        drawn = data.draw(st.lists(values, min_size=size, max_size=size))
+        return np.array(drawn).reshape(own)
 
-    workload = Workload.of(axis(st.integers(1, 2000)), axis(st.integers(1, 10**6)), axis(st.integers(0, 12)))
+    batch = axis(st.integers(1, 2000))
+    context = axis(st.integers(1, 10**6))
+    gamma = axis(st.integers(0, 12))
+    workload = Workload.of(batch, context, gamma)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(speculative, "BLOCK_ELEMENTS", chunk)
         whole = predict(SCENARIOS[name], workload, 6)
     axes = np.broadcast_arrays(workload.batch, workload.context, workload.gamma)
-    assert {np.shape(getattr(whole, number)) for number in NUMBERS} == {axes[0].shape}
+    shapes = {np.shape(getattr(whole, number)) for number in NUMBERS}
+    assert shapes == {axes[0].shape}
     for at in np.ndindex(axes[0].shape):
-        single = predict(SCENARIOS[name], Workload.of(*(axis[at] for axis in axes)), 6)
+        one = Workload.of(*(axis[at] for axis in axes))
+        single = predict(SCENARIOS[name], one, 6)
         for number in NUMBERS:
             expected = float(getattr(single, number))
-            assert np.asarray(getattr(whole, number))[at] == pytest.approx(expected, rel=1e-12, abs=0), (
-                number,
-                at,
-            )
+            found = np.asarray(getattr(whole, number))[at]
+            assert found == pytest.approx(expected, rel=1e-12, abs=0), (number, at)
 
 
 def test_blocks_cut_the_longest_axis() -> None:
     def cut(shape: tuple[int, ...], limit: int) -> list[tuple[tuple[int, int], ...]]:
-        return [tuple((s.start, s.stop) for s in block) for block in speculative._blocks(shape, limit)]
+        blocks = speculative._blocks(shape, limit)
+        return [tuple((axis.start, axis.stop) for axis in block) for block in blocks]
 
+    all_of_two = (0, 2)
     assert cut((), 5) == [()]
-    assert cut((2, 3), 6) == [((0, 2), (0, 3))]
-    assert cut((2, 3), 4) == [((0, 2), (0, 2)), ((0, 2), (2, 3))]
-    assert cut((2,), 0) == [((0, 1),), ((1, 2),)]
-    assert cut((2,), 1) == cut((2,), 0)
-    assert cut((5, 2), 4) == [((0, 2), (0, 2)), ((2, 4), (0, 2)), ((4, 5), (0, 2))]
+    assert cut((2, 3), 6) == [(all_of_two, (0, 3))]
+    assert cut((2, 3), 4) == [(all_of_two, (0, 2)), (all_of_two, (2, 3))]
+    one_by_one = [((0, 1),), ((1, 2),)]
+    assert cut((2,), 0) == one_by_one
+    assert cut((2,), 1) == one_by_one
+    pairs = [(0, 2), (2, 4), (4, 5)]
+    assert cut((5, 2), 4) == [(pair, all_of_two) for pair in pairs]
 
 
 def test_figures_of_a_prediction_by_hand():
     """Three tokens drafted at 2 s, verified in 12 s, 2 s beside: 20 s for 2.5 tokens where a plain step takes
     10 s.
     """
-    times = (np.array(10.0), np.array(2.0), np.array(12.0), np.array(2.0))
-    p = Prediction(np.array(4.0), np.array(3), *times, np.array(2.5), np.array(3), np.array(1.0))
+    target_s, draft_s, verify_s, overhead_s = map(np.array, (10.0, 2.0, 12.0, 2.0))
+    batch, gamma, gained = map(np.array, (4.0, 3, 2.5))
+    times = (target_s, draft_s, verify_s, overhead_s)
+    p = Prediction(batch, gamma, *times, gained, gamma, np.array(1.0))
     assert p.iteration_s == 20
     assert p.speedup == 1.25
     assert p.tpot_s == 8
@@ -115,7 +126,8 @@ def test_gamma_zero_is_plain_decoding(name):
     assert np.all(p.overhead_s == 0.0)
     assert np.all(p.tokens_per_iteration == 1.0)
     assert np.all(p.verify_s == p.target_s)
-    assert np.all(speedups(SCENARIOS[name], 8.0, 4000.0, np.array([0])) == 1.0)
+    none = np.array([0])
+    assert np.all(speedups(SCENARIOS[name], 8.0, 4000.0, none) == 1.0)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -123,10 +135,12 @@ def test_best_gamma_equals_brute_force(name):
     batch = np.array([[1.0], [32.0], [512.0]])
     context = np.array([300.0, 4000.0, 32_000.0, 2e5])
     p = predict(SCENARIOS[name], Workload.of(batch, context, 2), max_gamma=12)
-    tried = [predict(SCENARIOS[name], Workload.of(batch, context, gamma)).speedup for gamma in range(13)]
+    workloads = [Workload.of(batch, context, gamma) for gamma in range(13)]
+    tried = [predict(SCENARIOS[name], workload).speedup for workload in workloads]
     np.testing.assert_array_equal(p.gamma_optimal, np.argmax(tried, axis=0))
     np.testing.assert_allclose(p.speedup_at_gamma_optimal, np.max(tried, axis=0), rtol=1e-12)
-    np.testing.assert_allclose(speedups(SCENARIOS[name], batch, context, np.array([4, 0]))[..., 0], tried[4])
+    of_four = speedups(SCENARIOS[name], batch, context, np.array([4, 0]))[..., 0]
+    np.testing.assert_allclose(of_four, tried[4])
     assert len(np.unique(p.gamma_optimal)) > 1
 
 
@@ -144,16 +158,18 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
     """With own_prefill, a prompt of 32000 costs far fewer pairs than 32000^2 / 2, but all linears once
     more.
     """
-    full, ring, own = (
-        float(scenario(tp=1, calibration="ideal", draft_kv=kv).setup_s(1.0, 32_000.0))
-        for kv in ("full", "streamingllm:512", "streamingllm:512,own_prefill=true")
-    )
-    assert full == 0
+
+    def setup_s(kv: str) -> float:
+        ideal = scenario(tp=1, calibration="ideal", draft_kv=kv)
+        return float(ideal.setup_s(1.0, 32_000.0))
+
+    assert setup_s("full") == 0
     # 512 tokens in 32 layers, read and written once
-    assert ring == pytest.approx(2 * 512 * 131_072 / 2.039e12)
+    assert setup_s("streamingllm:512") == pytest.approx(2 * 512 * 131_072 / 2.039e12)
     linears = 32_000 * 2 * 6_979_321_856 / 312e12
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
+    own = setup_s("streamingllm:512,own_prefill=true")
     assert linears < own < 1.2 * (linears + pairs)
 
 

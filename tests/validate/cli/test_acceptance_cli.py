@@ -101,7 +101,7 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
     )
 
 
-@pytest.mark.parametrize("draft", ["self", "ngram:2", "small"])
+@pytest.mark.parametrize("draft", ["self", "small", pytest.param("ngram:2", marks=pytest.mark.slow)])
 def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -> None:
     """Any draft; documents that are too short for a context are left out there; the file is there after each
     row.

@@ -12,6 +12,7 @@ import torch
 from perfmodel.specs import MoE, RopeScaling
 from perfmodel.validate.decoder import Generation, KVCache, Model, Projected, Request, State, make_decoder
 from perfmodel.validate.decoder.drafts import NGramDrafter
+from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
@@ -76,9 +77,10 @@ ACCEPTED = {
 """Accepted draft tokens, by the cases below; a method that is added needs none here."""
 
 
-@pytest.mark.parametrize(("case", "kind", "gamma"), [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
-@pytest.mark.parametrize("method", EVERY)
-def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
+@pytest.mark.parametrize(
+    ("method", "case", "kind", "gamma"), diagonal(EVERY, [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
+)
+def test_every_cache_and_gamma(target, small, prompts, plain, method, case, kind, gamma) -> None:
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded
     before.
     """

@@ -108,15 +108,27 @@ def test_other_drafts_and_top_p(models, draft, draft_kv) -> None:
     decoded(models, Sampling(1.0, top_p=0.8), 3, draft, draft_kv)
 
 
-@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
+WARM = Sampling(1.3)
+TOP_P = Sampling(1.0, 0.8)
+SMALL = "streamingllm:6,sinks=1"
+
+
+def samples_like_the_target(models, shape, kind, draft_kv, sampling) -> None:
+    tree = branching(shape)
+    gamma = depths(tree)[-1]
+    _, counter = decoded(models, sampling, gamma, kind, draft_kv, tree=tree)
+    assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
+
+
 @pytest.mark.parametrize(
-    ("shape", "kind", "draft_kv"),
+    ("shape", "kind", "draft_kv", "sampling"),
     [
-        ("2x2x1", "model", "full"),
-        ("2x2x1", "self", "streamingllm:6,sinks=1"),
-        ("5x1", "model", "full"),
-        ("3x2", "self", "streamingllm:6,sinks=1"),
+        ("2x2x1", "model", "full", WARM),
+        ("2x2x1", "self", SMALL, TOP_P),
+        ("5x1", "model", "full", TOP_P),
+        ("3x2", "self", SMALL, WARM),
     ],
+    ids=str,
 )
 def test_trees(models, shape, kind, draft_kv, sampling) -> None:
     """Several candidates for each token, drawn without replacement; with top-p more than the draft's
@@ -124,10 +136,22 @@ def test_trees(models, shape, kind, draft_kv, sampling) -> None:
 
     A draft that reads little of the target's cache, and another model with a cache of its own.
     """
-    tree = branching(shape)
-    gamma = depths(tree)[-1]
-    _, counter = decoded(models, sampling, gamma, kind, draft_kv, tree=tree)
-    assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
+    samples_like_the_target(models, shape, kind, draft_kv, sampling)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "kind", "draft_kv", "sampling"),
+    [
+        ("2x2x1", "model", "full", TOP_P),
+        ("2x2x1", "self", SMALL, WARM),
+        ("5x1", "model", "full", WARM),
+        ("3x2", "self", SMALL, TOP_P),
+    ],
+    ids=str,
+)
+def test_trees_of_the_other_sampling(models, shape, kind, draft_kv, sampling) -> None:
+    samples_like_the_target(models, shape, kind, draft_kv, sampling)
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:

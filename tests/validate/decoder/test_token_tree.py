@@ -7,6 +7,7 @@ from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder import Request, Sampling, TreeCounts, make_decoder, watched
 from perfmodel.validate.decoder.tree_sampling import Topology
+from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
@@ -48,11 +49,12 @@ ACCEPTED = {
 """Draft tokens that stand with the first of METHODS, drafted by the target itself and by a model."""
 
 
-@pytest.mark.parametrize(
-    ("shape", "number"), [(shape, n) for shape in TREES for n in range(len(ACCEPTED[shape]))]
-)
-@pytest.mark.parametrize("kind", ["self", "model"])
-def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shape, number) -> None:
+PLACES = [(shape, number) for shape in TREES for number in range(len(ACCEPTED[shape]))]
+
+
+@pytest.mark.parametrize(("place", "kind"), diagonal(PLACES, [("self",), ("model",)]))
+def test_greedy_output_is_plain_output(target, small, prompts, plain, place, kind) -> None:
+    shape, number = place
     request = request_for(prompts, TREES[shape], kind, draft_kv=METHODS[number])
     out = make_decoder(target, request, small if kind == "model" else None).generate(prompts, NEW)
     assert out.tokens == plain.tokens

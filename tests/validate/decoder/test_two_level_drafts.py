@@ -17,6 +17,7 @@ from perfmodel.validate.decoder import (
     watched,
 )
 from perfmodel.validate.decoder.two_levels import LevelCounter, TwoLevelDecoder
+from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 from tests.validate.tiny import refused
 
@@ -54,8 +55,7 @@ def two_levels(
     return decoder
 
 
-@pytest.mark.parametrize(("inner_gamma", "gamma"), [(1, 5), (3, 4), (2, 1)])
-@pytest.mark.parametrize("middle_kv", MIDDLES)
+@pytest.mark.parametrize(("middle_kv", "inner_gamma", "gamma"), diagonal(MIDDLES, [(1, 5), (3, 4), (2, 1)]))
 def test_greedy_output_is_plain_output(
     target: Model,
     small: Model,

@@ -55,10 +55,8 @@ FILES = Path(__file__).parent / "files"
     ],
 )
 def test_what_a_file_times(name, given, steps) -> None:
-    found = [
-        (t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds)
-        for t in read(FILES / name, GivenFacts(**given))
-    ]
+    read_steps = read(FILES / name, GivenFacts(**given))
+    found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read_steps]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
 
@@ -181,9 +179,11 @@ RUNS: dict[str, dict[str, Any]] = {
 
 def test_a_format_is_told_by_all_of_its_keys() -> None:
     for name, run in RUNS.items():
-        assert [known for known, of in FORMATS.items() if of.has(run)] == [name]
-        for key in (key for keys in FORMATS[name].keys for key in keys if keys <= run.keys()):
-            assert not FORMATS[name].has({k: v for k, v in run.items() if k != key}), (name, key)
+        assert [known for known, form in FORMATS.items() if form.has(run)] == [name]
+        told_by = [keys for keys in FORMATS[name].keys if keys <= run.keys()]
+        for key in set().union(*told_by):
+            without = {other: value for other, value in run.items() if other != key}
+            assert not FORMATS[name].has(without), (name, key)
 
 
 def one(*at: int, drafted: int = 0) -> dict[str, Any]:
@@ -250,7 +250,8 @@ def test_a_run_by_hand(name, change, given, step) -> None:
     ],
 )
 def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
-    assert FORMATS[name].read("x", RUNS[name] | change, GivenFacts()) == []
+    run = RUNS[name] | change
+    assert FORMATS[name].read("x", run, GivenFacts()) == []
 
 
 FAILED = {
@@ -278,20 +279,28 @@ def test_a_run_with_failed_requests_is_refused(name: str, tmp_path: Path) -> Non
 
 def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     """By rank 0, which may say its samples too."""
-    ranks = [{"timing_scope": "target_and_drafter", "latency_us": {"samples_us": [4e6, 6e6]}}, {}]
-    run = RUNS["vllm_forward"] | {"requests": [one(3, 10, drafted=2)], "ranks": ranks}
+    timed = {"timing_scope": "target_and_drafter", "latency_us": {"samples_us": [4e6, 6e6]}}
+    run = RUNS["vllm_forward"] | {"requests": [one(3, 10, drafted=2)], "ranks": [timed, {}]}
     (t,) = FORMATS["vllm_forward"].read("x", run, GivenFacts())
     assert t.kind == "pass_with_draft"
     assert t.gamma == 2
     assert t.context == 7
     assert t.samples == (4.0, 6.0)
-    (t,) = FORMATS["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, GivenFacts())
+    run = RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}
+    (t,) = FORMATS["llama_bench"].read("x", run, GivenFacts())
     assert t.samples == (0.01, 0.03)
-    for name, change, says in (
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
         ("llama_server", {"predicted_n": 1}, "below predicted_n"),
         ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
-    ):
-        refused(says, FORMATS[name].read, "x", RUNS[name] | change, GivenFacts(batch=1, input=1, output=1))
+    ],
+)
+def test_a_run_without_a_step_is_refused(name, change, says) -> None:
+    given = GivenFacts(batch=1, input=1, output=1)
+    refused(says, FORMATS[name].read, "x", RUNS[name] | change, given)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +314,8 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     ],
 )
 def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(tokens, gaps, seconds) -> None:
-    run = RUNS["vllm_serve"] | {"itls": [gaps * (100 // len(gaps))], "output_lens": [tokens, 1, 1, 2]}
+    chunks = gaps * (100 // len(gaps))
+    run = RUNS["vllm_serve"] | {"itls": [chunks], "output_lens": [tokens, 1, 1, 2]}
     (t,) = FORMATS["vllm_serve"].read("x", run, GivenFacts())
     assert t.seconds == seconds
     assert t.tokens_per_iteration == 1.0
@@ -324,7 +334,8 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     }
 
     def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
-        text = HEAD + "".join(f"\n{name}:  {value}" for name, value in (printed | more).items())
+        lines = [f"\n{name}:  {value}" for name, value in (printed | more).items()]
+        text = HEAD + "".join(lines)
         (t,) = ServingBlock().read("x", text, GivenFacts(gamma=gamma))
         return t.gamma, t.tokens_per_iteration, t.seconds
 
@@ -332,9 +343,8 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     assert step(**{"Accept length": 1.0}) == (0, 1.0, 0.02)
     assert step(3) == (3, 2.5, 0.05)
     assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
-    assert step(3, **{"Peak requests": 9, "median TPOT (ms)": 50}) == (3, 2.5, 0.05), (
-        "of a line that is there twice the first"
-    )
+    twice = step(3, **{"Peak requests": 9, "median TPOT (ms)": 50})
+    assert twice == (3, 2.5, 0.05), "of a line that is there twice the first"
 
 
 @pytest.mark.parametrize(
@@ -358,30 +368,43 @@ def test_draft_length_and_tokens_per_iteration(given, accepted, gamma, found) ->
         refused(found, speculation, "x", GivenFacts(**given), accepted, gamma)
 
 
+@pytest.mark.parametrize("value", [0, 1e18])
+def test_a_count_is_a_number_up_to_1e18(value: float) -> None:
+    assert is_count(value)
+
+
+@pytest.mark.parametrize("value", [1.1e18, -1, True, "1"])
+def test_what_is_no_count(value: object) -> None:
+    assert not is_count(value)
+
+
+@pytest.mark.parametrize(
+    "gaps",
+    [
+        [0.01, 0.011, 0.009, 0.05],
+        [0.084] * 20 + [5.0] * 5,  # other requests' prompts say nothing of the steps between them
+        [0.0] + [1.0] * 19,  # a twentieth
+        [0.3] * 2 + [1.0] * 19,  # 0.3 of the median
+    ],
+)
+def test_chunks_that_come_steadily(gaps: list[float]) -> None:
+    assert not bunched(gaps)
+
+
 def test_figures_at_their_limits() -> None:
-    assert [is_count(value) for value in (0, 1e18, 1.1e18, -1, True, "1")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
     assert str(floats(["1", "x"])) == "[nan, nan]"
     assert thinned(range(200)) == tuple(range(200))
     many = thinned(range(399))
     assert len(many) == 200
     assert many[:3] == (0, 2, 4)
     assert many[-1] == 398
-    # other requests' prompts say nothing of the steps between them; a twentieth; 0.3 of the median
-    steady = [0.01, 0.011, 0.009, 0.05], [0.084] * 20 + [5.0] * 5, [0.0] + [1.0] * 19, [0.3] * 2 + [1.0] * 19
-    assert not any(map(bunched, steady))
     assert bunched([0.0] * 2 + [1.0] * 19)
-    assert bunched([0.02] * 20 + [1.0] * 10 + [1.1] * 11), (
-        "2 % of the median are no gap, 2.9 % of the mean are one"
-    )
-    assert interference(2, 3, 0.0, 0.01, 0.0, 1.0) == interference(0.5, 3, 0.1, 0.01, 9, 1.0) == 0.0
-    assert of_client("x", 0.01, (0, 1.0), 2.0, (8, 8), None, 9.0).prefill_share == 0.0
+    twice = [0.02] * 20 + [1.0] * 10 + [1.1] * 11
+    assert bunched(twice), "2 % of the median are no gap, 2.9 % of the mean are one"
+    assert interference(2, 3, 0.0, 0.01, 0.0, 1.0) == 0.0
+    assert interference(0.5, 3, 0.1, 0.01, 9, 1.0) == 0.0
+    alone = of_client("x", 0.01, (0, 1.0), 2.0, (8, 8), None, 9.0)
+    assert alone.prefill_share == 0.0
     place: dict[str, Any] = {"where": "x", "seconds": 0.5, "batch": 2.0, "context": 10.0}
     assert Timing(**place, gamma=0, samples=(0.0, 1e5)).name == "B=2 S=10 baseline"
     assert Timing(**place, gamma=3, tokens_per_iteration=2.5).tpot_s == 0.2

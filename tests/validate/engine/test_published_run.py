@@ -17,6 +17,7 @@ from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
 from perfmodel.validate.engine.timing import Timing
 from tests.engine.rates import FIGURES, errors
+from tests.sampled import first_fast
 from tests.validate.tiny import refused
 
 PATH = Path(__file__).parent / "files" / "gpt-oss-120b-eagle3-h200.csv"
@@ -35,19 +36,21 @@ def timings() -> list[Timing]:
 
 @pytest.mark.parametrize(
     ("base", "seen", "point", "mean", "worst"),
-    [
-        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
-        (
-            "h200-sxm-141gb.vllm",
-            lambda t: t.batch in (1, 4, 16, 64),
-            lambda t: t.batch in (2, 8, 32),
-            0.05,
-            0.11,
-        ),
-        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
-        ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
-        ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
-    ],
+    first_fast(
+        [
+            ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
+            (
+                "h200-sxm-141gb.vllm",
+                lambda t: t.batch in (1, 4, 16, 64),
+                lambda t: t.batch in (2, 8, 32),
+                0.05,
+                0.11,
+            ),
+            ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
+            ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
+            ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
+        ]
+    ),
 )
 def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
@@ -80,12 +83,14 @@ def files(gammas: str, batches: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("seen", "point", "iteration", "speedup", "width", "inside"),
-    [
-        # mean errors, as docs/engine.md prints them, the half-width stated of iterations and the share inside
-        (files("025", "148"), files("3", "148"), 0.054, 0.063, 0.159, 1.0),
-        (files("05", "148"), files("23", "148"), 0.083, 0.098, 0.160, 0.5),
-        (files("0235", "18"), files("235", "4"), 0.069, 0.106, 0.185, 1.0),
-    ],
+    first_fast(
+        [
+            # mean errors, as docs/engine.md prints them, the half-width stated of iterations and the share inside
+            (files("025", "148"), files("3", "148"), 0.054, 0.063, 0.159, 1.0),
+            (files("05", "148"), files("23", "148"), 0.083, 0.098, 0.160, 0.5),
+            (files("0235", "18"), files("235", "4"), 0.069, 0.106, 0.185, 1.0),
+        ]
+    ),
     ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
 )
 def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) -> None:

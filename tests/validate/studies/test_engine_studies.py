@@ -79,7 +79,7 @@ def test_less_held_out_is_never_less_sure() -> None:
     assert study._at_least(wide, narrow) == narrow  # as wide: what was asked for
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""
     places = engines().places()

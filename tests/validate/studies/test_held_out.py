@@ -25,10 +25,10 @@ from perfmodel.validate.studies.published_engines import engine_decode
 def test_each_row_meets_the_constants_of_its_own_fold() -> None:
     """Rows whose logarithms are one constant's."""
     measured = np.array([1.0, 10.0, 4.0])
-    rows: Any = SimpleNamespace(
-        rows=[("vllm", "a"), ("vllm", "b"), ("vllm", "a")], off=lambda of: np.log(of["all.x"] / measured)
-    )
-    off = replay(rows, lambda row: row, {"vllm a": {"all.x": 2.0}, "vllm b": {"all.x": 10.0}})
+    groups = [("vllm", "a"), ("vllm", "b"), ("vllm", "a")]
+    rows: Any = SimpleNamespace(rows=groups, off=lambda of: np.log(of["all.x"] / measured))
+    constants = {"vllm a": {"all.x": 2.0}, "vllm b": {"all.x": 10.0}}
+    off = replay(rows, lambda row: row, constants)
     assert np.exp(off) == pytest.approx([2.0, 1.0, 0.5])
     assert name_of(("vllm", "a", "h100", 2)) == "vllm a h100 2"
     assert name_of("h100") == "h100"
@@ -39,9 +39,12 @@ def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:
     assert len(rows_of("transferred").rows) == len(own)
     for group in rows_of("transferred").groups:
         assert group.constants.kernels.gpu != group.scenario.machine.gpu.name
-    gone = {row.hardware for row in engine_decode()} - {row.hardware for row in own}
-    assert gone == {"mi300x-192gb", "mi325x-256gb"} == {row.hardware for row in rows_of("maker").rows}
-    assert {group.constants.kernels.gpu for group in rows_of("maker").groups} == {"h200-sxm-141gb"}
+    own_devices = {row.hardware for row in own}
+    gone = {row.hardware for row in engine_decode()} - own_devices
+    assert gone == {"mi300x-192gb", "mi325x-256gb"}
+    maker = rows_of("maker")
+    assert {row.hardware for row in maker.rows} == gone
+    assert {group.constants.kernels.gpu for group in maker.groups} == {"h200-sxm-141gb"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,8 @@ def test_rows_of_a_group_count_as_far_as_they_err_apart(values, rows) -> None:
     """Opposite errors have nothing in common, equal ones all; 0.1 and 0.3: 1 - 2 (0.02) / (0.01 + 0.09) =
     0.6.
     """
-    errors = HeldOutErrors(np.array(values), ["vllm"] * 2, ["a"] * 2)
+    two = np.array(values)
+    errors = HeldOutErrors(two, ["vllm"] * 2, ["a"] * 2)
     assert errors.weights("vllm") == pytest.approx([rows / 2, rows / 2])
     assert errors.weights("sglang") == pytest.approx([rows / 20, rows / 20])
 
@@ -87,10 +91,13 @@ def test_what_is_stated_of_an_engine_without_rows() -> None:
 
 def test_few_groups_widen_an_interval_and_many_do_not() -> None:
     one_degree_of_freedom = t.ppf(0.95, 1) / norm.ppf(0.95)
-    alone = HeldOutErrors(np.array([0.1, 0.1, 0.2]), ["vllm", "vllm", "sglang"], ["a", "a", "b"])
+    offs = np.array([0.1, 0.1, 0.2])
+    alone = HeldOutErrors(offs, ["vllm", "vllm", "sglang"], ["a", "a", "b"])
     wider = one_degree_of_freedom * (1 + 1 / 1.1) ** 0.5
-    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(0.2 * wider, rel=5e-3)
-    many = HeldOutErrors(np.linspace(0.0, 0.2, 101), ["vllm"] * 101, list(range(101)))
+    stated = alone.scatter("sglang", "by hand")
+    assert stated.log_within == pytest.approx(0.2 * wider, rel=5e-3)
+    offs = np.linspace(0.0, 0.2, 101)
+    many = HeldOutErrors(offs, ["vllm"] * 101, list(range(101)))
     assert many.scatter("vllm", "by hand").log_within == pytest.approx(0.18, rel=0.02)
 
 
@@ -101,7 +108,9 @@ def test_a_model_of_one_degree_is_not_seen_at_another() -> None:
         ("vllm", "b", "h200", 1),
         ("sglang", "a", "h200", 1),
     ]
-    seen = HeldOutErrors(np.array([0.1, 0.2, 0.3, 0.4]), [g[0] for g in groups], groups).beside_others()
+    engines = [engine for engine, *_ in groups]
+    offs = np.array([0.1, 0.2, 0.3, 0.4])
+    seen = HeldOutErrors(offs, engines, groups).beside_others()
     assert seen.groups == groups[:2]
     assert seen.off.tolist() == [0.1, 0.2]
 
@@ -116,7 +125,9 @@ def test_quantiles_hold_their_share() -> None:
 
 
 def test_an_interval_from_the_other_groups_holds_a_row_at_its_very_end() -> None:
-    inside, width = covered(HeldOutErrors(np.array([0.1, -0.1, 0.4]), ["vllm"] * 3, ["a", "b", "c"]), {})
+    errors = HeldOutErrors(np.array([0.1, -0.1, 0.4]), ["vllm"] * 3, ["a", "b", "c"])
+    inside, width = covered(errors, {})
     few = small_sample(1.0, 2) * 1.5**0.5
-    np.testing.assert_allclose(width, [0.4 * few, 0.4 * few, 0.1 * few], rtol=5e-3)
+    expected = np.array([0.4, 0.4, 0.1]) * few
+    np.testing.assert_allclose(width, expected, rtol=5e-3)
     assert inside.tolist() == [1, 1, 0.1 * few > 0.4]

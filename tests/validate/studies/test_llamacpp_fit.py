@@ -46,7 +46,7 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
     assert curves == pytest.approx(expected)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     """And their errors those of sources left out whole."""
     rows = LlamaCppPasses()

@@ -10,34 +10,43 @@ EVERY = np.ones(3, dtype=bool)
 
 
 def squares(parts: Parts, off: list[float]) -> float:
-    return float(np.sum(parts.residuals(parts.matrix @ np.array(off)) ** 2))
+    residuals = parts.residuals(parts.matrix @ np.array(off))
+    return float(np.sum(residuals**2))
 
 
 def test_an_error_has_a_part_of_its_kind_one_of_its_group_and_its_own() -> None:
     """One kind, groups a (two rows) and b. Deviations of means: hypot(.2, .1/sqrt 2), hypot(.2, .1)."""
-    parts = parts_of(["a", "a", "b"], ["k", "k", "k"], EVERY, [HARD] * 3)
+    parts = parts_of(["a", "a", "b"], ["k"] * 3, EVERY, [HARD] * 3)
     a = 0.04 + 0.01 / 2
     b = 0.04 + 0.01
-    of_kind = 0.3**2 + 1 / (1 / a + 1 / b)
-    assert squares(parts, [0.6, 0.6, 0.6]) == pytest.approx(0.6**2 / of_kind)
-    mean = (0.0 / a + 0.6 / b) / (1 / a + 1 / b)
-    expected = 2 * (0.1 / 0.1) ** 2 + mean**2 / a + (0.6 - mean) ** 2 / b + mean**2 / of_kind
+    together = 1 / a + 1 / b
+    of_kind = 0.3**2 + 1 / together
+    assert squares(parts, [0.6] * 3) == pytest.approx(0.6**2 / of_kind)
+    mean = (0.0 / a + 0.6 / b) / together
+    of_rows = 2 * (0.1 / 0.1) ** 2
+    of_groups = mean**2 / a + (0.6 - mean) ** 2 / b
+    expected = of_rows + of_groups + mean**2 / of_kind
     assert squares(parts, [0.1, -0.1, 0.6]) == pytest.approx(expected)
 
 
 def test_rows_that_are_not_trained_on_do_not_count_and_many_weigh_as_ten() -> None:
-    alone = parts_of(["a", "a", "b"], ["k", "k", "m"], np.array([True, True, False]), [HARD] * 3)
+    trained = np.array([True, True, False])
+    alone = parts_of(["a", "a", "b"], ["k", "k", "m"], trained, [HARD] * 3)
     assert squares(alone, [0.0, 0.0, 5.0]) == 0.0
-    many = parts_of(["a"] * 40, ["k"] * 40, np.ones(40, dtype=bool), [HARD] * 40)
+    every = np.ones(40, dtype=bool)
+    many = parts_of(["a"] * 40, ["k"] * 40, every, [HARD] * 40)
     assert squares(many, [0.1, -0.1] * 20) == pytest.approx(10.0)
 
 
 def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differences() -> None:
     """w^2 log(1 + (d/w)^2): 4 log 2 at d = w = 2."""
     soft = Spread(row=0.1, group=0.0, kind=0.0, soft=2.0)
-    parts = parts_of(["a"], ["k"], np.ones(1, dtype=bool), [soft])
+    every = np.ones(1, dtype=bool)
+    parts = parts_of(["a"], ["k"], every, [soft])
     assert squares(parts, [0.2]) == pytest.approx(4 * np.log(2))
     softer = parts_of(["a", "a", "b"], ["k"] * 3, EVERY, [Spread()] * 3)
     sizes = softer.matrix @ np.array([0.05, -0.3, 0.1])
-    difference = (softer.residuals(sizes + 1e-7) - softer.residuals(sizes - 1e-7)) / 2e-7
+    above = softer.residuals(sizes + 1e-7)
+    below = softer.residuals(sizes - 1e-7)
+    difference = (above - below) / 2e-7
     np.testing.assert_allclose(softer.slopes(sizes), difference, rtol=1e-5)

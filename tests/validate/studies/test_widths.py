@@ -21,47 +21,57 @@ def drawn(seed: int, of_source: float, of_row: float) -> list[LeftOutError]:
     """Errors of `SOURCES` sources with a common part each, Student t as those of public runs."""
     rng = np.random.default_rng(seed)
     common = of_source * rng.standard_t(4, SOURCES)
-    offs = common[:, None] + of_row * rng.standard_t(4, (SOURCES, ROWS))
+    own = of_row * rng.standard_t(4, (SOURCES, ROWS))
+    offs = common[:, None] + own
     return [LeftOutError(f"s{i}", off) for i, row in enumerate(offs.tolist()) for off in row]
+
+
+def sources(letter: str, count: int, off: float, device: str = "") -> list[LeftOutError]:
+    """That many sources with an error each, all the same."""
+    return [LeftOutError(f"{letter}{i}", off, device=device) for i in range(count)]
 
 
 def test_new_sources_are_covered_as_often_as_stated() -> None:
     inside = []
     for seed in range(5):
         found = fitted({"own": drawn(seed, 0.2, 0.05)}, "own")
-        assert (found.sources, found.rows) == (SOURCES, SOURCES * ROWS)
-        inside += [abs(e.off) <= found.log_within for e in drawn(seed + 100, 0.2, 0.05)]
+        assert found.sources == SOURCES
+        assert found.rows == SOURCES * ROWS
+        others = drawn(seed + 100, 0.2, 0.05)
+        inside += [abs(error.off) <= found.log_within for error in others]
     assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.04)
 
 
 def test_one_source_with_many_rows_is_outvoted_by_several_with_few() -> None:
     """Its rows share their error, so forty of them say hardly more than one."""
     many = [LeftOutError("many", 0.01 + 1e-4 * i) for i in range(40)]
-    several = [LeftOutError(f"s{i}", 0.3) for i in range(4)]
+    several = sources("s", 4, 0.3)
     assert within({"own": [*many, *several]}, "own") == 0.3
 
 
 def test_a_class_with_one_source_borrows_from_the_others() -> None:
     alone = [LeftOutError("a", 0.01), LeftOutError("a", -0.02)]
-    others = [LeftOutError(f"s{i}", 0.4) for i in range(20)]
+    others = sources("s", 20, 0.4)
     assert within({"few": alone}, "few") == 0.02
     assert within({"few": alone, "many": others}, "few") == 0.4
 
 
 def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
     """Five sources on another device count as much as one on the device itself; an unknown device has all."""
-    sure = [LeftOutError(f"s{i}", 0.1, device="hopper") for i in range(20)]
-    unsure = [LeftOutError(f"t{i}", 0.5, device="ampere") for i in range(10)]
+    sure = sources("s", 20, 0.1, "hopper")
+    unsure = sources("t", 10, 0.5, "ampere")
     found = fitted({"own": [*sure, *unsure]}, "own")
     assert found.devices == {"ampere": 0.5, "hopper": 0.1}
     assert found.log_within == 0.5
-    unsure += [LeftOutError(f"u{i}", 0.5, device="ada") for i in range(10)]
-    assert fitted({"own": [*sure, *unsure]}, "own").devices["hopper"] == 0.5
+    unsure += sources("u", 10, 0.5, "ada")
+    found = fitted({"own": [*sure, *unsure]}, "own")
+    assert found.devices["hopper"] == 0.5
 
 
 def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -> None:
     """Of a ratio of 2, half an iteration is extra; of 1.01 a tenth is assumed."""
-    assert LeftOutError.of_ratio("a", np.log(2.0 / 1.6), 1.6).relative == pytest.approx(np.log(1.25) / 0.5)
+    error = LeftOutError.of_ratio("a", np.log(2.0 / 1.6), 1.6)
+    assert error.relative == pytest.approx(np.log(1.25) / 0.5)
     assert extra_share(np.array([2.0, 1.01])).tolist() == [0.5, 0.1]
 
 
@@ -70,11 +80,15 @@ def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> No
     errors = [LeftOutError("a", off) for off in (0.1, -0.2, 0.5)]
     errors += [LeftOutError("b", 0.1), LeftOutError("b", 2.0, counts=False)]
     found = covered({"own": errors}, "own")
-    assert (found["rows"], found["sources"], found["all_rows"]) == (4, 2, 5)
-    shares = found["inside"], found["inside_sources"], found["inside_all"]
-    assert shares == pytest.approx((2 / 4, (1 / 3 + 1) / 2, 2 / 5))
+    assert found["rows"] == 4
+    assert found["sources"] == 2
+    assert found["all_rows"] == 5
+    assert found["inside"] == pytest.approx(2 / 4)
+    assert found["inside_sources"] == pytest.approx((1 / 3 + 1) / 2)
+    assert found["inside_all"] == pytest.approx(2 / 5)
     assert found["error"] == pytest.approx(np.expm1(0.9 / 4))
-    assert found["width"] == pytest.approx(np.expm1((3 * 0.1 + 0.5) / 4))
+    mean_width = (3 * 0.1 + 0.5) / 4
+    assert found["width"] == pytest.approx(np.expm1(mean_width))
 
 
 def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
@@ -93,10 +107,9 @@ def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
 def test_stated_widths_are_those_of_sources_left_out() -> None:
     """Kernels of another device and drafts that were never measured are less sure; Blackwell than Hopper."""
     stated = source_errors()
-    assert stated.steps["own"].log_within < stated.steps["borrowed"].log_within
-    on_hopper, on_blackwell, elsewhere = (
-        stated.steps["own"].log_within_on(load_gpu(name)) for name in ("h100", "b200", "l40s")
-    )
-    assert on_hopper < on_blackwell
-    assert elsewhere == stated.steps["own"].log_within
+    own = stated.steps["own"]
+    assert own.log_within < stated.steps["borrowed"].log_within
+    on_hopper = own.log_within_on(load_gpu("h100"))
+    assert on_hopper < own.log_within_on(load_gpu("b200"))
+    assert own.log_within_on(load_gpu("l40s")) == own.log_within
     assert stated.speedups["known"].log_within < stated.speedups["new"].log_within
