@@ -1,5 +1,6 @@
 """The memory of a server, by hand and as public logs print it."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,17 +57,18 @@ def test_vllm_divides_what_an_a100_reports() -> None:
 def test_tokens_are_those_of_public_logs(question: Any, tokens: int) -> None:
     fraction = {464_656: 0.92, 85_760: 0.88}.get(tokens)
     model, hardware, engine, flags = question
-    assert caches(model, hardware, engine, memory_fraction=fraction, **flags).kv_tokens == pytest.approx(
-        tokens, rel=0.03
-    )
+    found = caches(model, hardware, engine, memory_fraction=fraction, **flags)
+    assert found.kv_tokens == pytest.approx(tokens, rel=0.03)
 
 
-def test_vllm_counts_graphs_and_raises_its_share_by_version() -> None:
-    shares = [fraction_of(server("qwen3-8b", "h100", f"vllm@{v}"), 0, None) for v in ("0.20", "0.22", "0.24")]
-    assert shares == [0.9, 0.9, 0.92]
-    old, new = (
-        available_bytes(server("qwen3-8b", "h100", f"vllm@{v}"), 0.9, "none") for v in ("0.20", "0.21")
-    )
+@pytest.mark.parametrize(("version", "share"), [("0.20", 0.9), ("0.22", 0.9), ("0.24", 0.92)])
+def test_vllm_raises_its_share_by_version(version: str, share: float) -> None:
+    assert fraction_of(server("qwen3-8b", "h100", f"vllm@{version}"), 0, None) == share
+
+
+def test_vllm_counts_graphs_from_a_version_on() -> None:
+    old = available_bytes(server("qwen3-8b", "h100", "vllm@0.20"), 0.9, "none")
+    new = available_bytes(server("qwen3-8b", "h100", "vllm@0.21"), 0.9, "none")
     assert old - new == pytest.approx(0.15 * GIB)
 
 
@@ -88,13 +90,15 @@ def test_llamacpp_reads_prompts_in_passes_of_512_tokens() -> None:
 
 def test_v0_profiles_its_longest_sequence() -> None:
     """Llama-3.1-8B in vLLM 0.7: 2 x (3 x 14336 + 3.5 x 4096) bytes for a token; from 32K on 2048 tokens."""
-    pools = [
-        caches("llama-3.1-8b", "h100", "vllm@0.7.3", max_model_len=length).pool_bytes
-        for length in (8192, 16384, 65536)
-    ]
+
+    def pool_bytes(length: int) -> float:
+        return caches("llama-3.1-8b", "h100", "vllm@0.7.3", max_model_len=length).pool_bytes
+
+    short = pool_bytes(8192)
     token = 2 * (3 * 14_336 + 3.5 * 4096)
-    assert pools[0] - pools[1] == pytest.approx(8192 * token)
-    assert pools[2] - pools[0] == pytest.approx((8192 - 2048) * token)
+    assert short - pool_bytes(16384) == pytest.approx(8192 * token)
+    fewer_tokens = 8192 - 2048
+    assert pool_bytes(65536) - short == pytest.approx(fewer_tokens * token)
 
 
 def test_a_sliding_layer_holds_its_window_and_one_pass() -> None:
@@ -115,22 +119,21 @@ def test_a_recurrent_model_fills_blocks() -> None:
     """
     s = server("qwen3.5-27b", "rtx-3090", "vllm@0.19.0", tp=4, max_model_len=32768)
     block = 784 * 16 * s.target_shard.attentions[0].layout.token_bytes
-    assert s.account.sequence_bytes(s.machine.gpu, s.target_shard, 0.0, 0) == 45 * block
+    sequence_bytes = partial(s.account.sequence_bytes, s.machine.gpu, s.target_shard)
+    assert sequence_bytes(0.0, 0) == 45 * block
     token = s.target_shard.attentions[0].layout.token_bytes
-    drafted = s.account.sequence_bytes(s.machine.gpu, s.target_shard, token, 3)
-    assert drafted / (17 * token) % 16 == 0
-    assert round(drafted / (17 * token * 800)) == 41 + 3 * 4
+    drafted_tokens = sequence_bytes(token, 3) / (17 * token)
+    assert drafted_tokens % 16 == 0
+    assert round(drafted_tokens / 800) == 41 + 3 * 4
 
 
 def test_mxfp4_experts_are_padded() -> None:
     """gpt-oss-20b: 24 x 32 x 3 x 2880^2 values of 4.25 bits, as 2944 x 3072; logs print 13.72 GiB in all."""
     s = server("gpt-oss-20b", "h100", "vllm@0.12")
     experts = 24 * 32 * 3 * 2880**2 * 4.25 / 8
-    expected = experts * (2944 * 3072 / 2880**2 - 1)
-    assert weight_bytes(s) - s.weight_bytes == pytest.approx(
-        expected,
-        rel=2e-3,  # and biases
-    )
+    padded = 2944 * 3072 / 2880**2
+    added = weight_bytes(s) - s.weight_bytes
+    assert added == pytest.approx(experts * (padded - 1), rel=2e-3)  # and biases
     assert weight_bytes(s) / GIB == pytest.approx(13.72, rel=0.02)
 
 
@@ -139,29 +142,37 @@ def test_sglang_leaves_room_for_a_prefill_and_its_graphs() -> None:
 
     RTX 4090: 512 + 2048 x 1.5 + 24 x 2 + 128 MiB; H100: 512 + 8192 x 1.5 + 256 x 2 + 128 MiB.
     """
-    assert fraction_of(server("qwen3-30b-a3b", "mi355x", "sglang@0.5.5"), 0, None) == 0.911
-    small = 1 - (512 + 2048 * 1.5 + 24 * 2 + 128) / (23.6 * 1024)
-    assert fraction_of(server("qwen3-8b", "4090", "sglang@0.5.5"), 0, None) == round(small, 3)
-    assert fraction_of(server("qwen3-8b", "h100", "sglang@0.5.5"), 0, None) == 0.834
-    vision = fraction_of(server("qwen3.5-27b", "h100", "sglang@0.5.14", weights="fp8"), 0, None)
+
+    def share(model: str, gpu: str, engine: str = "sglang@0.5.5", **flags: str) -> float:
+        return fraction_of(server(model, gpu, engine, **flags), 0, None)
+
+    assert share("qwen3-30b-a3b", "mi355x") == 0.911
+    small_mib = 512 + 2048 * 1.5 + 24 * 2 + 128
+    assert share("qwen3-8b", "4090") == round(1 - small_mib / (23.6 * 1024), 3)
+    assert share("qwen3-8b", "h100") == 0.834
+    vision = share("qwen3.5-27b", "h100", "sglang@0.5.14", weights="fp8")
     assert vision == pytest.approx(0.91 * 0.834)
     s = server("qwen3-8b", "h100", "sglang@0.5.5")
-    assert available_bytes(s, 0.85, "none") == pytest.approx(0.85 * (79.18 - 0.55) * GIB)
+    room = 0.85 * (79.18 - 0.55) * GIB
+    assert available_bytes(s, 0.85, "none") == pytest.approx(room)
 
 
 def test_sglang_counts_a_draft_from_a_version_on() -> None:
     """Before 0.5.13 a head is outside the share, which then is 2 GiB smaller."""
     old = caches("qwen3-8b", "h100", "sglang@0.5.5", gamma=3, draft="eagle3", memory_fraction=0.85)
     new = caches("qwen3-8b", "h100", "sglang@0.5.14", gamma=3, draft="eagle3", memory_fraction=0.85)
-    assert old.kv_tokens == old.baseline_kv_tokens == new.baseline_kv_tokens
+    assert old.kv_tokens == old.baseline_kv_tokens
+    assert new.baseline_kv_tokens == old.baseline_kv_tokens
     assert 0.85 * new.baseline_kv_tokens < new.kv_tokens < new.baseline_kv_tokens
     s = server("qwen3-8b", "h100", "sglang@0.5.5", gamma=3, draft="eagle3")
-    assert fraction_of(s, 0, None) - fraction_of(s, 3, None) == pytest.approx(2 / 79.18, abs=1e-3)
+    outside = fraction_of(s, 0, None) - fraction_of(s, 3, None)
+    assert outside == pytest.approx(2 / 79.18, abs=1e-3)
 
 
 def test_llamacpp_keeps_the_embedding_on_the_host() -> None:
     s = server("llama-3.1-8b", "3090", "llamacpp", weights="q8_0")
-    assert s.weight_bytes - weight_bytes(s) == pytest.approx(128_256 * 4096 * 34 / 32)
+    embedding_bytes = 128_256 * 4096 * 34 / 32
+    assert s.weight_bytes - weight_bytes(s) == pytest.approx(embedding_bytes)
 
 
 def test_a_draft_takes_tokens_and_a_search_in_the_text_takes_none() -> None:

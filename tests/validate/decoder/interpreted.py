@@ -1,7 +1,10 @@
-"""Run by test_kernels.py in a process of its own: Triton's interpreter must be asked for before triton is
+"""``python -m tests.validate.decoder.interpreted [PART...]``, all parts by default: kernels beside plain torch.
+
+Run by test_kernels.py in a process of its own, since Triton's interpreter must be asked for before triton is
 imported.
 """
 
+import sys
 from typing import Any
 
 import torch
@@ -252,9 +255,13 @@ def decoding() -> None:
         assert found[0] == found[1], more
 
 
+PARTS = (copying, pointwise, eight, product, attention, selection, decoding)
+
 if __name__ == "__main__":
+    asked = sys.argv[1:] or [part.__name__ for part in PARTS]
     with torch.no_grad(), Guarded():
-        for part in (copying, pointwise, eight, product, attention, selection, decoding):
-            part()
+        for part in PARTS:
+            if part.__name__ in asked:
+                part()
     assert all((each == 255).all() for each in Guarded.behind)
     print("ok")

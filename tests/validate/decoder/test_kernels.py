@@ -14,9 +14,19 @@ pytest.importorskip("triton")
 
 @pytest.mark.long
 def test_kernels_equal_plain_torch() -> None:
-    """All of interpreted.py, which runs on a CPU through Triton's interpreter."""
+    """One by one on a CPU, through Triton's interpreter."""
+    equal_plain_torch("copying", "pointwise", "eight", "product", "attention", "selection")
+
+
+@pytest.mark.slow
+def test_whole_generations_equal_plain_torch() -> None:
+    equal_plain_torch("decoding")
+
+
+def equal_plain_torch(*parts: str) -> None:
+    """Parts of interpreted.py."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.validate.decoder.interpreted"],
+        [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts],
         cwd=ROOT,
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,

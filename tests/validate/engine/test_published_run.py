@@ -85,7 +85,7 @@ def files(gammas: str, batches: str) -> list[str]:
     ("seen", "point", "iteration", "speedup", "width", "inside"),
     first_fast(
         [
-            # mean errors, as docs/engine.md prints them, the half-width stated of iterations and the share inside
+            # mean errors, as docs/engine.md prints them, half-width stated of iterations, share inside
             (files("025", "148"), files("3", "148"), 0.054, 0.063, 0.159, 1.0),
             (files("05", "148"), files("23", "148"), 0.083, 0.098, 0.160, 0.5),
             (files("0235", "18"), files("235", "4"), 0.069, 0.106, 0.185, 1.0),

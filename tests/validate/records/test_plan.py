@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.validate.harness.estimate import estimate, fitting
 from perfmodel.validate.records import RESULTS, Plan, latest, load_plan, plan_names, records, spec_of
-from perfmodel.validate.records.plan_points import GridBlock
+from perfmodel.validate.records.plan_points import GridBlock, PlanPoint
 from tests.validate.tiny import BLOCK, TINY, planned, refused, write
 
 
@@ -22,7 +22,8 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
     keys = [point.name for point in plan.points()]
     assert len(keys) == len(set(keys))
     for point in plan.points():
-        longest = point.context + (plan.protocol.iterations + 4) * (point.gamma + 1)
+        verified = (plan.protocol.iterations + 4) * (point.gamma + 1)
+        longest = point.context + verified
         assert longest < spec_of(point.target).max_position_embeddings
 
 
@@ -32,10 +33,15 @@ def test_a_plan_ships_as_it_was_run_with_all_defaults() -> None:
     wide = load_plan("gpu-8b-fp8")
     assert wide.precisions().weights.name == "fp8"
     assert wide.replace(device="cpu").precisions().weights.name == "fp8-wo"
-    assert load_plan("cpu-full").as_mapping() == {k: v for k, v in ran.items() if k != "shapes"}
+    stated = {name: value for name, value in ran.items() if name != "shapes"}
+    assert load_plan("cpu-full").as_mapping() == stated
 
 
 ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "gpu-8b-fp8")
+
+
+def cell(point: PlanPoint) -> tuple[str, int, int]:
+    return point.target, point.context, point.batch
 
 
 @pytest.mark.parametrize("device", ["h200-sxm-141gb", "h100-sxm-80gb"])
@@ -43,22 +49,24 @@ ONE_GPU = ("gpu-8b", "gpu-8b-long", "gpu-small-draft", "gpu-7b-mha", "gpu-8b-fp8
 def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None:
     """What does not fit is left out whole batches and contexts at a time, and most is left."""
     plan = load_plan(name).replace(hardware=device)
-    found = {e.point: e for e in estimate(plan)}
+    found = {one.point: one for one in estimate(plan)}
     left = fitting(plan).points()
     assert all(found[point].fits for point in left)
     assert sum(found[point].seconds for point in left) < 6 * 60
-    assert len(left) >= (1 if device.startswith("h200") else 0.7) * len(found)
-    kept = {(p.target, p.context, p.batch) for p in left}
-    cells = {(p.target, p.context, p.batch) for p in plan.points()} - kept
-    assert not any((p.target, p.context, p.batch) in cells for p in left)
-    gone = [e for e in found.values() if e.point not in left]
-    assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
+    least = 1 if device.startswith("h200") else 0.7
+    assert len(left) >= least * len(found)
+    left_cells = {cell(point) for point in left}
+    gone = [one for one in found.values() if one.point not in left]
+    assert left_cells.isdisjoint(cell(one.point) for one in gone)
+    too_long = {one.point.context for one in gone if not one.fits}
+    assert {one.point.context for one in gone} <= too_long
 
 
 def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
-    plan = planned(tmp_path, grid=[{**BLOCK, "batch": [4096], "context": [1 << 20]}])
+    too_large = {**BLOCK, "batch": [4096], "context": [1 << 20]}
+    plan = planned(tmp_path, grid=[too_large])
     refused("must have a point that fits h100", fitting, plan)
-    plan = planned(tmp_path, grid=[BLOCK, {**BLOCK, "batch": [4096], "context": [1 << 20]}])
+    plan = planned(tmp_path, grid=[BLOCK, too_large])
     assert [point.batch for point in fitting(plan).points()] == [1, 2]
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
@@ -85,44 +93,55 @@ def test_the_digest_sees_every_change(tmp_path) -> None:
     one = planned(tmp_path)
     assert one.digest == planned(tmp_path).digest
     assert one.digest != planned(tmp_path, protocol={"iterations": 2}).digest
-    assert Plan.of_mapping({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
+    resolved = {name: value for name, value in one.resolved().items() if name != "shapes"}
+    assert Plan.of_mapping(resolved).digest == one.digest
 
 
 def block(**changes: Any) -> GridBlock:
     return GridBlock(**{**BLOCK, **changes})
 
 
-def test_points_of_chains_and_trees_by_hand() -> None:
-    """How many points, tokens of a sequence by pass, and the name of the first point."""
-    chain = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
-    start = "tiny/self/streamingllm:16/b1/s64"
-    for of, *wanted in (
-        (block(), 2, (1, 3), f"{start}/g2/a0.8"),
-        (
-            block(**chain, tree=("2x1",)),
-            2,
-            (1, 2, 5),
-            f"{start}/g2/t2x1/r0.6,0.2",
-        ),  # a root, two children, one each
+CHAIN = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
+START = "tiny/self/streamingllm:16/b1/s64"
+
+
+@pytest.mark.parametrize(
+    ("changes", "count", "queries", "name"),
+    [
+        ({}, 2, (1, 3), f"{START}/g2/a0.8"),
+        # a root, two children, one each
+        (CHAIN | {"tree": ("2x1",)}, 2, (1, 2, 5), f"{START}/g2/t2x1/r0.6,0.2"),
         # two children, or one of each level
         (
-            block(**chain | {"gamma": (1, 2)}, tree=("sequoia:3",)),
+            CHAIN | {"gamma": (1, 2), "tree": ("sequoia:3",)},
             4,
             (1, 3),
-            f"{start}/g1/tsequoia:3/r0.6,0.2",
+            f"{START}/g1/tsequoia:3/r0.6,0.2",
         ),
-    ):
-        made = list(of.points())
-        assert len(made) == of.count
-        assert [of.count, made[0].queries, made[0].name] == wanted
-    assert next(block(spread=0.5, batch=(3,), context=(64,)).points()).lengths == (32, 64, 96)
+    ],
+)
+def test_points_of_chains_and_trees_by_hand(changes, count, queries, name) -> None:
+    """How many points, tokens of a sequence by pass, and the name of the first point."""
+    grid = block(**changes)
+    made = list(grid.points())
+    assert len(made) == count
+    assert grid.count == count
+    assert made[0].queries == queries
+    assert made[0].name == name
+
+
+def test_a_spread_makes_a_batch_of_three_lengths() -> None:
+    (first, *_) = block(spread=0.5, batch=(3,), context=(64,)).points()
+    assert first.lengths == (32, 64, 96)
 
 
 def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
-    plan = planned(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])
+    grid = {**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}
+    plan = planned(tmp_path, grid=[grid])
     assert plan.restricted_to(lambda p: True) is plan
     left = plan.restricted_to(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
-    places = [(p.context, p.batch) for p in left.points()][::2]
-    assert places == [(64, 1), (128, 1), (128, 2), (256, 1), (256, 2)]
+    places = [(point.context, point.batch) for point in left.points()]
+    assert places[::2] == [(64, 1), (128, 1), (128, 2), (256, 1), (256, 2)]
     assert plan.restricted_to(lambda p: p.gamma == 1) is None
-    assert [mode for _, mode in left.runs()][:3] == ["end_to_end", "phases", "end_to_end"]
+    modes = [mode for _, mode in left.runs()]
+    assert modes[:3] == ["end_to_end", "phases", "end_to_end"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.prompts import prompt_draft_s
-from perfmodel.specs import CONSTANTS, load_gpu, read_kernels
+from perfmodel.specs import CONSTANTS, Calibration, load_gpu, read_kernels
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.specs.published import read_published
@@ -26,24 +27,36 @@ from perfmodel.validate.studies.llamacpp import (
     texts,
 )
 from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
-from perfmodel.validate.studies.public_runs import answers, public_runs
+from perfmodel.validate.studies.public_runs import PublicRun, answers, public_runs
 
 ALL = {f"all.{name}": term[0] for name, term in TERMS.items()}
 
 
+def share_of_eight_rows(calibration: Calibration) -> float:
+    knots = calibration.gemm_efficiency.knots["q4_k"]
+    return dict(knots)[8.0]
+
+
+def left_out_of(runs: Iterable[PublicRun]) -> LeftOut:
+    """The errors that ship."""
+    errors = json.loads(LEFT_OUT.read_text())
+    return LeftOut(**errors, runs={run.id: run for run in runs})
+
+
 def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -> None:
     values = ALL | {"NVIDIA.small_kernel_s": 1.5, "rtx-5090-32gb.small_kernel_s": 0.5, "AMD.q4_k@8": 0.8}
-    own, other, of_amd = (
-        DeviceConstants(load_gpu(name)).calibration(values) for name in ("rtx-5090", "rtx-3060", "r9700")
-    )
-    found = [c.small_kernel_s.value * 1e6 for c in (own, other, of_amd)]
-    assert found == pytest.approx([5.25, 10.5, 7.0])
-    curves = [dict(c.gemm_efficiency.knots["q4_k"])[8.0] for c in (own, of_amd)]  # type: ignore[union-attr]
+    own = DeviceConstants(load_gpu("rtx-5090")).calibration(values)
+    other = DeviceConstants(load_gpu("rtx-3060")).calibration(values)
+    of_amd = DeviceConstants(load_gpu("r9700")).calibration(values)
+    assert own.small_kernel_s.value == pytest.approx(5.25e-6)
+    assert other.small_kernel_s.value == pytest.approx(10.5e-6)
+    assert of_amd.small_kernel_s.value == pytest.approx(7.0e-6)
     # 144 / 256 bytes a weight at 0.85, plus 2 FLOPs a token at 0.45 of 116.9 and 298.4 FLOPs per byte
     load = 144 / 256 / 0.85
     flops = 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
-    expected = 0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8]
-    assert curves == pytest.approx(expected)
+    shares = 0.85 * (load + flops) / (load + 8 * flops)
+    assert share_of_eight_rows(own) == pytest.approx(shares[0])
+    assert share_of_eight_rows(of_amd) == pytest.approx(0.8 * shares[1])
 
 
 @pytest.mark.slow
@@ -51,15 +64,16 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     """And their errors those of sources left out whole."""
     rows = LlamaCppPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
-    left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={row.run.id: row.run for row in rows.rows})
+    left = left_out_of(row.run for row in rows.rows)
     for name in ("rtx-5090-32gb", "rtx-3060-12gb"):
         shipped = load_bundled(f"{name}.llamacpp")
         made = DeviceConstants(load_gpu(name)).calibration(whole)
         for form, curve in shipped.gemm_efficiency.knots.items():  # type: ignore[union-attr]
             found = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
             assert found == pytest.approx(np.array(curve), rel=1e-3)
-        values = [{n: getattr(c, n).value for n in TERMS if n in CONSTANTS} for c in (shipped, made)]
-        assert values[1] == pytest.approx(values[0], rel=1e-3)
+        for constant in TERMS.keys() & CONSTANTS.keys():
+            value = getattr(shipped, constant).value
+            assert getattr(made, constant).value == pytest.approx(value, rel=1e-3)
     ratio = load_bundled("rtx-5090-32gb.llamacpp").observed_error["speedup"]
     again = scatter(left.ratio.values(), ratio.source)
     assert again["log_rms"] == pytest.approx(ratio.log_rms, rel=1e-3)
@@ -86,7 +100,8 @@ def passes() -> Unfitted:
 def test_every_device_has_a_file_that_says_what_it_was_fitted_to(passes) -> None:
     """Each row is left out once with its source, its device and its maker."""
     made = texts(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
-    assert np.sum(~np.array(passes.trained)) == 3 * len(passes.rows)
+    trained = np.array(passes.trained)
+    assert np.sum(~trained) == 3 * len(passes.rows)
     assert made.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
     value = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
     for path, text in made.items():
@@ -98,23 +113,27 @@ def test_rows_are_priced_as_answers_are(passes) -> None:
     for group in passes.groups:
         run = group.first.run
         figure = group.first.figure
-        if not run.counts or (figure, run.hardware) in seen or len(seen) > 8:
+        place = (figure, run.hardware)
+        if not run.counts or place in seen or len(seen) > 8:
             continue
-        seen.add((figure, run.hardware))
-        seconds = group.predict(read_kernels(f"{load_gpu(run.hardware).name}.llamacpp"))[0]
-        answered = {a.figure: a.predicted for a in answers(run)}
+        seen.add(place)
+        kernels = read_kernels(f"{load_gpu(run.hardware).name}.llamacpp")
+        seconds = group.predict(kernels)[0]
+        answered = {answer.figure: answer.predicted for answer in answers(run)}
         if figure == "step" and run.kind == "step":
             assert seconds == pytest.approx(answered["step"], rel=1e-6)
         elif figure == "iteration":
-            steps = next(g for g in passes.groups if g.first.run.id == run.id and g.first.figure == "step")
-            step = steps.predict(read_kernels(f"{load_gpu(run.hardware).name}.llamacpp"))[0]
+            of_run = [other for other in passes.groups if other.first.run.id == run.id]
+            steps = next(other for other in of_run if other.first.figure == "step")
+            step = steps.predict(kernels)[0]
             assert seconds / step == pytest.approx(answered["ratio"], rel=1e-6)
     assert {figure for figure, _ in seen} == {"step", "iteration"}
 
 
 def test_prompts_of_sources_left_out() -> None:
     """In the mean within 25 %, and MTP adds about what it was measured to add: 9, 20 and 20 %."""
-    off = np.abs([*json.loads(LEFT_OUT.read_text())["prompt"].values()])
+    prompts = json.loads(LEFT_OUT.read_text())["prompt"]
+    off = np.abs([*prompts.values()])
     assert len(off) == 4
     assert np.exp(off.mean()) < 1.25
     for row in read_published(PROMPTS, PromptRow):
@@ -128,10 +147,19 @@ def test_prompts_of_sources_left_out() -> None:
 
 def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step(passes) -> None:
     rows = [row for row in passes.rows if row.run.id in ("bs0226", "bd0519")]
-    off = np.array([{"iteration": 0.3, "step": 0.1}[row.figure] for row in rows])
+    errors = {"iteration": 0.3, "step": 0.1}
+    off = np.array([errors[row.figure] for row in rows])
     left = LeftOut.of(rows, off)
     assert left.ratio == pytest.approx({"bs0226": 0.2})
     assert left.step == pytest.approx({"bd0519": 0.1})
+
+
+ROWS = {
+    "NVIDIA": [153, 118, 12, 27, 54],
+    "AMD": [153, 118, 48, 27, 54],
+    "Apple": [153, 24, 12, 27, 54],
+}
+"""Maker -> runs that speak for each kind of step."""
 
 
 def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
@@ -139,7 +167,7 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
     many but for chance (two deviations) inside that of the other sources, where there are others. Only one
     source has Macs with experts, and only one has more than four sequences.
     """
-    left = LeftOut(**json.loads(LEFT_OUT.read_text()), runs={run.id: run for run in public_runs()})
+    left = left_out_of(public_runs())
     for board in ("apple-m2-ultra-192gb", "r9700-32gb", "rtx-5090-32gb"):
         stated = load_bundled(f"{board}.llamacpp").step_error
         for kind, error in stated.items():
@@ -148,16 +176,13 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
             within = error.log_within or 0.0
             assert np.mean(size < within) <= 0.9 <= np.mean(size <= within)
             source = np.array([run.source_id for run in runs])
-            others = [quantile(of, np.ones(len(of))) for p in source if len(of := size[source != p])]
+            elsewhere = [size[source != one] for one in source]
+            others = [quantile(sizes, np.ones(len(sizes))) for sizes in elsewhere if len(sizes)]
             if others:
                 deviation = np.sqrt(0.9 * 0.1 / len(runs))
                 assert np.mean(size <= others) == pytest.approx(0.9, abs=2 * deviation)
-    rows = {m: [len(left.alike(kind, m)) for kind in stated] for m in ("NVIDIA", "AMD", "Apple")}
-    assert rows == {
-        "NVIDIA": [153, 118, 12, 27, 54],
-        "AMD": [153, 118, 48, 27, 54],
-        "Apple": [153, 24, 12, 27, 54],
-    }
+    counts = {vendor: [len(left.alike(kind, vendor)) for kind in stated] for vendor in ROWS}
+    assert counts == ROWS
     widths = source_errors().steps["llamacpp"].devices["sm120 GDDR"]  # the width of its class of devices
     for model, batch, context, kind in (
         ("qwen3-8b", 4, 16_000, "dense"),
@@ -166,7 +191,7 @@ def test_the_interval_of_a_step_is_that_of_its_kind() -> None:
         ("qwen3-8b", 5, 4096, "dense_batched"),
         ("gpt-oss-20b", 8, 4096, "experts_batched"),
     ):
-        a = whatif(model, "rtx-5090", batch, context, 0, engine="llamacpp")
-        within = np.log(np.divide(*reversed(a.ar_tpot_interval or ()))) / 2
+        answer = whatif(model, "rtx-5090", batch, context, 0, engine="llamacpp")
+        low, high = answer.ar_tpot_interval
         assert kind in stated
-        assert within == pytest.approx(widths)
+        assert np.log(high / low) / 2 == pytest.approx(widths)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.operations import Array
 from perfmodel.validate.studies import gate, record as accuracy
 from perfmodel.validate.studies.left_out import (
     FREE,
@@ -30,10 +31,14 @@ ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g1
 
 
 def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_versions_are() -> None:
-    assert neutral(Parameter("a.expert_factor", 3.0, 1.0)) == pytest.approx(-math.log(3))
-    assert neutral(Parameter("a.small_kernel_s", 2.0, 1.0, True)) == pytest.approx(-math.log(2))
-    assert neutral(Parameter("a.pass_fixed_s", 1e-3, 1.0)) == pytest.approx(math.log(0.1))
-    assert neutral(Parameter("a@2.0.small_kernel_s", 0.8, 1.0, True)) == pytest.approx(math.log(LATER / 0.8))
+    factor = Parameter("a.expert_factor", 3.0, 1.0)
+    assert neutral(factor) == pytest.approx(-math.log(3))
+    multiple = Parameter("a.small_kernel_s", 2.0, 1.0, True)
+    assert neutral(multiple) == pytest.approx(-math.log(2))
+    time = Parameter("a.pass_fixed_s", 1e-3, 1.0)
+    assert neutral(time) == pytest.approx(math.log(0.1))
+    of_a_version = Parameter("a@2.0.small_kernel_s", 0.8, 1.0, True)
+    assert neutral(of_a_version) == pytest.approx(math.log(LATER / 0.8))
     measured = Parameter("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
@@ -42,42 +47,47 @@ def test_a_step_moves_with_its_own_constants_alone() -> None:
     step = MeasuredStep.of_run(ROWS[0], {})
     (board,) = [place for place in step.places if place == "h20-sxm-96gb.gemm_factor"]
     assert step.moved({}) == 0.0
-    assert step.moved({board: 0.1}) < 0 < step.moved({board: -0.1})
+    assert step.moved({board: 0.1}) < 0
+    assert step.moved({board: -0.1}) > 0
     other = next(place for place in FREE if place not in step.places)
     assert step.moved({other: 1.0}) == 0.0
 
 
 def test_a_source_of_a_device_of_its_own_is_predicted_without_what_it_taught() -> None:
     """One source has all rows here: without it, small kernels of this version take 1 / 2.8 of their time."""
-    assert np.all(left_out(ROWS) < np.array([a.off for a in ROWS]) - 0.1)
+    shipped = np.array([row.off for row in ROWS])
+    assert np.all(left_out(ROWS) < shipped - 0.1)
 
 
 def test_constants_are_refitted_by_generalised_least_squares() -> None:
     """Errors near 0 weigh (4 + 1) / 4; one far off, of a server of its own, hardly weighs at all."""
     time = "vllm.pass_fixed_s"
     factor = "gddr.gemm_factor"
+    places = (time, factor)
     slopes = np.array([[1.0, 0.0], [0.5, 0.2], [0.0, 0.7], [0.3, 0.3]])
-    expected = np.array([neutral(FREE[p]) for p in (time, factor)])
+    expected = np.array([neutral(FREE[place]) for place in places])
     spread = np.array([2.0, 0.7])
-    off = np.array([1e-3, -2e-3, 3e-3, 100.0]) - slopes @ expected
-    steps: list[Any] = [
-        SimpleNamespace(
+    left = np.array([1e-3, -2e-3, 3e-3])
+    off = np.append(left, 100.0) - slopes @ expected
+
+    def step(source: str, server: str, own: Array, error: float) -> Any:
+        return SimpleNamespace(
             source=source,
             server=server,
-            places=[place for place, slope in zip((time, factor), own, strict=True) if slope],
+            places=[place for place, slope in zip(places, own, strict=True) if slope],
             off=error,
-            moved=lambda by, own=own: float(own @ [by[time], by[factor]]),
+            moved=lambda by: float(own @ [by[time], by[factor]]),
         )
-        for source, server, own, error in zip("aabc", "sstu", slopes, off.tolist(), strict=True)
-    ]
+
+    steps = [step(*each) for each in zip("aabc", "sstu", slopes, off.tolist(), strict=True)]
     covariance = np.diag([0.0015 + 0.0236 + 0.0142] * 3)
     covariance[0, 1] = covariance[1, 0] = 0.0015 + 0.0236
     weights = 1.25 * np.linalg.inv(covariance)
     near = slopes[:3]
-    left = np.array([1e-3, -2e-3, 3e-3])
     precision = near.T @ weights @ near + np.diag(spread**-2)
+    pull = near.T @ weights @ left
     found = _refit(steps, [time, factor])
-    by_hand = expected - np.linalg.solve(precision, near.T @ weights @ left)
+    by_hand = expected - np.linalg.solve(precision, pull)
     assert [found[time], found[factor]] == pytest.approx(by_hand, abs=2e-3)
 
 
@@ -127,13 +137,15 @@ def test_errors_of_a_part_by_hand() -> None:
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
     for name, off in logs.items():
         assert found[name] == pytest.approx(math.expm1(off)), name
-    widths = ((1.2 / 0.9) ** 0.5, (1.5 / 1.05) ** 0.5)
+    first_width = (1.2 / 0.9) ** 0.5
+    second_width = (1.5 / 1.05) ** 0.5
     assert found["rows"] == 3
     assert found["sources"] == 2
     assert found["inside"] == 1.0
     assert found["inside_shipped"] == 0.5
-    assert found["worst"] == {"source": "b", "error": pytest.approx(math.expm1(0.4))}
-    assert found["width"] == pytest.approx(sum(widths) / 2 - 1)
+    worst = math.expm1(0.4)
+    assert found["worst"] == {"source": "b", "error": pytest.approx(worst)}
+    assert found["width"] == pytest.approx((first_width + second_width) / 2 - 1)
     assert "inside" not in _part(PARTS[1:2])
 
 
@@ -148,14 +160,13 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
 
     right = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)]
     wrong = [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
-    found = _best_length([*right, *wrong, at(3, 2.0, 3.0, batch=2)])
-    assert found == {
-        "sweeps": 2,
-        "lost": pytest.approx(0.1),
-        "worst": pytest.approx(0.2),
-        "near": 1,
-        "near_shipped": 1,
-    }
+    single = at(3, 2.0, 3.0, batch=2)
+    found = _best_length([*right, *wrong, single])
+    assert found["sweeps"] == 2
+    assert found["lost"] == pytest.approx(0.1)
+    assert found["worst"] == pytest.approx(0.2)
+    assert found["near"] == 1
+    assert found["near_shipped"] == 1
 
 
 # The answers themselves.
@@ -169,6 +180,8 @@ def test_a_step_a_served_run_and_a_speculation_are_answered_by_the_projects_own_
     figures = [a.figure for run in first.values() for a in answers(run)]
     assert sorted(figures) == ["ratio", "speedup", "step", "step"]
     for run in first.values():
-        for a in answers(run):
-            assert abs(a.off) < math.log(3), run.id
-            assert a.figure == "ratio" or (a.interval and a.interval[0] < a.predicted <= a.interval[1])
+        for answer in answers(run):
+            assert abs(answer.off) < math.log(3), run.id
+            if answer.figure != "ratio":
+                low, high = answer.interval
+                assert low < answer.predicted <= high
