@@ -67,33 +67,27 @@ def qwen3(more: int = 14) -> tuple[dict[str, Any], Tensors]:
     keys |= {f"qwen3.{key}": size for key, size in sizes.items()}
     keys |= {"tokenizer.ggml.scores": [0.5] * 5000, "tokenizer.ggml.tokens": ["x"] * 5000}
     hidden = m.hidden_size
-    mlp = m.intermediate_size
     inner = m.num_attention_heads * m.head_dim
     kv = m.num_key_value_heads * m.head_dim
     tensors: Tensors = {
         "token_embd.weight": ((hidden, m.vocab_size), "q6_k"),
         "output_norm.weight": ((hidden,), "fp32"),
     }
-    attention = {
-        "attn_q": ((hidden, inner), "q4_k"),
-        "attn_k": ((hidden, kv), "q4_k"),
-        "attn_output": ((inner, hidden), "q4_k"),
-    }
-    norms = {
-        "attn_norm": ((hidden,), "fp32"),
-        "attn_q_norm": ((m.head_dim,), "fp32"),
-        "attn_k_norm": ((m.head_dim,), "fp32"),
-        "ffn_norm": ((hidden,), "fp32"),
-    }
     for i in range(m.num_hidden_layers):
         wide = "q6_k" if i < more else "q4_k"
         layer = {
+            "attn_norm": ((hidden,), "fp32"),
+            "attn_q": ((hidden, inner), "q4_k"),
+            "attn_k": ((hidden, kv), "q4_k"),
             "attn_v": ((hidden, kv), wide),
-            "ffn_gate": ((hidden, mlp), "q4_k"),
-            "ffn_up": ((hidden, mlp), "q4_k"),
-            "ffn_down": ((mlp, hidden), wide),
+            "attn_output": ((inner, hidden), "q4_k"),
+            "attn_q_norm": ((m.head_dim,), "fp32"),
+            "attn_k_norm": ((m.head_dim,), "fp32"),
+            "ffn_norm": ((hidden,), "fp32"),
+            "ffn_gate": ((hidden, m.intermediate_size), "q4_k"),
+            "ffn_up": ((hidden, m.intermediate_size), "q4_k"),
+            "ffn_down": ((m.intermediate_size, hidden), wide),
         }
-        layer |= attention | norms
         tensors |= {f"blk.{i}.{name}.weight": tensor for name, tensor in layer.items()}
     return keys, tensors
 

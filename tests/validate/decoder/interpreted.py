@@ -1,4 +1,4 @@
-"""``python -m tests.validate.decoder.interpreted [PART...]``, all parts by default: kernels beside plain torch.
+"""``python -m tests.validate.decoder.interpreted [PART...]``: kernels beside plain torch, all by default.
 
 Run by test_kernels.py in a process of its own, since Triton's interpreter must be asked for before triton is
 imported.
@@ -42,7 +42,8 @@ class Guarded(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func not in (torch.empty, torch.empty_like, torch.Tensor.new_empty) or out.is_meta:
+        unwritten = func in (torch.empty, torch.empty_like, torch.Tensor.new_empty)
+        if not unwritten or out.is_meta:
             return out
         held = torch.full((out.nbytes + 128,), 255, dtype=torch.uint8)
         self.behind.append(held[out.nbytes :])
@@ -50,12 +51,23 @@ class Guarded(TorchFunctionMode):
 
 
 def specification(**changes: Any) -> ModelSpec:
-    return tiny_spec(**{"hidden_size": 48, "head_dim": 16, "intermediate_size": 72, **changes})
+    odd = {"hidden_size": 48, "head_dim": 16, "intermediate_size": 72}
+    return tiny_spec(**odd | changes)
 
 
 def near(actual: Any, theirs: Any, tolerance: float = 0) -> None:
     """Of one tensor or of several."""
     torch.testing.assert_close(actual, theirs, rtol=tolerance, atol=tolerance)
+
+
+def masks(*shape: int, generator: torch.Generator) -> torch.Tensor:
+    """Half of all, and each query sees its own token. [..., queries, keys]"""
+    drawn = torch.rand(shape, generator=generator) < 0.5
+    return drawn | torch.eye(*shape[-2:], dtype=torch.bool)
+
+
+# queries, keys, stretches, type
+SIZES = ((1, 1, 1, 0), (2, 3, 3, 0), (3, 3, 2, 1), (1, 4, 3, 0), (22, 25, 2, 0))
 
 
 def attention() -> None:
@@ -65,22 +77,25 @@ def attention() -> None:
     chosen: Any = backends.choose("triton", CPU, torch.float32)
     portable = backends.choose("math", CPU, torch.float32)
     tolerance = 1e-5
-    for n, m, splits, kind in ((1, 1, 1, 0), (2, 3, 3, 0), (3, 3, 2, 1), (1, 4, 3, 0), (22, 25, 2, 0)):
+    for n, m, splits, kind in SIZES:
         chosen.splits = splits
         check(chosen, n, m, *TYPES[kind], [127, 0, 57])
     q, k, v, new_k, new_v = inputs(2, 4, torch.float32)
     lengths = torch.tensor([20, 60, 128])  # the first window begins before the first token
     first = lengths[:, None] + torch.arange(2) - 30
     generator = torch.Generator().manual_seed(0)
-    sees = (torch.rand(3, 2, 4, generator=generator) < 0.5) | torch.eye(2, 4, dtype=torch.bool)
+    sees = masks(3, 2, 4, generator=generator)
+    whole = Span(lengths, 128)
+    window = Span(lengths, 128, first=first)
     for span, mask, splits in (
-        (Span(lengths, 128), sees, 2),
-        (Span(lengths, 128), sees[:1], 1),
-        (Span(lengths, 128, first=first), None, 2),
-        (Span(lengths, 128, first=first), sees, 20),  # more than `_combine` takes at a time
+        (whole, sees, 2),
+        (whole, sees[:1], 1),
+        (window, None, 2),
+        (window, sees, 20),  # more than `_combine` takes at a time
     ):
         chosen.splits = splits
-        near(*(each(q, k, v, span, new_k, new_v, mask) for each in (chosen, portable)), tolerance)
+        arguments = (q, k, v, span, new_k, new_v, mask)
+        near(chosen(*arguments), portable(*arguments), tolerance)
 
 
 def pointwise() -> None:
@@ -96,10 +111,11 @@ def pointwise() -> None:
 
     for dtype, tolerance in TYPES:
         for hidden in (16, 48, 200):
-            x, residual, weight = (
-                random(*s, dtype=dtype) for s in ((3, 2, hidden), (3, 2, hidden), (hidden,))
-            )
-            near(*(each.add_norm(x, residual, weight, 1e-5) for each in (fused, plain)), tolerance)
+            x = random(3, 2, hidden, dtype=dtype)
+            residual = random(3, 2, hidden, dtype=dtype)
+            weight = random(hidden, dtype=dtype)
+            made = fused.add_norm(x, residual, weight, 1e-5)
+            near(made, plain.add_norm(x, residual, weight, 1e-5), tolerance)
             near(fused.silu_mul(residual), plain.silu_mul(residual), tolerance)
         wide = random(2, 1, 3000, dtype=dtype)
         near(fused.silu_mul(wide), plain.silu_mul(wide), tolerance)
@@ -117,17 +133,22 @@ def pointwise() -> None:
             qkv = random(3, 2, 8 * spec.head_dim, dtype=dtype)
             angles = torch.rand(3, 1, 2, half, generator=generator) * 6
             turns = angles.cos().to(dtype), angles.sin().to(dtype)
-            slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
-            made = []
-            for each in (fused, plain):
-                cache = KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype)
-                scratch = torch.zeros(2, 3, 2, 4, spec.head_dim, dtype=dtype)
-                out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
-                projected = Projected(layer, qkv, turns, each)
-                q, k, v = projected.rotate(out, cache.at(0, slots))
-                assert k.data_ptr() == out[0].data_ptr()
-                made.append((q, k, v, *projected.rotate(), cache.kv, scratch))
-            near(*made, tolerance)
+            by_kernels = rotated(Projected(layer, qkv, turns, fused), spec.head_dim, dtype)
+            by_torch = rotated(Projected(layer, qkv, turns, plain), spec.head_dim, dtype)
+            near(by_kernels, by_torch, tolerance)
+
+
+SLOTS = torch.tensor([[0, 1], [5, 6], [63, 2]])
+
+
+def rotated(projected: Projected, head_dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Heads rotated into a cache and beside it, and everything that was written."""
+    cache = KVCache((1, 3, 2, 64, head_dim), CPU, dtype)
+    scratch = torch.zeros(2, 3, 2, 4, head_dim, dtype=dtype)
+    keys, values = scratch[:, :, :, 1:3]
+    q, k, v = projected.rotate((keys, values), cache.at(0, SLOTS))
+    assert k.data_ptr() == keys.data_ptr()
+    return (q, k, v, *projected.rotate(), cache.kv, scratch)
 
 
 def selection() -> None:
@@ -141,24 +162,28 @@ def selection() -> None:
         (0, 2, 2, [1, 2, 3], 16, 1),
     ):
         dtype, tolerance = TYPES[kind]
-        fused, plain = (backends.selection(backends.choose(name, CPU, dtype)) for name in ("triton", "math"))
+        fused = backends.selection(backends.choose("triton", CPU, dtype))
+        plain = backends.selection(backends.choose("math", CPU, dtype))
         q, k, v, new_k, new_v = inputs(n, m, dtype)
         size = torch.tensor(lengths)
         pages = k[:, :, :128].unflatten(2, (-1, page))
         bounds = pages.amin(3), pages.amax(3)
         filled = (-(-size // page)).clamp(max=count)
-        chosen = Span((filled * page - (-size) % page).clamp(min=0), count * page)
-        sees = (torch.rand(3, n, m, generator=generator) < 0.5) | torch.eye(n, m, dtype=torch.bool)
+        missing = (-size) % page  # of the last page
+        chosen = Span((filled * page - missing).clamp(min=0), count * page)
+        sees = masks(3, n, m, generator=generator)
         arguments = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
         near(fused.over_pages(*arguments), plain.over_pages(*arguments), tolerance)
         chosen = Span(size.clamp(max=7 * count), 7 * count)
         arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
         near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
-    scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 1200)[:, :9001]
+    few_scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]])
+    scores = few_scores.repeat(2, 1200)[:, :9001]
     chooser = backends.selection(backends.choose("triton", CPU, torch.float32))
     for count in (1, 400, 9001):
         found = chooser.search(scores.clone()[None], count)[0]
-        first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
+        falling = scores.sort(dim=-1, descending=True, stable=True).indices
+        first = falling[:, :count].sort(-1).values
         assert torch.equal(found.long(), first), count
     least = torch.tensor([[-1, 0, 1]], dtype=torch.int32).view(torch.float32)  # the first is no number
     assert chooser.search(least[None], 3).tolist() == [[[0, 1, 2]]], "nothing beyond the end is chosen"
@@ -179,11 +204,14 @@ def copying() -> None:
     rows = torch.randn(7, 150, generator=generator)
     weights = torch.randn(5, 70, 150, generator=generator)
     experts = torch.tensor([0, 0, 1, 3, 3, 3, 4])
-    near(fused.by_expert(rows, weights, experts), torch.einsum("rk,rmk->rm", rows, weights[experts]), 1e-4)
-    codes, scale = by_row(weights.flatten(0, 1), weights.abs().amax(-1).view(-1, 1))
+    wanted = torch.einsum("rk,rmk->rm", rows, weights[experts])
+    near(fused.by_expert(rows, weights, experts), wanted, 1e-4)
+    peaks = weights.abs().amax(-1).view(-1, 1)
+    codes, scale = by_row(weights.flatten(0, 1), peaks)
     codes = codes.view(weights.shape)
     scale = scale.view(5, 70)
-    wanted = torch.einsum("rk,rmk->rm", rows, (codes.float() * scale[..., None])[experts])
+    widened = codes.float() * scale[..., None]
+    wanted = torch.einsum("rk,rmk->rm", rows, widened[experts])
     near(fused.by_expert(rows, codes, experts, scale), wanted, 1e-3)
 
 
@@ -193,35 +221,44 @@ def eight() -> None:
     """
     every = torch.arange(256).to(torch.uint8).view(FP8).float()
     every = every[every.isfinite()].sort().values
-    rounded = torch.cat((every, (every[1:] + every[:-1]) / 2, torch.randn(2000), torch.logspace(-5, 4, 999)))
-    rising = torch.randn(3, 1500) * torch.tensor([[1.0], [1e3], [1e6]])  # the next row's first is a peak
+    halfway = (every[1:] + every[:-1]) / 2
+    rounded = torch.cat((every, halfway, torch.randn(2000), torch.logspace(-5, 4, 999)))
+    sizes = torch.tensor([[1.0], [1e3], [1e6]])
+    rising = torch.randn(3, 1500) * sizes  # the next row's first is a peak
     for x in (rounded[None] * 1.0, rounded[None] * 1e-3, torch.zeros(2, 70), rising):
-        made = rows_to_fp8(x), by_row(x, x.abs().amax(1, keepdim=True))
-        near(*([codes.float(), scale] for codes, scale in made))
+        codes, scale = rows_to_fp8(x)
+        wanted, wanted_scale = by_row(x, x.abs().amax(1, keepdim=True))
+        near(codes.float(), wanted.float())
+        near(scale, wanted_scale)
     layer = Layer(specification(), RankShard(), 0)
     fused = Fused()
     plain = Pointwise()
     fused.fp8 = plain.fp8 = True
     for dtype, tolerance in TYPES:
         qkv = torch.randn(3, 2, 8 * 16).to(dtype) * 300
-        flat = torch.ones(3, 1, 2, 8, dtype=dtype)
-        rotated = []
-        for each in (fused, plain):
-            cache, copied = (KVCache((1, 3, 2, 64, 16), CPU, FP8) for _ in "ab")
-            slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
-            turns = (flat, torch.zeros_like(flat))
-            projected = Projected(layer, qkv, turns, each)
-            heads = projected.rotate(None, cache.at(0, slots))
-            each.copy_tokens(cache.kv.flatten(0, 1), slots, copied.kv.flatten(0, 1), slots)
-            rotated.append((*heads, *projected.rotate(), cache.kv.float(), copied.kv.float()))
-        near(*rotated)
-        assert rotated[0][-1].any()
+        by_kernels = rotated_to_fp8(layer, qkv, fused)
+        near(by_kernels, rotated_to_fp8(layer, qkv, plain))
+        assert by_kernels[-1].any()
         span = Span(torch.tensor([0, 60, 128]), 128)
         q, k, v, new_k, new_v = inputs(2, 3, dtype)
-        stored = to_fp8(k), to_fp8(v)
-        for each in (backends.choose("triton", CPU, dtype), backends.choose("math", CPU, dtype)):
-            wide = each(q, *(part.to(dtype) for part in stored), span, new_k, new_v)
-            near(each(q, *stored, span, new_k, new_v), wide, tolerance)
+        stored = (to_fp8(k), to_fp8(v))
+        widened = [part.to(dtype) for part in stored]
+        for name in ("triton", "math"):
+            chosen = backends.choose(name, CPU, dtype)
+            wide = chosen(q, *widened, span, new_k, new_v)
+            near(chosen(q, *stored, span, new_k, new_v), wide, tolerance)
+
+
+def rotated_to_fp8(layer: Layer, qkv: torch.Tensor, kernels: Pointwise) -> tuple[torch.Tensor, ...]:
+    """Heads, without a rotation, and a cache that was written and copied."""
+    cache = KVCache((1, 3, 2, 64, 16), CPU, FP8)
+    copied = KVCache((1, 3, 2, 64, 16), CPU, FP8)
+    unturned = torch.ones(3, 1, 2, 8, dtype=qkv.dtype)
+    turns = (unturned, torch.zeros_like(unturned))
+    projected = Projected(layer, qkv, turns, kernels)
+    heads = projected.rotate(None, cache.at(0, SLOTS))
+    kernels.copy_tokens(cache.kv.flatten(0, 1), SLOTS, copied.kv.flatten(0, 1), SLOTS)
+    return (*heads, *projected.rotate(), cache.kv.float(), copied.kv.float())
 
 
 def product() -> None:
@@ -231,10 +268,13 @@ def product() -> None:
         x = torch.randn(rows, k)
         weight = torch.randn(n, k)
         bias = torch.randn(n)
-        (codes, own), (matrix, scale) = (by_row(each, each.abs().amax(1, True)) for each in (x, weight))
-        wanted = (codes.double() * own) @ (matrix.double() * scale).mT
+        codes, row_scale = by_row(x, x.abs().amax(1, True))
+        matrix, scale = by_row(weight, weight.abs().amax(1, True))
+        wanted = (codes.double() * row_scale) @ (matrix.double() * scale).mT
+        if rows % 2:
+            wanted += bias
         found = scaled_product(x, matrix, scale[:, 0], bias if rows % 2 else None)
-        near(found.double(), wanted + bias * (rows % 2), 1e-5)
+        near(found.double(), wanted, 1e-5)
 
 
 def decoding() -> None:
@@ -248,11 +288,11 @@ def decoding() -> None:
         ("auto", {"draft_kv": "quest:6,page=2", "gamma": 2, "tree": branching("2x1")}),
         ("fp8", {"draft_kv": "topk:4", "gamma": 1}),
     ):
-        found = []
-        for attention, pointwise in (("sdpa", "torch"), ("triton", "triton")):
-            request = Request(2, 7, 3, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
-            found.append(make_decoder(model, request).generate([[7, 3, 9, 7, 3, 8, 9], [5]], 3).tokens)
-        assert found[0] == found[1], more
+        plain = Request(2, 7, 3, attention="sdpa", pointwise="torch", kv_dtype=kv_dtype, **more)
+        kernels = Request(2, 7, 3, attention="triton", pointwise="triton", kv_dtype=kv_dtype, **more)
+        prompts = [[7, 3, 9, 7, 3, 8, 9], [5]]
+        wanted = make_decoder(model, plain).generate(prompts, 3).tokens
+        assert make_decoder(model, kernels).generate(prompts, 3).tokens == wanted, more
 
 
 PARTS = (copying, pointwise, eight, product, attention, selection, decoding)
