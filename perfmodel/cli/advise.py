@@ -219,8 +219,8 @@ def _on_off(switch: OnOff) -> str:
     draft = f"Draft ({switch.draft}) on"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "
     if switch.off_from is None:
-        return f"{draft} {start}up to {switch.looked_to} running sequences of a server."
-    return f"{draft} {start}below {switch.off_from} running sequences of a server, off above."
+        return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."
+    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server, off above."
 
 
 def _say_trees(a: Advice) -> None:
@@ -289,7 +289,8 @@ def _searched(a: Advice) -> str:
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
     if q.has_load:
-        return f"tried: {a.candidates} layouts and drafts, gamma to {q.max_gamma}{accepted}{made}"
+        tried = f"{_counted(a.candidates, 'pair')} of layout and draft"
+        return f"tried: {tried}, gamma to {q.max_gamma}{accepted}{made}"
     tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma to"
     share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
     return f"{tried} {q.max_gamma}{share}{accepted}{made}"
