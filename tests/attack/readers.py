@@ -154,14 +154,14 @@ def _checkpoint(name: str) -> Callable[[Path], object]:
     def read(path: Path) -> None:
         import torch
 
-        from perfmodel.validate.decoder.weights import Checkpoint
+        from perfmodel.validate.decoder.weights import CheckpointFolder
 
         folder = path.with_suffix("")
         folder.mkdir()
         (folder / "config.json").write_text('{"model_type": "llama"}')
         (folder / "a.safetensors").write_bytes(_tensors())
         path.rename(folder / name)
-        Checkpoint(folder, torch.device("cpu"), torch.float32)
+        CheckpointFolder(folder, torch.device("cpu"), torch.float32)
 
     return read
 

@@ -21,7 +21,7 @@ from perfmodel.specs import load_calibration
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.acceptance.vllm import read_counters
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, lines, speedup_logs
-from perfmodel.validate.engine.client import Server
+from perfmodel.validate.engine.client import LiveServer
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
@@ -126,7 +126,7 @@ def looked_up(engine: Path) -> float:
     with served(engine, engine / "server-ngram.log", config) as url:
         load = ["--max-concurrency", "4", "--num-prompts", "8"]
         bench(engine, url, engine / "bench-ngram.json", NEW_TOKENS, load)
-        page = Server.at(url).get("/metrics") or ""
+        page = LiveServer.at(url).get("/metrics") or ""
     counted = read_counters(url, page)
     iterations = sum(n for _, n in samples(url, page, "vllm:inter_token_latency_seconds_count"))
     return counted.tokens_per_iteration * iterations / counted.decoded - 1

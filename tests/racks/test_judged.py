@@ -69,17 +69,17 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
 
 
 def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_links() -> None:
-    found, _ = racks.judged()
+    found, _ = racks.left_out()
     held = [
         each.unexplained <= racks.width(found, "step")
         for each in found
-        if each.figure == "step" and each.beyond
+        if each.figure == "step" and each.beyond_box
     ]
     assert 0.85 <= sum(held) / len(held) < 1.0
 
 
 def test_the_tables_of_links_explain_a_part_of_an_error() -> None:
     """Half-widths add as independent ones do; what the links explain whole needs no further width."""
-    missed = racks.Judged("a", "b", "step", measured=10.0, predicted=10.0 * math.exp(-0.5), links=0.3 / Z)
+    missed = racks.RackError("a", "b", "step", measured=10.0, predicted=10.0 * math.exp(-0.5), links=0.3 / Z)
     assert missed.unexplained == pytest.approx(0.4)
     assert replace(missed, links=0.6 / Z).unexplained == 0.0

@@ -26,11 +26,11 @@ TOLERANCE = 0.01
 """Allowed rise of a mean error above the baseline's, and allowed change of the predictions of its rows."""
 MAX_DRIFT = 0.03
 """Allowed mean drift of the measurements of a baseline's figure, without `max_drift`. A second run on a quiet
-GPU agrees within it (`STEADY`).
+GPU agrees within it (`STEADY_RATIO`).
 """
-SINGLE = 3.0
+SINGLE_POINT = 3.0
 """Factor by which one point may drift more than the mean of its figure."""
-DIGITS = 6
+BASELINE_DIGITS = 6
 """Significant digits in a baseline."""
 Finite = Annotated[float, Meta(le=FINITE)]
 Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
@@ -65,8 +65,8 @@ class Baseline(Frozen):
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
-        kept = {name: errors for name, errors in self.parts.items() if quantity_of(name) in quantities}
-        return self.replace(parts=kept)
+        parts = {name: errors for name, errors in self.parts.items() if quantity_of(name) in quantities}
+        return self.replace(parts=parts)
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,23 @@ def check(
     max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
     baseline: a file made by `write`. Faults are a larger error, a changed prediction, a drifted measurement
     and a missing figure. max_drift: largest mean change of a figure's measurements since the baseline, a
-    fraction; one point may change by `SINGLE` times that. calibration: for all records. figure: quantities.
+    fraction; one point may change by `SINGLE_POINT` times that. calibration: for all records. figure:
+    quantities.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
-    limit = max_error or (DEFAULT_MAX_ERROR if baseline is None else None)
-    written = destination(Path(baseline), flag="--baseline") if write and baseline is not None else None
+    limit = max_error or None
+    if limit is None and baseline is None:
+        limit = DEFAULT_MAX_ERROR
     folder = Path(results)
+    new_baseline: Path | None = None
+    before: Baseline | None = None
+    if write and baseline is not None:
+        new_baseline = destination(Path(baseline), flag="--baseline")
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
-    before = None if written or baseline is None else read_baseline(Path(baseline))
+    if not write and baseline is not None:
+        before = read_baseline(Path(baseline))
     all_figures = figures(folder, calibration, before.calibrations if before else None)
     known = dict.fromkeys(quantity_of(f.part) for f in all_figures)
     for name in figure:
@@ -152,12 +159,13 @@ def check(
             raise unknown_name("--figure", "figure", name, known)
     wanted = figure or known
     now = parts_of([f for f in all_figures if quantity_of(f.part) in wanted])
-    before = before.of(wanted) if before is not None else None
+    if before is not None:
+        before = before.of(wanted)
     doubts: list[str] = []
-    if written is not None:
+    if new_baseline is not None:
         doubts = doubted(folder, calibration)
         calibrations = {} if calibration else engine_calibrations(folder)
-        write_file(written, baseline_text(now, calibrations), "--baseline")
+        write_file(new_baseline, baseline_text(now, calibrations), "--baseline")
     failed = faults(now, limit, before, max_drift)
     return Checked(tuple(now), tuple(failed), limit, before, tuple(doubts))
 
@@ -195,10 +203,8 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
         measured_before = set(before.rows.get(part.name, ()))
         lost = sorted(measured_before - {figure.row for figure in part.figures})
         if lost:
-            yield (
-                f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such "
-                f"as {lost[0]}"
-            )
+            points_lost = f"{len(lost)} points of the baseline are no longer measured, such as {lost[0]}"
+            yield f"lost: {part.name}: {points_lost}"
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
@@ -206,30 +212,29 @@ def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     changed.
     """
     for part in now:
-        ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]
-        if not ratios:
+        of_baseline = [f for f in part.figures if f.name in before.predicted]
+        if not of_baseline:
             continue
-        changes = np.log(ratios)
+        changes = np.log([f.predicted / before.predicted[f.name] for f in of_baseline])
         if not np.mean(np.abs(changes)) <= TOLERANCE:
-            mean = f"{np.exp(np.mean(changes)) - 1.0:+.1%} on average over {len(ratios)} figures"
-            yield f"moved: {part.name}: predictions by {mean} of the baseline"
+            mean = np.exp(np.mean(changes)) - 1.0
+            change = f"{mean:+.1%} on average over {len(of_baseline)} figures"
+            yield f"moved: {part.name}: predictions by {change} of the baseline"
 
 
 def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[str]:
     """Changes of the measurements of the baseline's points: the machine or the engine changed."""
     for part in now:
         old = before.rows.get(part.name, {})
-        changes = {row: np.log(now_s / old[row]) for row, now_s in part.measured.items() if row in old}
+        changes = {row: np.log(figure / old[row]) for row, figure in part.measured.items() if row in old}
         if not changes:
             continue
         mean = float(np.mean([*changes.values()]))
         row = max(changes, key=lambda name: abs(changes[name]))
         largest = changes[row]
-        if abs(mean) > np.log1p(most) or abs(largest) > np.log1p(SINGLE * most):
-            yield (
-                f"drifted: {part.name}: measured {np.expm1(mean):+.1%} on average over {len(changes)} points "
-                f"of the baseline; most at {row}, {np.expm1(largest):+.1%}"
-            )
+        if abs(mean) > np.log1p(most) or abs(largest) > np.log1p(SINGLE_POINT * most):
+            average = f"{np.expm1(mean):+.1%} on average over {len(changes)} points of the baseline"
+            yield f"drifted: {part.name}: measured {average}; most at {row}, {np.expm1(largest):+.1%}"
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -241,13 +246,16 @@ def read_baseline(path: Path) -> Baseline:
 
 def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
     """The text of a new baseline file. calibrations: see `Baseline`."""
-    errors = {part.name: _rounded(part.errors) for part in now}
-    predicted = {f.name: significant(f.predicted, DIGITS) for part in now for f in part.figures}
+    errors = {}
+    predicted = {}
     measured = {}
     for part in now:
+        errors[part.name] = _rounded(part.errors)
+        for f in part.figures:
+            predicted[f.name] = significant(f.predicted, BASELINE_DIGITS)
         rows = sorted(part.measured.items())
-        measured[part.name] = {row: significant(seconds, DIGITS) for row, seconds in rows}
-    dumped = {name: c.as_mapping(exclude_defaults=True) for name, c in sorted(calibrations.items())}
+        measured[part.name] = {row: significant(figure, BASELINE_DIGITS) for row, figure in rows}
+    of_engines = {name: c.as_mapping(exclude_defaults=True) for name, c in sorted(calibrations.items())}
     content = {
         "schema_version": 1,
         "kind": "check",
@@ -255,7 +263,7 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
         "rows": measured,
-        "calibrations": dumped,
+        "calibrations": of_engines,
     }
     return json.dumps(content, indent=1) + "\n"
 
@@ -263,4 +271,4 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
 def _rounded(errors: Errors) -> dict[str, float]:
     """The errors that a baseline keeps, rounded."""
     values = asdict(errors)
-    return {name: round(values[name], DIGITS) for name in values if name in PartErrors.__struct_fields__}
+    return {name: round(values[name], BASELINE_DIGITS) for name in PartErrors.__struct_fields__}

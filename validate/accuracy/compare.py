@@ -81,7 +81,7 @@ class Cell:
     def as_dict(self) -> dict[str, Any]:
         """The cell for JSON."""
         p = self.point
-        return {
+        configuration = {
             "set_name": p.set_name,
             "row": p.row_id,
             "quantity": self.quantity,
@@ -94,6 +94,8 @@ class Cell:
             "context": p.context,
             "gamma": p.gamma,
             "tree": p.widths,
+        }
+        figures = {
             "calibration": self.calibration,
             "fitted": self.fitted,
             "measured": self.measured,
@@ -102,6 +104,7 @@ class Cell:
             "binding": self.binding,
             "error": self.error,
         }
+        return configuration | figures
 
 
 def calibration_for(p: MeasuredPoint) -> Calibration:
@@ -133,7 +136,7 @@ def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]
     known = (*SETS, *own_records(results))
     sets: list[str] = []
     for name in names:
-        of_machine = [record_name for record_name in known if record_name.startswith(f"{name}/")]
+        of_machine = [known_name for known_name in known if known_name.startswith(f"{name}/")]
         if name not in known and not of_machine:
             raise unknown_name("--set", "set of measurements", name, known)
         sets += of_machine or [name]
@@ -158,10 +161,11 @@ def compare(
     for name in sets:
         record = by_name.get(name)
         measured = published_points(name) if record is None else own_points(record)
-        for points in grouped(measured, lambda p: (p.hardware, p.stack)).values():
+        by_stack = grouped(measured, lambda p: f"{p.hardware}.{p.stack}")
+        for stack, points in by_stack.items():
             used = named or _default_calibration(record, points[0])
-            if mode == "held-out" and used.name == f"{points[0].hardware}.{points[0].stack}":
-                refits = held_out(RECIPES[used.name])
+            if mode == "held-out" and used.name == stack:
+                refits = held_out(RECIPES[stack])
                 cells += cells_of(refits.points, refits.times, used)
             else:
                 cells += compare_points(points, used)
@@ -190,9 +194,11 @@ def calibration_of(
     """Default calibration of an own record: the one of its run, or else that of its device."""
     if calibration:
         return load_calibration(calibration)
-    made = None if hardware else record.calibration
     where = str(record.path)
-    return load_calibration(made or load_gpu(hardware or record.hardware, where).calibration, where)
+    name = None if hardware else record.calibration
+    if name is None:
+        name = load_gpu(hardware or record.hardware, where).calibration
+    return load_calibration(name, where)
 
 
 def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> list[Cell]:

@@ -142,7 +142,9 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
         return []  # their rows once more
     name = f"{record.machine}/{path.stem}"
     part = served_by(record)
-    used = load_calibration(calibration) if calibration else pinned.get(part) or _calibration_of(path, record)
+    used = load_calibration(calibration) if calibration else pinned.get(part)
+    if used is None:
+        used = _calibration_of(path, record)
     points = [point for point in record.points if point.status == "ok"]
     if not points:
         return []
@@ -158,7 +160,8 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
         tpot = "sd_tpot_s" if timing.gamma else "ar_tpot_s"
         quantity = ENGINE_FIGURES.get(timing.kind, tpot)
         tokens = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
-        engine_figures.append(figure(quantity, point.key, timing.seconds / tokens, predicted_s / tokens))
+        measured = timing.seconds / tokens
+        engine_figures.append(figure(quantity, point.key, measured, predicted_s / tokens))
     for i, j in speedup_pairs(rows.timings):
         tokens = rows.timings[i].tokens_per_iteration
         measured = tokens * rows.measured[j] / rows.measured[i]
@@ -183,11 +186,12 @@ def _calibration_of(path: Path, record: EngineRecord) -> Calibration:
     """The calibration next to an engine's record that was fitted to it, or else the one that its device
     names.
     """
-    for made in sorted(path.parent.glob("*.yaml")):
-        fitted_on = files.read_mapping(made).get("fitted_on") or ()
-        if fitted_on and (made.stem == path.stem or path.name in fitted_on):
-            return load_calibration(str(made))
-    return load_calibration(load_gpu(beside(path, record.hardware), f"{path}: hardware").calibration)
+    for file in sorted(path.parent.glob("*.yaml")):
+        fitted_on = files.read_mapping(file).get("fitted_on") or ()
+        if fitted_on and (file.stem == path.stem or path.name in fitted_on):
+            return load_calibration(str(file))
+    gpu = load_gpu(beside(path, record.hardware), f"{path}: hardware")
+    return load_calibration(gpu.calibration)
 
 
 TRUSTED = 0.25

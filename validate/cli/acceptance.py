@@ -13,7 +13,7 @@ from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import load_model
-from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.cli.arguments import Decoding, Out
@@ -21,7 +21,7 @@ from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
-    from perfmodel.validate.decoder import Pair
+    from perfmodel.validate.decoder import ModelPair
 
 DEFAULT_GAMMA, DEFAULT_CONTEXTS = 6, (1024, 4096)
 
@@ -118,10 +118,10 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 
 
 def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
-    from perfmodel.validate.decoder import Pair, Sampling
+    from perfmodel.validate.decoder import ModelPair, Sampling
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 
-    pair = Pair(
+    pair = ModelPair(
         q.checkpoint or bundled_checkpoint(),
         draft=q.draft,
         device=q.device,
@@ -131,27 +131,32 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     )
     pair.set_threads(q.threads)
     texts = _texts(pair, q.prompt or (), q.prompts, q.chat)
-    given = q.prompts.name if q.prompts else "--prompt"
-    name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {given}"
+    origin = q.prompts.name if q.prompts else "--prompt"
+    name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {origin}"
     setting = AcceptanceSetting(
         pair,
-        q.draft_kv or (),
-        q.context or DEFAULT_CONTEXTS,
-        q.gamma or DEFAULT_GAMMA,
-        q.new_tokens,
-        Sampling(q.temperature, q.top_p, q.top_k),
-        q.documents,
-        q.batch,
-        texts,
-        name,
-        q.chat,
-        q.seed,
-        q.graphs,
+        draft_kv=q.draft_kv or (),
+        contexts=q.context or DEFAULT_CONTEXTS,
+        gamma=q.gamma or DEFAULT_GAMMA,
+        new_tokens=q.new_tokens,
+        sampling=Sampling(q.temperature, q.top_p, q.top_k),
+        count=q.documents,
+        batch=q.batch,
+        texts=texts,
+        name=name,
+        chat=q.chat,
+        seed=q.seed,
+        graphs=q.graphs,
     )
-    return measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)
+
+    def keep(table: AcceptanceFile) -> None:
+        if out is not None:
+            write(out, as_text(table), "--out")
+
+    return measure(setting, keep)
 
 
-def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
+def _texts(pair: "ModelPair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
     """Tokens of the texts to continue; None for the held-out text of the bundled model."""
     from perfmodel.validate.decoder import read_prompts, tokenizer
 
@@ -174,24 +179,34 @@ def as_text(table: AcceptanceFile) -> str:
 
 def summary(table: AcceptanceFile) -> list[str]:
     """One line per row: effective alpha, tokens per iteration, acceptance by position."""
-    lines = []
-    for row in table.rows:
-        what = row.draft_kv + (f":{row.kv_budget_tokens}" if row.kv_budget_tokens else "")
-        ends = row.context_range_tokens or ()
-        span = " ({:g} to {:g})".format(*ends) if len(set(ends)) > 1 else ""
-        place = f"{what:20} at {row.context_tokens:g}{span}: "
-        if row.histogram:
-            counts = [float(count) for count in row.histogram]
-            error = row.standard_error
-            omega = 1 + sum(j * count for j, count in enumerate(counts)) / sum(counts)
-            alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
-            by = " ".join(f"{rate:.2f}" for rate in positions_from_histogram(counts))
-            known = f" +/- {error.tokens_per_iteration:.2f} ({error.documents} documents)" if error else ""
-            lines.append(
-                f"{place}alpha {alpha:.3f}, {omega:.2f}{known} tokens per iteration, by position {by}"
-            )
-        elif row.positions:
-            lines.append(place + "by position " + " ".join(f"{rate:.2f}" for rate in row.positions))
-        else:
-            lines.append(f"{place}alpha {row.alpha:.3f}")
-    return lines
+    return [f"{_place(row)}: {_rates(row)}" for row in table.rows]
+
+
+def _place(row: AcceptanceEntry) -> str:
+    """The draft's KV method with its budget, and the context with its range."""
+    method = row.draft_kv
+    if row.kv_budget_tokens:
+        method += f":{row.kv_budget_tokens}"
+    ends = row.context_range_tokens or ()
+    span = " ({:g} to {:g})".format(*ends) if len(set(ends)) > 1 else ""
+    return f"{method:20} at {row.context_tokens:g}{span}"
+
+
+def _rates(row: AcceptanceEntry) -> str:
+    """The acceptance of a row, by position where it is known."""
+    if not row.histogram:
+        return f"by position {_in_words(row.positions)}" if row.positions else f"alpha {row.alpha:.3f}"
+    counts = [float(count) for count in row.histogram]
+    accepted = sum(j * count for j, count in enumerate(counts))
+    omega = 1 + accepted / sum(counts)
+    gained = f"{omega:.2f}"
+    error = row.standard_error
+    if error:
+        gained += f" +/- {error.tokens_per_iteration:.2f} ({error.documents} documents)"
+    alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
+    by_position = _in_words(positions_from_histogram(counts))
+    return f"alpha {alpha:.3f}, {gained} tokens per iteration, by position {by_position}"
+
+
+def _in_words(rates: Sequence[float]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)

@@ -42,23 +42,23 @@ def accuracy(
     conclude(gate.read(module.PATH), found, json)
 
 
-def conclude(recorded: dict[str, Any], found: dict[str, Any], json: bool) -> None:
+def conclude(recorded: dict[str, Any], now: dict[str, Any], json: bool) -> None:
     """Prints what the gate finds, and exits with 1 if a figure or an input is not as recorded."""
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
     from perfmodel.validate.studies import gate
 
-    faults = gate.faults(recorded, found)
+    faults = gate.faults(recorded, now)
     for line in faults:
         click.echo(line, err=True)
     if not json:
-        overall = found["replays"]["held-out"]["overall"]
+        overall = now["replays"]["held-out"]["overall"]
+        verdict = "FAIL" if faults else "PASS"
+        error = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
+        click.echo(f"accuracy: {verdict}; mean error {error}")
+        own_records = len(gated_sets(BUNDLED)) - len(SETS)
         click.echo(
-            f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {100 * overall['mape']:.2f} % over "
-            f"{overall['rows']} held-out figures"
-        )
-        click.echo(
-            f"replayed: published sets and the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come "
-            "with it; any others: validate check --results DIR"
+            f"replayed: published sets and the {own_records} own records that come with it; any others: "
+            "validate check --results DIR"
         )
     if faults:
         raise click.exceptions.Exit(1)

@@ -74,22 +74,22 @@ def check(
     faults = checked.faults
     limit = checked.limit
     before = checked.before
+    all_figures = [f for part in now for f in part.figures]
     if json:
-        print_json(
-            {
-                "schema_version": 1,
-                "parts": {p.name: asdict(p.errors) for p in now},
-                "rows": [asdict(f) | {"error": f.error} for part in now for f in part.figures],
-                "faults": faults,
-                "doubts": checked.doubts,
-            }
-        )
+        content = {
+            "schema_version": 1,
+            "parts": {part.name: asdict(part.errors) for part in now},
+            "rows": [asdict(f) | {"error": f.error} for f in all_figures],
+            "faults": faults,
+            "doubts": checked.doubts,
+        }
+        print_json(content)
     else:
         _show(now, before)
         if write:
             click.echo(f"wrote {baseline}")
-        count = sum(p.errors.rows for p in now)
-        records = {f.record for p in now for f in p.figures}
+        count = sum(part.errors.rows for part in now)
+        records = {f.record for f in all_figures}
         rule = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
         if before is not None:
             rule += f", {100 * module.TOLERANCE:g} point above {baseline} at most"

@@ -15,7 +15,7 @@ from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Se
 from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
 
-FIGURES = {
+FIGURE_WORDS = {
     "target_s": "baseline step",
     "draft_s": "draft step",
     "verify_s": "verification",
@@ -58,8 +58,11 @@ def compare(
 
         plots.save(plots.residuals(cells, note=NOTES[held_out]), plot)
     if json:
-        cut = {name: asdict(module.error(part)) for name, part in module.partitions(cells).items()}
-        return print_json({"schema_version": 2, "rows": [c.as_dict() for c in cells], "partitions": cut})
+        rows = [c.as_dict() for c in cells]
+        partitions = {}
+        for name, of_partition in module.partitions(cells).items():
+            partitions[name] = asdict(module.error(of_partition))
+        return print_json({"schema_version": 2, "rows": rows, "partitions": partitions})
     if row is not None:
         _show_row(cells, held_out)
     else:
@@ -78,11 +81,11 @@ def _show_row(cells: list[module.Cell], held_out: bool) -> None:
     click.echo(f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; {load}")
     click.echo(f"predicted by {calibration}")
     click.echo(f"measured by {p.source}, row {p.row_id}")
-    rows = [
-        [FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"]
-        for c in cells
-        if c.quantity in FIGURES
-    ]
+    rows = []
+    for c in cells:
+        if c.quantity in FIGURE_WORDS:
+            error = f"{100 * c.error:+.1f}%"
+            rows.append([FIGURE_WORDS[c.quantity], _value(c, c.measured), _value(c, c.predicted), error])
     table(["", "measured", "predicted", "error"], rows)
 
 
@@ -94,8 +97,8 @@ def _value(c: module.Cell, value: float) -> str:
 
 def show_cells(cells: list[module.Cell]) -> None:
     rows = []
-    for name, part in module.partitions(cells, ("",)).items():
-        e = module.error(part)
+    for name, of_partition in module.partitions(cells, ("",)).items():
+        e = module.error(of_partition)
         percents = [f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
         rows.append([name, f"{e.rows}", *percents])
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
@@ -112,7 +115,8 @@ def show_cells(cells: list[module.Cell]) -> None:
     counts = ("batch", "context")
     heads = (*words, *counts, "figure", "measured", "predicted", "error %")
     columns = [Column(head, left=head in (*words, "figure")) for head in heads]
-    table(columns, [_row(c) for c in sorted(cells, key=lambda c: -abs(c.error))[:LARGEST]])
+    by_error = sorted(cells, key=lambda c: -abs(c.error))
+    table(columns, [_row(c) for c in by_error[:LARGEST]])
 
 
 def _row(c: module.Cell) -> list[str]:

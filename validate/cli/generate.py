@@ -17,7 +17,7 @@ from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
 if TYPE_CHECKING:
-    from perfmodel.validate.decoder import Model, Pair, Request
+    from perfmodel.validate.decoder import Model, ModelPair, Request
 
 DEFAULT_CONTEXT = 4096
 
@@ -156,11 +156,19 @@ def generate(question: GenerateQuestion) -> None:
     import torch
 
     from perfmodel.validate.cli import generated
-    from perfmodel.validate.decoder import Pair, end_tokens, joined, kv, last_tokens, read_prompts, tokenizer
+    from perfmodel.validate.decoder import (
+        ModelPair,
+        end_tokens,
+        joined,
+        kv,
+        last_tokens,
+        read_prompts,
+        tokenizer,
+    )
     from perfmodel.validate.harness.side_by_side import compare
 
     q = question
-    pair = Pair(
+    pair = ModelPair(
         q.checkpoint or q.model or bundled_checkpoint(),
         q.weights,
         q.draft,
@@ -209,7 +217,7 @@ def generate(question: GenerateQuestion) -> None:
 
 
 def default_prompts(
-    request: "Request", pair: "Pair", model: "Model", given: bool, seed: int
+    request: "Request", pair: "ModelPair", model: "Model", given: bool, seed: int
 ) -> list[list[int]]:
     """Default prompts: held-out text for the bundled model, else random tokens."""
     import torch

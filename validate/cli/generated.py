@@ -13,12 +13,12 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.speculation.two_levels import inner_rounds, predict_two_levels
-from perfmodel.validate.decoder import LevelCounts, Pair, Request, TreeCounts
+from perfmodel.validate.decoder import LevelCounts, ModelPair, Request, TreeCounts
 from perfmodel.validate.decoder.text import Tokenizer
 from perfmodel.validate.harness.estimate import predicted_times
 from perfmodel.validate.harness.side_by_side import TimedRun
 
-COLUMNS = (
+RUN_COLUMNS = (
     "draft cache",
     "tokens/s",
     "speedup",
@@ -34,7 +34,7 @@ SHOWN_TOKENS = 60
 """Tokens of a prompt's end that are printed."""
 
 
-def predicted(pair: Pair, run: TimedRun, hardware: str | None) -> tuple[float, float] | None:
+def predicted(pair: ModelPair, run: TimedRun, hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
 
     The acceptance is the observed one: by its tokens per iteration, of two levels by their rates.
@@ -98,46 +98,44 @@ def table(
 ) -> None:
     """One line for each run, and remarks about all of them."""
     request = runs[0].request
-    prediction = next((p for p in predicted if p), None)
+    first_prediction = next(filter(None, predicted), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     load = f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens"
     setting = f"{load}, {drafting}, draft {request.draft}, {request.sampling}"
     throughput = f"baseline {baseline.tokens_per_s:.1f} tokens/s"
-    if prediction:
-        throughput += f" (predicted for {hardware}: {prediction[0]:.1f})"
+    if first_prediction:
+        throughput += f" (predicted for {hardware}: {first_prediction[0]:.1f})"
     prefill = f"prefill {baseline.prefill_s:.2f} s"
     click.echo(f"{setting}; {prefill}; {throughput}, T_T {baseline.verify_s * 1e3:.2f} ms")
     most = max(run.request.max_accepted for run in runs)
-    rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
-    show([*COLUMNS, Column(f"accepted 0..{most}", left=True)], rows)
+    rows = [_row(run, baseline, prediction) for run, prediction in zip(runs, predicted, strict=True)]
+    show([*RUN_COLUMNS, Column(f"accepted 0..{most}", left=True)], rows)
     for line in _remarks(baseline, runs):
         click.echo(line)
-    parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
-    click.echo(parts if prediction else parts + "; predicted: name a device with --hardware")
+    legend = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
+    if not first_prediction:
+        legend += "; predicted: name a device with --hardware"
+    click.echo(legend)
 
 
 def _row(run: TimedRun, baseline: TimedRun, predicted: tuple[float, float] | None) -> list[str]:
-    throughput = speedup = from_parts = rest_ms = tokens_per_iteration = "-"
+    """The cells of `RUN_COLUMNS`, and the histogram of accepted tokens."""
+    generation = run.generation
+    cells = dict.fromkeys(RUN_COLUMNS, "-")
+    cells["draft cache"] = run.request.cache_name
+    cells["T_D ms"] = f"{run.draft_s * 1e3:.2f}"
+    cells["T_V ms"] = f"{run.verify_s * 1e3:.2f}"
     if run.timed_iterations and baseline.timed_iterations:
-        throughput = f"{run.tokens_per_s:.1f}"
-        speedup = f"{run.tokens_per_s / baseline.tokens_per_s:.2f}"
-        from_parts = f"{run.speedup_from_parts(baseline):.2f}"
-        rest_ms = f"{run.outside_s * 1e3:.2f}"
-        tokens_per_iteration = f"{run.generation.tokens_per_iteration:.2f}"
-    alpha = run.generation.alpha
-    return [
-        run.request.cache_name,
-        throughput,
-        speedup,
-        from_parts,
-        f"{predicted[1]:.2f}" if predicted else "-",
-        f"{run.draft_s * 1e3:.2f}",
-        f"{run.verify_s * 1e3:.2f}",
-        rest_ms,
-        tokens_per_iteration,
-        "-" if alpha is None else f"{alpha:.3f}",
-        " ".join(map(str, run.generation.histogram)),
-    ]
+        cells["tokens/s"] = f"{run.tokens_per_s:.1f}"
+        cells["speedup"] = f"{run.tokens_per_s / baseline.tokens_per_s:.2f}"
+        cells["from parts"] = f"{run.speedup_from_parts(baseline):.2f}"
+        cells["rest ms"] = f"{run.outside_s * 1e3:.2f}"
+        cells["tokens/it"] = f"{generation.tokens_per_iteration:.2f}"
+    if predicted:
+        cells["predicted"] = f"{predicted[1]:.2f}"
+    if generation.alpha is not None:
+        cells["alpha"] = f"{generation.alpha:.3f}"
+    return [*cells.values(), " ".join(map(str, generation.histogram))]
 
 
 def _remarks(baseline: TimedRun, runs: list[TimedRun]) -> list[str]:
@@ -147,30 +145,33 @@ def _remarks(baseline: TimedRun, runs: list[TimedRun]) -> list[str]:
         return ["every sequence ended with its first token: there was nothing to speculate on"]
     if not request.sampling.greedy or request.script is not None:
         return []
-    different = [
-        f"{run.request.cache_name}: differs from the baseline at token {d.position} of sequence "
-        f"{d.sequence}, where the two scores are {d.margin:.1f} roundings apart"
-        for run in runs
-        if (d := run.difference) is not None
-    ]
+    different = []
+    for run in runs:
+        first = run.difference
+        if first is not None:
+            place = f"token {first.position} of sequence {first.sequence}"
+            different.append(
+                f"{run.request.cache_name}: differs from the baseline at {place}, where the two scores are "
+                f"{first.margin:.1f} roundings apart"
+            )
     return different or ["all outputs equal the baseline, token for token"]
 
 
 def details(runs: list[TimedRun]) -> None:
     """The measured gain of each tree or of two levels, and the one that the measured rates make expect."""
     for run in runs:
+        measured = run.generation.tokens_per_iteration
+        parents = run.request.tree
         if isinstance(run.counts, LevelCounts):
-            click.echo("\n".join(level_lines(run.request, run.counts, run.generation.tokens_per_iteration)))
-        if isinstance(run.counts, TreeCounts) and (parents := run.request.tree) is not None:
-            by_level = "-".join(map(str, widths(parents)))
+            click.echo("\n".join(level_lines(run.request, run.counts, measured)))
+        if isinstance(run.counts, TreeCounts) and parents is not None:
             rates = run.counts.rates
             expected = expected_tokens(parents, TreeAcceptance(tuple(rates)))
+            by_level = "-".join(map(str, widths(parents)))
             by_rank = " ".join(f"{rate:.2f}" for rate in rates)
-            measured = run.generation.tokens_per_iteration
-            click.echo(
-                f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
-                f"{measured:.2f} measured\n  {expected:.2f} expected of its own rates by rank: {by_rank}"
-            )
+            tree = f"tree of {len(parents)} nodes, {by_level} by level"
+            click.echo(f"{run.request.draft_kv}: {tree}; tokens/it {measured:.2f} measured")
+            click.echo(f"  {expected:.2f} expected of its own rates by rank: {by_rank}")
 
 
 def level_lines(request: Request, counts: LevelCounts, tokens_per_iteration: float) -> list[str]:

@@ -9,12 +9,12 @@ draft), `sampling` (accepts tokens). The other modules that these ten call are f
 Other drafts are `ngram`, `tree`, `two_levels` and `eagle`. `factory` makes any of them, `graphs` captures it.
 """
 
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.capture import captured
 from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
 from perfmodel.validate.decoder.model import Layer, Model, Projected
-from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.pair import ModelPair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, scripted_weights
 from perfmodel.validate.decoder.shard import RankShard, joined, local_device
@@ -33,13 +33,13 @@ __all__ = [
     "Layer",
     "LevelCounts",
     "Model",
-    "Pair",
+    "ModelPair",
     "Projected",
     "RandomWeights",
     "RankShard",
     "Request",
     "Sampling",
-    "Span",
+    "CacheSpan",
     "State",
     "TreeCounts",
     "build",

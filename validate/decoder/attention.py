@@ -21,7 +21,7 @@ of two multiply it by log2(e) and must not reach -inf.
 
 
 @dataclass(frozen=True)
-class Span:
+class CacheSpan:
     """The valid part of a cache.
 
     lengths: tokens per sequence, int64 [batch], on the device. bound: a number on the host that no length
@@ -60,14 +60,14 @@ class FoldedAttention:
     def __init__(self, name: str) -> None:
         self.name = name
         self._partial = partial_math if name == "math" else partial_sdpa
-        self._bias: tuple[Span, Tensor | None] | None = None
+        self._bias: tuple[CacheSpan, Tensor | None] | None = None
 
     def __call__(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        span: Span,
+        span: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None = None,
@@ -88,8 +88,8 @@ class FoldedAttention:
         old = self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k))
         return unfold(merge(old, new), q)
 
-    def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
-        """The span's mask, built once for all layers of a pass (which share the Span object)."""
+    def _bias_of(self, span: CacheSpan, q: Tensor, new_k: Tensor) -> Tensor | None:
+        """The span's mask, built once for all layers of a pass (which share the CacheSpan object)."""
         if self._bias is None or self._bias[0] is not span:
             group = q.shape[1] // new_k.shape[1]
             self._bias = (span, span.bias(group, q.dtype))

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.fp8 import FP8, bits, to_fp8
 from perfmodel.validate.decoder.memory import allocate
 
-BLOCK = 64
+BLOCK_TOKENS = 64
+"""Capacities are multiples of it."""
 
 
 class KVCache:
@@ -25,7 +26,7 @@ class KVCache:
         self, shape: tuple[int, int, int, int, int], device: torch.device, dtype: torch.dtype
     ) -> None:
         layers, batch, heads, capacity, head_dim = shape
-        self.capacity = -(-capacity // BLOCK) * BLOCK
+        self.capacity = -(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS
         self.kv = allocate("KV cache", (2, layers, batch, heads, self.capacity, head_dim), device, dtype)
         self.k = self.kv[0]
         self.v = self.kv[1]
@@ -35,12 +36,12 @@ class KVCache:
         self.fixed = False
         self.rows = torch.arange(batch, device=device)[:, None]
 
-    def span(self, first: Tensor | None = None, window: int | None = None) -> Span:
+    def span(self, first: Tensor | None = None, window: int | None = None) -> CacheSpan:
         """The committed tokens, or for queries with a sliding window those from `first` [batch, n]."""
         if first is None:
-            return Span(self.lengths, self.bound, self.exact)
+            return CacheSpan(self.lengths, self.bound, self.exact)
         start = max(0, self.floor - window + 1) if window else 0
-        return Span(self.lengths, self.bound, self.exact, first, start)
+        return CacheSpan(self.lengths, self.bound, self.exact, first, start)
 
     def positions(self, start: Tensor, n: int) -> Tensor:
         """start, start + 1, ... of every sequence, [batch, n]."""
@@ -71,7 +72,8 @@ class KVCache:
     def set_lengths(self, lengths: Tensor, bound: int, exact: bool = False) -> None:
         """Replaces the lengths, [batch]."""
         self.lengths.copy_(lengths)
-        self.bound, self.exact = (self.capacity, False) if self.fixed else (bound, exact)
+        self.bound = self.capacity if self.fixed else bound
+        self.exact = exact and not self.fixed
         self.floor = bound if self.exact else 0
 
     def tighten(self) -> None:

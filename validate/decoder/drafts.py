@@ -133,7 +133,7 @@ class ModelDrafter:
         return torch.stack(draft_tokens, 1), torch.stack(draft_probs, 1) if draft_probs else None
 
 
-LONGEST = 3
+LONGEST_MATCH = 3
 """Most tokens of a match, if the draft's name does not state it."""
 
 
@@ -144,7 +144,7 @@ class NGramDrafter:
 
     models = ()
 
-    def __init__(self, gamma: int, longest: int = LONGEST) -> None:
+    def __init__(self, gamma: int, longest: int = LONGEST_MATCH) -> None:
         if longest < 1:
             raise InputError(f"--draft: ngram must match 1 or more tokens, given {longest}")
         self.gamma = gamma

@@ -6,7 +6,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import LONGEST, Drafter, ModelDrafter, NGramDrafter, ViewRunner
+from perfmodel.validate.decoder.drafts import LONGEST_MATCH, Drafter, ModelDrafter, NGramDrafter, ViewRunner
 from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
@@ -40,9 +40,8 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
         return TreeDecoder(target, draft, request.sampling, of_tree, request.eos)
     if isinstance(draft, TwoLevelDrafter):
         return TwoLevelDecoder(target, draft, request.sampling, request.eos)
-    return Decoder(
-        target, draft, request.sampling, Script(script, model.device) if script else None, request.eos
-    )
+    of_chain = Script(script, model.device) if script else None
+    return Decoder(target, draft, request.sampling, of_chain, request.eos)
 
 
 def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
@@ -80,7 +79,8 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         )
     slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
-    cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
+    dtype = FP8 if request.fp8 else model.dtype
+    cache = RollingCache(shape, model.device, dtype) if rolls else KVCache(shape, model.device, dtype)
     attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
     return Runner(model, cache, attention, model.rotary(tokens))
 
@@ -90,26 +90,28 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     if kind == "ngram" and request.tree is not None:
         raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")
     if kind == "ngram" and (not option or option.isdigit()):
-        return NGramDrafter(request.gamma, int(option or LONGEST))
+        return NGramDrafter(request.gamma, int(option or LONGEST_MATCH))
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
         raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
     rolls = parse_kv(request.draft_kv).needs_own_prefill
     if isinstance(draft_model, HeadModel):
         return _head(target, request, draft_model)
     runner = target
-    own = draft_model is not None or rolls
-    sampling = request.sampling
-    if own:
+    has_own_cache = draft_model is not None or rolls
+    behind = int(has_own_cache)
+    if has_own_cache:
         runner = _runner(draft_model or target.model, request, rolls)
         check_vocabulary(target.model.spec, runner.model.spec)
     view = _view(request.draft_kv, runner, request)
     if request.middle_kv is not None:
-        small = CollectingRunner(runner, view, _collected(request), own)
+        small = CollectingRunner(runner, view, _collected(request), has_own_cache)
         return _two_levels(target, small, parse_kv(request.middle_kv, "--middle-kv"), request)
     if request.tree is None:
-        return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)
+        passes = ViewRunner(runner, view, request.gamma + behind, has_own_cache)
+        return ModelDrafter(passes, request.gamma, request.sampling)
     tree = Topology(request.tree, target.model.device)
-    return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
+    passes = ViewRunner(runner, view, tree.starts[-2] + behind, has_own_cache)
+    return TreeDrafter(passes, tree, request.sampling)
 
 
 def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:

@@ -79,9 +79,10 @@ class RoutedExperts(nn.Module):
         if self.normalized:
             weights = weights / weights.sum(1, keepdim=True)
         experts, order = experts.flatten().sort(stable=True)
-        first, second = (self.scales[name] if self.scales else None for name in ("gate_up", "down"))
-        both = pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts, first)
-        out = pointwise.by_expert(pointwise.silu_mul(both), self.down, experts, second)
+        gate_up_scale = self.scales["gate_up"] if self.scales else None
+        down_scale = self.scales["down"] if self.scales else None
+        gate_up = pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts, gate_up_scale)
+        out = pointwise.by_expert(pointwise.silu_mul(gate_up), self.down, experts, down_scale)
         out = out[order.argsort()].unflatten(0, (-1, self.chosen))
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
@@ -190,9 +191,11 @@ class Model(nn.Module):
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             if tap is not None:
                 tap(index, residual)
-            out = attend(index, Projected(layer, layer.qkv(x), turns, self.pointwise))
-            residual, x = add_norm(self.shard.sum(layer.output(out)), residual, layer.mlp_norm, eps)
-            residual, x = add_norm(self.shard.sum(layer.mlp(x, self.pointwise)), residual, next_norm, eps)
+            attended = attend(index, Projected(layer, layer.qkv(x), turns, self.pointwise))
+            output = self.shard.sum(layer.output(attended))
+            residual, x = add_norm(output, residual, layer.mlp_norm, eps)
+            mlp_output = self.shard.sum(layer.mlp(x, self.pointwise))
+            residual, x = add_norm(mlp_output, residual, next_norm, eps)
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -204,9 +207,9 @@ class Model(nn.Module):
         if self.shard.size == 1:
             return F.embedding(tokens, self.embedding)
         first, last = self.shard.split(self.spec.vocab_size)
-        mine = (tokens >= first) & (tokens < last)
+        of_rank = (tokens >= first) & (tokens < last)
         rows = F.embedding((tokens - first).clamp(0, last - first - 1), self.embedding)
-        return self.shard.sum(rows * mine[..., None].to(rows.dtype))
+        return self.shard.sum(rows * of_rank[..., None].to(rows.dtype))
 
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")

@@ -18,7 +18,7 @@ SMALL_PARAMS = 50_000_000
 
 
 @dataclass(frozen=True)
-class Pair:
+class ModelPair:
     """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as
     target.
 
@@ -73,16 +73,18 @@ class Pair:
     @property
     def formats(self) -> tuple[str, str]:
         """Formats of weights and cache in the engine's words: on a CPU fp8 weights are weight-only."""
-        given = weight_format(self.precision())
         precision = self.precision()
-        weights = given.within(("bf16", "fp32")) if self.place().type == "cpu" else given
+        weights = weight_format(precision)
+        if self.place().type == "cpu":
+            weights = weights.within(("bf16", "fp32"))
         activations = "bf16" if precision == "fp8" else precision
         return weights.name, activations if self.kv_dtype == "auto" else self.kv_dtype
 
     @property
     def spelled(self) -> str:
         """The precision in words."""
-        return self.precision() + ("" if self.kv_dtype == "auto" else f", {self.kv_dtype} KV cache")
+        precision = self.precision()
+        return precision if self.kv_dtype == "auto" else f"{precision}, {self.kv_dtype} KV cache"
 
     def set_threads(self, threads: int | None) -> None:
         """Sets the requested number of threads, or by default one for a small target."""
@@ -94,17 +96,16 @@ class Pair:
         device = self.place()
         dtype = DTYPES[self.precision()]
         fp8 = self.precision() == "fp8"
-        target = load(
-            self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8
-        )
+        weights = self.weights or _default_weights(self.target)
+        target = load(self.target, weights, device, dtype, shard, fp8=fp8)
         if self.draft_model is None:
             return target, None
-        weights = self.draft_weights or _default_weights(self.draft_model)
+        draft_weights = self.draft_weights or _default_weights(self.draft_model)
         if self.is_head(target.spec):
-            return target, load_head(self.draft_model, weights, target)
+            return target, load_head(self.draft_model, draft_weights, target)
         check_vocabulary(target.spec, load_model(self.draft_model, "--draft"))
-        part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
-        return target, load(self.draft_model, weights, device, dtype, part, "--draft", fp8)
+        draft_shard = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
+        return target, load(self.draft_model, draft_weights, device, dtype, draft_shard, "--draft", fp8)
 
 
 def check_vocabulary(target: ModelSpec, draft: ModelSpec) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import FoldedAttention, Span
+from perfmodel.validate.decoder.attention import CacheSpan, FoldedAttention
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.model import Model, Projected, Tap
 from perfmodel.validate.decoder.pointwise import Rotary
@@ -87,14 +87,15 @@ class Runner:
         chunk = self.prefill_chunk
         chunk = min(chunk, self.model.spec.sliding_window or chunk)  # the tokens of a chunk see each other
         for start in range(0, longest, chunk):
-            part = tokens[:, start : start + chunk]
-            positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
+            of_chunk = tokens[:, start : start + chunk]
+            end = start + of_chunk.shape[1]
+            positions = torch.arange(start, end, device=tokens.device).expand(batch, -1)
             self.cache.set_lengths(torch.full_like(lengths, start), start, exact=True)
             keep = partial(observed.keep, positions=positions, lengths=lengths)
-            hidden = self._pass(part, positions, positions, observe=keep)
-            mine = positions == lengths[:, None] - 1
-            of_mine = (hidden * mine[..., None]).sum(1)
-            last = torch.where(mine.any(1, keepdim=True), of_mine, last)
+            hidden = self._pass(of_chunk, positions, positions, observe=keep)
+            is_last = positions == lengths[:, None] - 1
+            last_of_chunk = (hidden * is_last[..., None]).sum(1)
+            last = torch.where(is_last.any(1, keepdim=True), last_of_chunk, last)
         self.cache.set_lengths(lengths, longest)
         return last, observed
 
@@ -127,7 +128,7 @@ class Runner:
         """
 
         @cache
-        def span(window: int | None) -> Span:
+        def span(window: int | None) -> CacheSpan:
             """The committed tokens, or the latest of them: a query sees `window` tokens, including itself."""
             return self.cache.span(None if window is None else positions - (window - 1), window)
 

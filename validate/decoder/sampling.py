@@ -53,11 +53,14 @@ class Sampling:
         probs = (exact / self.temperature).softmax(-1)
         if self.top_p == 1 and not 0 < self.top_k < probs.shape[-1]:
             return probs
-        ordered, index = (part[..., : self.top_k or None] for part in probs.sort(dim=-1, descending=True))
+        ordered, index = probs.sort(dim=-1, descending=True)
+        most = self.top_k or None
+        ordered = ordered[..., :most]
         ordered = ordered / ordered.sum(-1, keepdim=True)
         before = ordered.cumsum(-1) - ordered
-        left = ordered.masked_fill(before >= self.top_p, 0.0)
-        return torch.zeros_like(probs).scatter_(-1, index, left / left.sum(-1, keepdim=True))
+        likely = ordered.masked_fill(before >= self.top_p, 0.0)
+        likely = likely / likely.sum(-1, keepdim=True)
+        return torch.zeros_like(probs).scatter_(-1, index[..., :most], likely)
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:

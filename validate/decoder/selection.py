@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from perfmodel.validate.decoder.attention import (
+    CacheSpan,
     FoldedAttention,
-    Span,
     fold,
     merge,
     new_bias,
@@ -33,7 +33,7 @@ class Selection:
         bounds: tuple[Tensor, Tensor],
         page: int,
         lengths: Tensor,
-        chosen: Span,
+        chosen: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None,
@@ -65,7 +65,7 @@ class Selection:
         k: Tensor,
         v: Tensor,
         lengths: Tensor,
-        chosen: Span,
+        chosen: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None,

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
+from perfmodel.validate.decoder.attention import CacheSpan, FoldedAttention, fold
 from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
 
 MAX_ROWS = 512
@@ -233,7 +233,7 @@ class SplitKV(FoldedAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        span: Span,
+        span: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None = None,
@@ -249,7 +249,7 @@ class SplitKV(FoldedAttention):
         v: Tensor,
         index: Tensor | None,
         page: int,
-        span: Span,
+        span: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None = None,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Span, fold
+from perfmodel.validate.decoder.attention import CacheSpan, fold
 from perfmodel.validate.decoder.selection import Selection
 from perfmodel.validate.decoder.triton_attention import UNSEEN, SplitKV, tile_of
 
@@ -204,7 +204,7 @@ class FusedSelection(Selection):
         bounds: tuple[Tensor, Tensor],
         page: int,
         lengths: Tensor,
-        chosen: Span,
+        chosen: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None,
@@ -241,7 +241,7 @@ class FusedSelection(Selection):
         k: Tensor,
         v: Tensor,
         lengths: Tensor,
-        chosen: Span,
+        chosen: CacheSpan,
         new_k: Tensor,
         new_v: Tensor,
         sees: Tensor | None,

@@ -97,7 +97,8 @@ class TwoLevelDrafter:
             if middle_probs is not None:
                 if probs is None:
                     probs = middle_probs.new_zeros(len(rows), slots, middle_probs.shape[2])
-                probs[rows, self.middle.runner.cache.positions(first, middle_probs.shape[1])] = middle_probs
+                places = self.middle.runner.cache.positions(first, middle_probs.shape[1])
+                probs[rows, places] = middle_probs
             self.drafted.copy_(ahead.length - state.length)
             ahead.finished.logical_or_(self.drafted >= self.enough)
             if bool(ahead.finished.all()):

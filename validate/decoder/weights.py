@@ -22,7 +22,7 @@ from perfmodel.validate.decoder.pieces import Piece, Pieces, head_pieces, pieces
 from perfmodel.validate.decoder.shard import RankShard
 
 
-class Checkpoint:
+class CheckpointFolder:
     """A local Hugging Face folder: ``config.json`` and one or more ``.safetensors`` files."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
@@ -91,21 +91,22 @@ def _files(folder: Path) -> list[str]:
 def _shards(index: Path) -> list[str]:
     """The files of an index, which are in its folder."""
     data = parse_json(str(index), read_text(index))
-    place = data.get("weight_map") if isinstance(data, dict) else None
-    if not isinstance(place, dict) or not place:
-        raise refuse(
-            str(index), "weight_map", "an object of tensor names and their files", type(place).__name__
-        )
-    for tensor, name in place.items():
-        if (
-            not isinstance(name, str)
-            or Path(name).name != name
-            or name in ("", "..")
-            or not name.isprintable()
-        ):
+    file_of = data.get("weight_map") if isinstance(data, dict) else None
+    if not isinstance(file_of, dict) or not file_of:
+        allowed = "an object of tensor names and their files"
+        raise refuse(str(index), "weight_map", allowed, type(file_of).__name__)
+    for tensor, name in file_of.items():
+        if not _is_file_name(name):
             allowed = "the name of a file in this folder"
             raise refuse(str(index), f"weight_map: {shortened(tensor)!r}", allowed, repr(name))
-    return sorted(set(place.values()))
+    return sorted(set(file_of.values()))
+
+
+def _is_file_name(name: object) -> bool:
+    """Whether a value names a file, without its folder."""
+    if not isinstance(name, str) or name in ("", ".."):
+        return False
+    return Path(name).name == name and name.isprintable()
 
 
 def _check_readable(folder: Path) -> None:
@@ -144,11 +145,11 @@ class RandomWeights:
         full = torch.empty(piece.shape, device=self.device, dtype=self.dtype).normal_(
             0, self.deviation, generator=generator
         )
-        part = piece.of(full)
-        return part if part.shape == full.shape else part.clone()
+        of_rank = piece.of(full)
+        return of_rank if of_rank.shape == full.shape else of_rank.clone()
 
 
-WeightSource = Checkpoint | RandomWeights
+WeightSource = CheckpointFolder | RandomWeights
 """Its `read` gives a piece on the source's device in the source's type."""
 
 
@@ -179,20 +180,22 @@ def fill(model: torch.nn.Module, parameters: Pieces, source: WeightSource) -> No
         owner, _, leaf = name.rpartition(".")
         value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         module = owners[owner]
-        held = getattr(module, leaf)
-        if held.dtype == FP8:
-            peaks = torch.cat(
-                [  # of whole rows, even if a rank holds some of the columns
-                    (source.read(replace(piece, start=0, stop=None)) if piece.dim else read).abs().amax(1)
-                    for piece, read in zip(parts, tensors, strict=True)
-                ]
-            )
-            if isinstance(module, RoutedExperts):
-                module.hold(leaf, value.view(held.shape), peaks)
-            else:
-                module.hold(value, peaks)
+        empty = getattr(module, leaf)
+        if empty.dtype != FP8:
+            setattr(module, leaf, torch.nn.Parameter(value.view(empty.shape), requires_grad=False))
             continue
-        setattr(module, leaf, torch.nn.Parameter(value.view(held.shape), requires_grad=False))
+        pairs = zip(parts, tensors, strict=True)
+        peaks = torch.cat([_row_peaks(source, piece, tensor) for piece, tensor in pairs])
+        if isinstance(module, RoutedExperts):
+            module.hold(leaf, value.view(empty.shape), peaks)
+        else:
+            module.hold(value, peaks)
+
+
+def _row_peaks(source: WeightSource, piece: Piece, tensor: torch.Tensor) -> torch.Tensor:
+    """The largest size in each row of a matrix: of whole rows, even if a rank holds some of the columns."""
+    whole = source.read(replace(piece, start=0, stop=None)) if piece.dim else tensor
+    return whole.abs().amax(1)
 
 
 def load(
@@ -238,7 +241,7 @@ def _source(
         raise InputError(f"--weights: must be 'checkpoint' or 'random:SEED', given {weights!r}")
     if not Path(name).is_dir():
         raise InputError(f"--checkpoint: must be a folder with config.json and .safetensors, given {name!r}")
-    checkpoint = Checkpoint(Path(name), device, dtype)
+    checkpoint = CheckpointFolder(Path(name), device, dtype)
     if spec.tie_word_embeddings:
         checkpoint.check_tied()
     return checkpoint
@@ -261,22 +264,24 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
         head = HeadModel(draft.model, target.spec)
         if isinstance(target.layers[0].qkv, Fp8Linear):
             quantise(head)
-    newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
+    newer_names = isinstance(source, CheckpointFolder) and source.whole("midlayer.hidden_norm.weight") is None
     fill(head, head_pieces(head, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding
     vocab = draft.model.vocab_size
     most = target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
-    if isinstance(source, Checkpoint):
-        own = torch.arange(vocab)
+    if isinstance(source, CheckpointFolder):
+        to_target = torch.arange(vocab)
         offsets = source.whole("d2t")
         if offsets is not None:
-            own = own + offsets.cpu().long() if offsets.shape == own.shape else own[:0]
-        if len({*own.tolist()} & {*range(most)}) < vocab:
+            fits = offsets.shape == to_target.shape
+            to_target = to_target + offsets.cpu().long() if fits else to_target[:0]
+        distinct = {token for token in to_target.tolist() if 0 <= token < most}
+        if len(distinct) < vocab:
             raise InputError(
                 f"{name}: d2t: must add up to {vocab} different tokens of {target.spec.name}'s {most}"
             )
-        head.to_target = own.to(target.device)
+        head.to_target = to_target.to(target.device)
     return head.eval()
 
 

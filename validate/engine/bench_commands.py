@@ -16,12 +16,11 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
     longer.
     """
     short, *longer = prompts
-    ends = dict.fromkeys((batches[0], batches[-1]))
-    places = [
-        *((batch, short) for batch in batches),
-        *((batch, prompt) for prompt in longer for batch in ends),
-    ]
-    return [ServerLoad(batch, prompt, new_tokens) for batch, prompt in places]
+    points = [ServerLoad(batch, short, new_tokens) for batch in batches]
+    for prompt in longer:
+        for batch in dict.fromkeys((batches[0], batches[-1])):
+            points.append(ServerLoad(batch, prompt, new_tokens))
+    return points
 
 
 def commands(request: BenchRequest) -> list[str]:
@@ -34,7 +33,8 @@ def commands(request: BenchRequest) -> list[str]:
     lines = server.preparations(request)
     for number, gamma in enumerate((0, *request.gammas)):
         lines += server.runs(request, gamma, FIRST_PORT + number)
-    words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
+    fit = shlex.join(["perfmodel", "validate", "engine", *request.question, "--engine", request.engine])
     probe = server.version_probe(request.engine)
-    version = f' --version "$({probe})"' if probe else ""
-    return [*lines, f"{shlex.join(words)}{version} --from {' '.join(server.results(request))}"]
+    if probe:
+        fit += f' --version "$({probe})"'
+    return [*lines, f"{fit} --from {' '.join(server.results(request))}"]

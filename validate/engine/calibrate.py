@@ -41,7 +41,7 @@ which they count (docs/log.md).
 """
 SAME_PLACE = 0.1
 """Share by which two batches or contexts may differ and still form a speedup."""
-DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
+VALUE_DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
 """Significant digits of a value, of the ends of measured ranges, and of errors in words."""
 
 
@@ -69,35 +69,42 @@ def calibrate(
     query: Query,
     bases: Sequence[Calibration],
     subject: EngineSubject,
-    seen: tuple[str, ...],
+    sources: tuple[str, ...],
 ) -> EngineCalibration:
     """Fit the rows from each base and keep the fit that is closest to rows held out one by one; on a CPU,
     `rows_apart` of an ideal base too.
 
-    seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
+    sources: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
     them.
     """
-    kept, aside = usable(distinct(timings))
+    steps, aside = usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
-    stack = f"{subject.engine} {subject.engine_version}".replace(" ", "-")
-    served = [base.replace(stack=stack) for base in bases]
-    unknown = [base for base in served if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
-    for base in (*served, *map(rows_apart, unknown)):
-        rows = rows_of(kept, query, base, aside)
-        fits[base.name] = rows, fit(rows, base)
-    tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}
+    tried: dict[str, float] = {}
+    for base in _served_bases(bases, query, subject):
+        rows = rows_of(steps, query, base, aside)
+        fitted = fit(rows, base)
+        fits[base.name] = rows, fitted
+        tried[base.name] = log_rms(fitted.held_out, rows.measured)
     best = min(tried, key=lambda name: tried[name])
     rows, fitted = fits[best]
-    off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
-    if off > np.exp(UNREACHABLE):
+    median_off = np.median(np.abs(np.log(fitted.held_out / rows.measured)))
+    if median_off > UNREACHABLE:
         raise InputError(
-            f"--from: {', '.join(seen)}: no --calibration explains these steps: with {best} held-out "
-            f"rows are {off:.1f} times off; check --model {subject.model}, --draft {subject.draft} and "
-            f"--hardware {subject.hardware}, or try --calibration ideal"
+            f"--from: {', '.join(sources)}: no --calibration explains these steps: with {best} held-out "
+            f"rows are {np.exp(median_off):.1f} times off; check --model {subject.model}, --draft "
+            f"{subject.draft} and --hardware {subject.hardware}, or try --calibration ideal"
         )
-    return EngineCalibration(
-        _shipped(fitted, rows, best, subject, seen), rows, fitted, tuple(aside), subject, best, tried
-    )
+    shipped = _shipped(fitted, rows, best, subject, sources)
+    return EngineCalibration(shipped, rows, fitted, tuple(aside), subject, best, tried)
+
+
+def _served_bases(bases: Sequence[Calibration], query: Query, subject: EngineSubject) -> list[Calibration]:
+    """The bases under the name of the served engine; on a CPU, `rows_apart` of an ideal base too."""
+    stack = f"{subject.engine} {subject.engine_version}".replace(" ", "-")
+    served = [base.replace(stack=stack) for base in bases]
+    if load_gpu(query.hardware).kind == "cpu":
+        served += [rows_apart(base) for base in served if base.kind == "ideal"]
+    return served
 
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
@@ -107,7 +114,7 @@ def distinct(timings: Sequence[Timing]) -> list[Timing]:
 
 
 def _shipped(
-    fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, seen: tuple[str, ...]
+    fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> Calibration:
     served = f"{subject.engine} {subject.engine_version}"
     device = load_gpu(subject.hardware).name
@@ -115,29 +122,22 @@ def _shipped(
     constants = {}
     for name, error in zip(fitted.free, fitted.stderr, strict=True):
         value = getattr(fitted.calibration, name).value
-        constants[name] = Constant(
-            value=significant(value, DIGITS),
-            stderr=min(significant(error, ERROR_DIGITS), CONSTANTS[name].widest),
-            source=source,
-        )
-    rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
-    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
-    not_determined = ", ".join(fitted.pinned) or "none"
-    stated_fit = StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None
+        stderr = min(significant(error, ERROR_DIGITS), CONSTANTS[name].widest)
+        constants[name] = Constant(value=significant(value, VALUE_DIGITS), stderr=stderr, source=source)
     model = Path(subject.model).stem
     notes = (
         f"{served} serving {model} on {subject.tp} x {device}; all else from {base}. "
-        f"Not determined by these rows: {not_determined}."
+        f"Not determined by these rows: {', '.join(fitted.pinned) or 'none'}."
     )
     file_fields = {
         "name": f"{device}.{fitted.calibration.stack}",
         "gpu": device,
         "kind": "fitted",
-        "fitted_on": seen,
+        "fitted_on": sources,
         "measured": range_of(rows),
         "date": datetime.datetime.now(datetime.UTC).date(),
         "notes": notes,
-        "fit": stated_fit,
+        "fit": _stated_fit(fitted),
         "observed_error": _errors(fitted, rows),
         "transfer_error": None,
         "errors": {},
@@ -145,6 +145,15 @@ def _shipped(
         "speculating_models": (),
     }
     return fitted.calibration.replace(**constants | file_fields)
+
+
+def _stated_fit(fitted: EngineFit) -> StatedFit | None:
+    """The correlation of the fitted constants, below its diagonal; None if nothing was fitted."""
+    if not fitted.free:
+        return None
+    rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
+    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
+    return StatedFit(parameters=fitted.free, correlation=correlation)
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
@@ -174,19 +183,25 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     machine. The errors of other servers (`USUAL`) count as `WEIGHT` groups. Few groups widen the mean square
     (Student's t).
     """
-    one_by_one = np.ones(len(rows.timings), bool), fitted.held_out
-    groups = (*fitted.groups, one_by_one) if fitted.groups else ()
-    off = [(left, np.log(seconds / rows.measured)) for left, seconds in groups]
+    every_row = np.ones(len(rows.timings), bool)
+    groups = (*fitted.groups, (every_row, fitted.held_out)) if fitted.groups else ()
     pairs = speedup_pairs(rows.timings)
-    ratios = [[e[i] - e[j] for i, j in pairs if left[i]] for left, e in off]
-    own = {"target_s": [e[left] for left, e in off], "speedup": list(filter(None, ratios))}
+    steps: list[Array | list[float]] = []
+    ratios: list[Array | list[float]] = []
+    for left_out, seconds in groups:
+        off = np.log(seconds / rows.measured)
+        steps.append(off[left_out])
+        of_group = [off[i] - off[j] for i, j in pairs if left_out[i]]
+        if of_group:
+            ratios.append(of_group)
     source = f"{WEIGHT} groups of other servers"
     if fitted.groups:
-        own_rows = f"{len(fitted.groups)} draft lengths and batches left out whole, rows left out one by one"
-        source = f"{own_rows}, and {source}"
+        of_server = f"{len(fitted.groups)} draft lengths and batches left out whole, rows left out one by one"
+        source = f"{of_server}, and {source}"
     errors = {}
-    for name, usual in USUAL.items():
-        squares = [float(np.mean(np.square(group))) for group in own[name]]
+    for name, of_server_errors in (("target_s", steps), ("speedup", ratios)):
+        usual = USUAL[name]
+        squares = [float(np.mean(np.square(group))) for group in of_server_errors]
         count = WEIGHT + len(squares)
         mean_square = (WEIGHT * usual**2 + sum(squares)) / count
         rms = small_sample(mean_square**0.5, count + 1)
@@ -237,43 +252,60 @@ def lines(made: EngineCalibration) -> list[str]:
     """The table of rows (predicted before, held out, measured), the fitted and pinned constants, and the rows
     set aside.
     """
-    timings = made.rows.timings
+    return [*_table(made), *_remarks(made), *_errors_lines(made)]
+
+
+def _table(made: EngineCalibration) -> list[str]:
+    """Rows with their measured, present and held-out seconds, then the rows that are set aside."""
     before = None if made.previous is None else made.rows.predict(made.previous)
-    so_far = f"{'predicted':>11}{'error':>8}" if before is not None else ""
-    table = [f"{'step':<28}{'measured':>11}{so_far}{'held out':>11}{'error':>8}"]
-    for i, (t, seconds) in enumerate(zip(timings, made.fitted.held_out, strict=True)):
-        odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""
-        so_far = "" if before is None else _against(before[i], t)
-        table.append(f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{so_far}{_against(seconds, t)}{odd}")
+    before_head = "" if before is None else f"{'predicted':>11}{'error':>8}"
+    table = [f"{'step':<28}{'measured':>11}{before_head}{'held out':>11}{'error':>8}"]
+    for i, t in enumerate(made.rows.timings):
+        seconds = made.fitted.held_out[i]
+        line = f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms"
+        if before is not None:
+            line += _against(before[i], t)
+        line += _against(seconds, t)
+        if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE:
+            line += "  out of line: counts less"
+        table.append(line)
     for t in made.aside:
-        table.append(
-            f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill"
-        )
+        prefill = f"{t.prefill_share:.0%} of its time is other requests' prefill"
+        table.append(f"set aside: {t.where} ({t.name}): {prefill}")
     if made.aside:
-        table.append(
-            f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
-        )
-    values = ", ".join(f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
-    table.append("fitted: " + (values or "nothing: the rows do not say more than the base"))
-    if all(t.gamma for t in timings):
-        table.append(
+        advice = "--save-detailed, or fewer prompts than places, avoids it"
+        table.append(f"  (above {MAX_PREFILL_SHARE:.0%}; {advice})")
+    return table
+
+
+def _remarks(made: EngineCalibration) -> list[str]:
+    """What was fitted, what was not, and from which base."""
+    values = [f"{name} {getattr(made.calibration, name).value:.4g}" for name in made.fitted.free]
+    lines = [f"fitted: {', '.join(values) or 'nothing: the rows do not say more than the base'}"]
+    if all(t.gamma for t in made.rows.timings):
+        lines.append(
             "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
         )
     if made.fitted.pinned:
-        table.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
+        lines.append(f"not determined by these rows, left as in the base: {', '.join(made.fitted.pinned)}")
     base = f"base: {made.base}"
     others = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
     if others:
         base += f", closest to rows held out (others: {', '.join(others)})"
-    table.append(base)
-    if made.previous is not None and before is not None:
-        table.append(
-            f"error of {made.previous.name}, which answered so far (rms): {_errors_in_words(made, before)}"
-        )
-    table.append(f"held-out error (rms): {_errors_in_words(made, made.fitted.held_out)}")
-    if log_rms(made.fitted.held_out, made.rows.measured) > CONTRADICTING:
-        table.append("the rows contradict each other: measure again on a quiet machine")
-    return table
+    return [*lines, base]
+
+
+def _errors_lines(made: EngineCalibration) -> list[str]:
+    """Errors of the calibration that answered so far, and of this one on held-out rows."""
+    lines = []
+    if made.previous is not None:
+        errors = _errors_in_words(made, made.rows.predict(made.previous))
+        lines.append(f"error of {made.previous.name}, which answered so far (rms): {errors}")
+    held_out = made.fitted.held_out
+    lines.append(f"held-out error (rms): {_errors_in_words(made, held_out)}")
+    if log_rms(held_out, made.rows.measured) > CONTRADICTING:
+        lines.append("the rows contradict each other: measure again on a quiet machine")
+    return lines
 
 
 def _against(seconds: float, t: Timing) -> str:
@@ -283,10 +315,9 @@ def _against(seconds: float, t: Timing) -> str:
 
 def _errors_in_words(made: EngineCalibration, seconds: Array) -> str:
     """Errors of predicted steps, and of speedups if there is a baseline for them."""
-    speed = speedup_logs(made.rows, seconds)
-    steps = log_rms(seconds, made.rows.measured)
-    if speed:
-        of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}"
-    else:
-        of_speed = ""
-    return f"steps {steps:.1%} over {len(made.rows.timings)}{of_speed}"
+    words = f"steps {log_rms(seconds, made.rows.measured):.1%} over {len(made.rows.timings)}"
+    of_speedups = speedup_logs(made.rows, seconds)
+    if of_speedups:
+        rms = np.sqrt(np.mean(np.square(of_speedups)))
+        words += f"; speedup {rms:.1%} over {len(of_speedups)}"
+    return words

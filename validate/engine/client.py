@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.reading import parse_json
@@ -64,7 +64,7 @@ def without_words(error: InputError) -> InputError:
     return InputError(error.as_flags.partition(", given ")[0] if api_key() else error.as_flags)
 
 
-WHOLE = ("length", "stop")
+WHOLE_REASONS = ("length", "stop")
 """Reasons for the end of an answer that was not broken off; its tokens are counted too."""
 
 
@@ -96,21 +96,20 @@ class StreamedAnswer:
             raise InputError(f"--url: {COMPLETIONS}: says {quoted(str(event['error']))}")
         choices = event.get("choices") or []
         usage = event.get("usage") or {}
-        held = choices if isinstance(choices, list) else [choices]
-        if not all(isinstance(part, dict) for part in (usage, *held)):
-            raise refuse(
-                f"--url: {COMPLETIONS}",
-                None,
-                "events of choices and usage",
-                quoted(json.dumps(event)),
-            )
-        self._check_asked(event, held)
+        if not isinstance(choices, list):
+            choices = [choices]
+        if not all(isinstance(section, dict) for section in (usage, *choices)):
+            allowed = "events of choices and usage"
+            raise refuse(f"--url: {COMPLETIONS}", None, allowed, quoted(json.dumps(event)))
+        self._check_asked(event, choices)
         count = usage.get("completion_tokens")
         before = self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
             raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, quoted(str(count)))
-        if any(choice.get("text") for choice in held) or (held and (count or 0) > before):
+        has_text = any(choice.get("text") for choice in choices)
+        has_tokens = count is not None and count > before
+        if choices and (has_text or has_tokens):
             self.chunks.append(Chunk(at_s, None if count is None else count - before))
         if len(self.chunks) > most:
             raise InputError(f"--url: {COMPLETIONS}: sends more pieces than the {most} tokens asked for")
@@ -125,8 +124,8 @@ class StreamedAnswer:
             raise refuse(f"--url: {COMPLETIONS}", "model", "the one asked for", quoted(str(model)))
         for choice in choices:
             reason = choice.get("finish_reason")
-            if reason is not None and reason not in WHOLE:
-                allowed = f"null, {' or '.join(WHOLE)}"
+            if reason is not None and reason not in WHOLE_REASONS:
+                allowed = f"null, {' or '.join(WHOLE_REASONS)}"
                 raise refuse(f"--url: {COMPLETIONS}", "finish_reason", allowed, quoted(str(reason)))
 
     def check_whole(self, wanted: int) -> None:
@@ -134,18 +133,19 @@ class StreamedAnswer:
         once.
         """
         sent = len(self.chunks) if self.total is None else self.total
-        if sent != wanted or len(self.chunks) < 2:
-            how = (
-                "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
-            )
-            raise InputError(
-                f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the answer "
-                f"ended after {sent}, in {len(self.chunks)} pieces{how}"
-            )
+        if sent == wanted and len(self.chunks) >= 2:
+            return
+        pieces = f"in {len(self.chunks)} pieces"
+        if self.total is None:
+            pieces += ", each counted as one: it says no number of tokens (usage)"
+        raise InputError(
+            f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the answer "
+            f"ended after {sent}, {pieces}"
+        )
 
 
 @dataclass(frozen=True)
-class Server:
+class LiveServer:
     """An OpenAI-compatible server by its URL, with or without ``/v1``.
 
     page_s, answer_s: longest time of a page and of an answer, from the request to the last byte.
@@ -156,24 +156,17 @@ class Server:
     answer_s: float = 600.0
 
     @classmethod
-    def at(cls, url: str) -> "Server":
+    def at(cls, url: str) -> "LiveServer":
         """Refuses (InputError) anything but an http(s) URL with a host and without a user name or key."""
-        try:
-            parts = urlsplit(url if "//" in url else f"http://{url}")
-            host = (parts.hostname or "").encode("idna")  # as a resolver will want it
-            known = parts.scheme in ("http", "https") and host and (parts.port or True)
-            known = known and not (parts.username or parts.password or parts.query)
-        except ValueError:
-            known = False
-        if holds_key(url) or not known:
-            # a path or query may hold a key, and so may a user name
-            given = (
-                HIDDEN
-                if holds_key(url)
-                else re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])[0]
-            )
-            raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", given)
-        return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
+        allowed = f"http://HOST:PORT (a key goes into {KEY})"
+        if holds_key(url):
+            raise refuse("--url", None, allowed, HIDDEN)
+        split = _split(url)
+        if split is None:  # without its path, query and user name, which may hold a key
+            host = re.findall(r"^(?:\w+://)?[^/?#:]*(?::\d+)?", url.rpartition("@")[2])
+            raise refuse("--url", None, allowed, host[0])
+        path = split.path.rstrip("/").removesuffix("/v1")
+        return cls(f"{split.scheme}://{split.netloc}{path}")
 
     @property
     def shown(self) -> str:
@@ -202,15 +195,17 @@ class Server:
         """Engine and version, if the server reports them: vLLM at /version, SGLang at /get_server_info,
         llama.cpp at /props.
         """
+        shown_part = VERSION if api_key() else WORD
         for path, name, key in (
             ("/get_server_info", "sglang", "version"),
             ("/props", "llama.cpp", "build_info"),
             ("/version", "vllm", "version"),
         ):
             data = parse_json(f"--url: {self.shown}{path}", self.get(path) or "{}")
-            version = data.get(key) if isinstance(data, dict) else None
-            if isinstance(version, str) and (found := re.match(VERSION if api_key() else WORD, version)):
-                return name, found[0]
+            stated = data.get(key) if isinstance(data, dict) else None
+            version = re.match(shown_part, stated) if isinstance(stated, str) else None
+            if version:
+                return name, version[0]
         return "openai", None
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
@@ -221,9 +216,8 @@ class Server:
 
     async def _answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
         async with self._client() as client:
-            return list(
-                await asyncio.gather(*(self._stream(client, model, prompt, tokens) for prompt in prompts))
-            )
+            streams = [self._stream(client, model, prompt, tokens) for prompt in prompts]
+            return list(await asyncio.gather(*streams))
 
     async def _page(self, path: str) -> tuple[int, str]:
         async with self._client() as client, client.stream("GET", self.url + path) as response:
@@ -256,8 +250,9 @@ class Server:
         """A client that contacts no other host and follows no redirects. `_run` limits its time."""
         import httpx
 
-        key = api_key()
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Accept-Encoding": "identity"}
+        if key := api_key():
+            headers["Authorization"] = f"Bearer {key}"
         return httpx.AsyncClient(
             headers=headers,
             verify=ssl.create_default_context() if self.url.startswith("https") else False,
@@ -277,15 +272,34 @@ class Server:
             return asyncio.run(within())
         except TimeoutError:
             raise InputError(f"--url: {path}: is not whole after {limit_s:g} s") from None
-        except Exception as error:  # httpx, its transport and the resolver have several families of them
-            if isinstance(error, InputError) or not (
-                type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)
-            ):
+        except InputError:
+            raise
+        except Exception as error:
+            if not _is_of_connection(error):
                 raise
-            fault = (not api_key() and one_line(str(error)[:200])) or type(error).__name__
+            words = "" if api_key() else one_line(str(error)[:200])
+            fault = words or type(error).__name__
             raise InputError(
                 f"--url: {self.shown} cannot be reached or breaks off at {path}: {fault}"
             ) from None
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of an http(s) URL with a host and without a user name or query; None for any other."""
+    try:
+        split = urlsplit(url if "//" in url else f"http://{url}")
+        host = (split.hostname or "").encode("idna")  # as a resolver will want it
+        _ = split.port
+    except ValueError:
+        return None
+    if split.scheme not in ("http", "https") or not host:
+        return None
+    return None if split.username or split.password or split.query else split
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Whether httpx, its transport or the resolver raised an error: they have several families of them."""
+    return type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)
 
 
 async def _start(response: "httpx.Response", most: int, path: str) -> str:
@@ -302,13 +316,13 @@ async def _events(response: "httpx.Response", most: int) -> AsyncGenerator[tuple
     """Arrival time and JSON value of the events of a stream, up to its ``[DONE]`` or its end. Raises
     InputError.
     """
-    held = b""
+    unfinished = b""
     total = 0
     async for piece in response.aiter_raw():
         now = time.perf_counter()
         total = total + len(piece)
-        *lines, held = (held + piece).split(b"\n")
-        if total > most or len(held) > LINE_BYTES:
+        *lines, unfinished = (unfinished + piece).split(b"\n")
+        if total > most or len(unfinished) > LINE_BYTES:
             raise InputError(
                 f"--url: {COMPLETIONS}: sends {LINE_BYTES} bytes in a line, or {TOKEN_BYTES} for each token"
             )

@@ -6,7 +6,7 @@ times: an engine on a CPU takes milliseconds where one on a GPU takes microsecon
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from perfmodel.specs import CONSTANTS, Calibration, Constant, ModelSpec
 from perfmodel.validate.engine.timing import Timing
@@ -21,7 +21,7 @@ ROW = "gemm_row_factor"
 """Time of GEMMs of one row, if the base has separate kernels for them (`rows_apart`)."""
 EXPERTS = "expert_factor"
 """The factor on kernels of routed experts, which dominate a step of such a model."""
-STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
+OF_STEPS = ("attention_fixed_s", "pass_fixed_s", "token_s")
 """Costs of any step outside its kernels: per layer (one attention call each), per pass, and per token.
 
 Layers separate a target's passes from a draft's: the target has many times more layers, while the cost per
@@ -43,8 +43,8 @@ It is a fraction of the shortest iteration (`iteration_fixed_s`), and of the sho
 0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 on it. vLLM 0.22 with EAGLE-3 on H200 spent a tenth of
 one at K = 1, and none of it per sequence.
 """
-ON_GPU = 0.1
-"""The centre of `iteration_fixed_s` on devices other than CPUs."""
+ON_GPU = {"iteration_fixed_s": 0.1, "iteration_sequence_s": 0.0}
+"""The centres on devices other than CPUs."""
 
 
 def around(name: str, expected: float, spread: float, low: float, high: float) -> Parameter:
@@ -59,24 +59,30 @@ def sought(
 
     cpu: whether the device is a CPU. Whole passes do not show the time of an iteration outside them.
     """
-    drafting = [t for t in timings if t.kind == "iteration" and t.gamma]
-    speculative = SPECULATIVE if drafting else ("kv_reread_per_query",)
-    shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
-    conditional = {
-        DRAFTED: drafting and getattr(base, DRAFTED).value,
-        EXPERTS: target.moe and base.expert_kernels,
-        ROW: ROW not in base.absent,
-    }
-    names = (*STEP, *speculative, *shares, *(name for name, applies in conditional.items() if applies))
-    places = {name: _place(name, base, timings, target.num_hidden_layers) for name in names}
-    if drafting and any(t.kind == "iteration" and not t.gamma for t in timings):
-        shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)
-        for name, seconds in zip(SPECULATIVE, shortest, strict=False):
-            share = FIRST_TOKEN if cpu else ON_GPU * (name == "iteration_fixed_s")
-            start = share * seconds if base.kind == "ideal" else getattr(base, name).value
-            high = places[name].high
-            places[name] = around(name, min(start, high), FIRST_TOKEN * seconds, 0.0, high)
-    return places
+    iterations = [t for t in timings if t.kind == "iteration"]
+    drafting = [t for t in iterations if t.gamma]
+    names = list(OF_STEPS)
+    names += SPECULATIVE if drafting else ("kv_reread_per_query",)
+    names += FRACTIONS if base.gemm_efficiency is None else FACTORS
+    if drafting and getattr(base, DRAFTED).value:
+        names.append(DRAFTED)
+    if target.moe and base.expert_kernels:
+        names.append(EXPERTS)
+    if ROW not in base.absent:
+        names.append(ROW)
+    searches = {name: _search(name, base, timings, target.num_hidden_layers) for name in names}
+    if drafting and len(drafting) < len(iterations):
+        shortest_s = {
+            "iteration_fixed_s": min(t.seconds for t in drafting),
+            "iteration_sequence_s": min(t.seconds / t.batch for t in drafting),
+        }
+        for name, seconds in shortest_s.items():
+            start = getattr(base, name).value
+            if base.kind == "ideal":
+                start = seconds * (FIRST_TOKEN if cpu else ON_GPU[name])
+            high = searches[name].high
+            searches[name] = around(name, min(start, high), FIRST_TOKEN * seconds, 0.0, high)
+    return searches
 
 
 def rows_apart(base: Calibration) -> Calibration:
@@ -84,17 +90,12 @@ def rows_apart(base: Calibration) -> Calibration:
     computing add up, and no time is expected outside passes.
     """
     one = Constant(value=1.0, source="where a fit starts")
-    return base.replace(
-        **{
-            "name": f"{base.name}, one row apart",
-            "kind": "literature",
-            ROW: one,
-            "gemm_blend_power": one,
-        }
-    )
+    fields = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}
+    return base.replace(**fields)
 
 
-def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
+def _search(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
+    """The search for a constant. layers: of the target."""
     value = getattr(base, name).value
     if name in (*FRACTIONS, *FACTORS, EXPERTS, ROW):
         start = max(value, LOWEST_FRACTION)
@@ -104,11 +105,17 @@ def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int)
         return around(name, value, value / 2, 0.0, 2.0 * value)
     if name == "kv_reread_per_query":
         return around(name, value, 0.5, 0.0, 1.0)
-    shared: dict[str, Callable[[Timing], float]] = {
-        "token_s": lambda t: t.batch * (t.gamma + 1),
-        "iteration_sequence_s": lambda t: t.batch,
-        "attention_fixed_s": lambda t: float(layers),
-    }
-    parts = [t.seconds / shared.get(name, lambda t: 1.0)(t) for t in timings]
+    seconds_per_unit = [t.seconds / _units(name, t, layers) for t in timings]
+    most = max(seconds_per_unit)
     share = OUTSIDE if name.startswith("iteration") else WITHIN
-    return around(name, min(value, max(parts)), statistics.median(parts) * share, 0.0, max(parts))
+    spread = statistics.median(seconds_per_unit) * share
+    return around(name, min(value, most), spread, 0.0, most)
+
+
+def _units(name: str, timing: Timing, layers: int) -> float:
+    """How often a step has the cost of a constant."""
+    if name == "token_s":
+        return timing.batch * (timing.gamma + 1)
+    if name == "iteration_sequence_s":
+        return timing.batch
+    return float(layers) if name == "attention_fixed_s" else 1.0

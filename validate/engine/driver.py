@@ -13,7 +13,7 @@ from itertools import pairwise
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.client import Server, StreamedAnswer, without_words
+from perfmodel.validate.engine.client import LiveServer, StreamedAnswer, without_words
 from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
@@ -63,7 +63,7 @@ class Stretch:
 
 
 def measure(
-    server: Server,
+    server: LiveServer,
     model: str,
     vocabulary: int,
     load: ServerLoad,
@@ -83,7 +83,9 @@ def measure(
     return timing_of(server.shown, load, gamma, stretches, counted)
 
 
-def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
+def _stretch(
+    server: LiveServer, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
+) -> Stretch:
     """One round, with more tokens if the first answer ended before the last one began."""
     for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
@@ -93,7 +95,7 @@ def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw
     return stretch_of(answers, load)
 
 
-def counters(server: Server) -> Counters | None:
+def counters(server: LiveServer) -> Counters | None:
     """Acceptance counters of its ``/metrics`` page; None without one."""
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
@@ -104,23 +106,26 @@ def counters(server: Server) -> Counters | None:
         raise without_words(error) from None
 
 
-def served_gamma(server: Server) -> int | None:
+def served_gamma(server: LiveServer) -> int | None:
     """The served draft length, if the metrics state it by the number of positions that they count."""
-    found = counters(server)
-    return len(found.accepted) if found else None
+    counted = counters(server)
+    return len(counted.accepted) if counted else None
 
 
-def check(server: Server, model: str, vocabulary: int) -> None:
+def check(server: LiveServer, model: str, vocabulary: int) -> None:
     """Requests one short answer before anything is kept. Raises InputError with the server's fault."""
     _answers(server, model, vocabulary, TRIAL, random.Random())
 
 
 def _answers(
-    server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
+    server: LiveServer, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> list[StreamedAnswer]:
     """A whole batch of answers that begin at once. Raises InputError if one fails."""
     low = vocabulary // SPECIAL
-    prompts = [[draw.randrange(low, vocabulary - low) for _ in range(load.prompt)] for _ in range(load.batch)]
+    high = vocabulary - low
+    prompts = []
+    for _ in range(load.batch):
+        prompts.append([draw.randrange(low, high) for _ in range(load.prompt)])
     return server.answers(model, prompts, load.tokens)
 
 
@@ -139,22 +144,39 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     tokens = 0.0
     grown = 0.0
     for answer in answers:
-        count = len(answer.chunks)
-        each: list[float] = [chunk.tokens for chunk in answer.chunks if chunk.tokens is not None]
-        if len(each) < count:  # spread what the server says in the end over the pieces
-            each = [(answer.total or count) / count] * count
-        before = [held for held, chunk in zip(each, answer.chunks, strict=True) if chunk.at_s <= start]
-        inside = [held for held, chunk in zip(each, answer.chunks, strict=True) if start < chunk.at_s <= end]
-        gaps += [b.at_s - a.at_s for a, b in pairwise(answer.chunks) if start <= a.at_s and b.at_s <= end]
-        chunks += len(inside)
-        tokens += sum(inside)
-        grown += sum(before) + sum(inside) / 2
+        before = 0.0
+        inside = 0.0
+        for at_s, chunk_tokens in _timed_tokens(answer):
+            if at_s <= start:
+                before += chunk_tokens
+            elif at_s <= end:
+                inside += chunk_tokens
+                chunks += 1
+        for earlier, later in pairwise(answer.chunks):
+            if start <= earlier.at_s and later.at_s <= end:
+                gaps.append(later.at_s - earlier.at_s)
+        tokens += inside
+        grown += before + inside / 2
     if len(gaps) < len(answers) or not tokens:
         raise InputError(
             f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are "
             f"needed, given {load.tokens}"
         )
     return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
+
+
+def _timed_tokens(answer: StreamedAnswer) -> list[tuple[float, float]]:
+    """Arrival and tokens of each chunk. Where the server does not say, its total is spread over the
+    chunks.
+    """
+    count = len(answer.chunks)
+    mean = (answer.total or count) / count
+    is_stated = all(chunk.tokens is not None for chunk in answer.chunks)
+    timed = []
+    for chunk in answer.chunks:
+        tokens = chunk.tokens if is_stated and chunk.tokens is not None else mean
+        timed.append((chunk.at_s, tokens))
+    return timed
 
 
 def timing_of(
@@ -165,8 +187,8 @@ def timing_of(
 
     Raises InputError where neither chunks nor counters tell the iterations.
     """
-    means = [statistics.fmean(s.gaps) for s in stretches]
-    calm = [s for s, mean in zip(stretches, means, strict=True) if mean <= CALM * min(means)]
+    least_gap_s = min(statistics.fmean(s.gaps) for s in stretches)
+    calm = [s for s in stretches if statistics.fmean(s.gaps) <= CALM * least_gap_s]
     disturbed = len(stretches) - len(calm)
     stretches = calm
     gaps = [gap for stretch in stretches for gap in stretch.gaps]

@@ -24,17 +24,17 @@ from perfmodel.validate.solving import Estimate, Parameter, Values, estimate
 
 NOISE = 0.03
 """Log error of a row from the form of the model and the clock, which weighs rows against priors."""
-STEADY = 0.2
+STEADY_SPREAD = 0.2
 """Spread of a row's samples (robust, over their median) up to which it has full weight."""
 DETERMINED = 0.5
 """A constant counts as determined if its error is below this share of the prior's width."""
 SHOWN_FILES = 4
 """Most files that a refusal names."""
-INSIDE = 0.2
+START_INSIDE = 0.2
 """Least distance from its bounds, in prior widths, at which the search for a constant starts, because a
 search on a bound may stay there. Bounds are more than a width apart (`constants`).
 """
-SOFT = 2.0
+SOFT_RESIDUAL = 2.0
 """Residual, in units of `NOISE`, above which it counts linearly, so one outlier does not distort the fit."""
 ENDS: dict[str, Any] = {"xtol": 1e-6, "ftol": 1e-6}
 """Tolerance at which a search ends."""
@@ -50,9 +50,9 @@ class EngineRows:
     def predict(self, calibration: Calibration) -> Array:
         """Predicted seconds of each row."""
         s = with_calibration(self.scenario, calibration)
-        batch, context, gamma = (
-            np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
-        )
+        batch = np.array([t.batch for t in self.timings], float)
+        context = np.array([t.context for t in self.timings], float)
+        gamma = np.array([t.gamma for t in self.timings])
         steps = predict(s, Workload(batch, context, gamma.astype(np.int64)), max_gamma=0)
         kinds = np.array([t.kind for t in self.timings])
         drafting = np.where(kinds == "pass_with_draft", gamma * steps.draft_s, 0.0)
@@ -66,9 +66,9 @@ class EngineRows:
     @property
     def noise(self) -> Array:
         """Expected log error of each row: `NOISE`, or more if its own samples scatter by more than
-        `STEADY`.
+        `STEADY_SPREAD`.
         """
-        return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY) for t in self.timings])
+        return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY_SPREAD) for t in self.timings])
 
 
 @dataclass(frozen=True)
@@ -97,61 +97,72 @@ def rows_of(
     aside: timings that `usable` set aside, which the refusal mentions.
     """
     check_enough(timings, aside)
-    return EngineRows(
-        tuple(timings), with_calibration(resolve_costs(replace(query, calibration="ideal")), base)
-    )
+    scenario = resolve_costs(replace(query, calibration="ideal"))
+    return EngineRows(tuple(timings), with_calibration(scenario, base))
 
 
 def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
     """Refuse (InputError) rows of a single draft length, or of a single batch and context, in one line that
     names their files.
     """
-    lengths = sorted({t.gamma for t in timings})
     names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
-    held = ", ".join(names[:SHOWN_FILES])
+    shown = ", ".join(names[:SHOWN_FILES])
     if len(names) > SHOWN_FILES:
-        held += f" and {len(names) - SHOWN_FILES} more"
-    where = f"--from: {held or 'no file'}"
-    plan = "`perfmodel validate engine --plan` prints the runs worth making"
-    plan = f"{len(aside)} steps are set aside for the prefill in them; {plan}" if aside else plan
+        shown += f" and {len(names) - SHOWN_FILES} more"
+    where = f"--from: {shown or 'no file'}"
+    advice = "`perfmodel validate engine --plan` prints the runs worth making"
+    if aside:
+        advice = f"{len(aside)} steps are set aside for the prefill in them; {advice}"
+    lengths = sorted({t.gamma for t in timings})
     if len(lengths) < 2:
-        given = ", ".join(map(str, lengths)) or "none"
+        stated = ", ".join(map(str, lengths)) or "none"
         raise InputError(
-            f"{where}: must hold two draft lengths or more (the baseline counts as 0), given {given}: {plan}"
+            f"{where}: must hold two draft lengths or more (the baseline counts as 0), given {stated}: "
+            f"{advice}"
         )
-    if len({(t.batch, round(t.context, -1)) for t in timings}) < 2:
-        raise InputError(f"{where}: must hold two batches or contexts or more, given one: {plan}")
+    places = {(t.batch, round(t.context, -1)) for t in timings}
+    if len(places) < 2:
+        raise InputError(f"{where}: must hold two batches or contexts or more, given one: {advice}")
 
 
 def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
     """The timings to fit to, and those set aside because they contain prefill."""
-    aside = [t for t in timings if t.prefill_share > MAX_PREFILL_SHARE]
-    return [t for t in timings if t.prefill_share <= MAX_PREFILL_SHARE], aside
+    steps: list[Timing] = []
+    aside: list[Timing] = []
+    for t in timings:
+        has_prefill = t.prefill_share > MAX_PREFILL_SHARE
+        (aside if has_prefill else steps).append(t)
+    return steps, aside
 
 
 def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     """Finds the constants that the rows determine, fits them, and judges the fit on held-out rows."""
-    candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
-    base = with_values(base, {name: p.expected for name, p in candidates.items() if name in SPECULATIVE})
-    count = len(rows.timings)
+    on_cpu = rows.scenario.machine.gpu.kind == "cpu"
+    candidates = sought(base, rows.timings, rows.scenario.target, on_cpu)
+    expected = {name: p.expected for name, p in candidates.items() if name in SPECULATIVE}
+    base = with_values(base, expected)
+    every_row = np.ones(len(rows.timings), bool)
     free = dict(candidates)
-    while pinned := _least_determined(
-        free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count
-    ):
+    solved = _solve(rows, base, free, {}, every_row)
+    while pinned := _least_determined(free, solved, len(rows.timings)):
         del free[pinned]
+        solved = _solve(rows, base, free, {}, every_row)
 
-    def without(left: Array) -> Array:
-        kept = _solve(rows, base, free, solved.values, np.logical_not(left))
-        return rows.predict(with_values(base, kept.values))
+    def without(left_out: Array) -> Array:
+        """Seconds of all rows, predicted by a fit without some."""
+        refit = _solve(rows, base, free, solved.values, np.logical_not(left_out))
+        return rows.predict(with_values(base, refit.values))
 
-    held_out = np.array([without(one)[i] for i, one in enumerate(np.eye(count, dtype=bool))])
+    single_rows = np.eye(len(rows.timings), dtype=bool)
+    held_out = np.array([without(row)[i] for i, row in enumerate(single_rows)])
+    groups = [(left_out, without(left_out)) for left_out in inner_groups(rows.timings)]
     return EngineFit(
         calibration=with_values(base, solved.values),
         free=tuple(free),
         stderr=tuple(solved.stderr.values()),
         correlation=solved.correlation,
         held_out=held_out,
-        groups=tuple((left, without(left)) for left in inner_groups(rows.timings)),
+        groups=tuple(groups),
         pinned=tuple(name for name in candidates if name not in free),
     )
 
@@ -162,22 +173,27 @@ def inner_groups(timings: Sequence[Timing]) -> list[Array]:
     """
     lengths = np.array([t.gamma for t in timings])
     octaves = np.round(np.log2([t.batch for t in timings]))
-    return [each == value for each in (lengths, octaves) for value in np.unique(each)[1:-1]]
+    masks = []
+    for by_row in (lengths, octaves):
+        for value in np.unique(by_row)[1:-1]:
+            masks.append(by_row == value)
+    return masks
 
 
 def _solve(
-    rows: EngineRows, base: Calibration, free: dict[str, Parameter], start: Values, kept: Array
+    rows: EngineRows, base: Calibration, free: dict[str, Parameter], start: Values, train: Array
 ) -> Estimate:
-    """Fits the free constants to the kept rows. The search begins at `start`, or at each prior."""
-    logs = np.log(rows.measured)[kept]
-    noise = rows.noise[kept]
+    """Fits the free constants to the rows of `train`. The search begins at `start`, or at each prior."""
+    logs = np.log(rows.measured)[train]
+    noise = rows.noise[train]
 
     def residuals(values: Values) -> Array:
-        off = (np.log(rows.predict(with_values(base, values)))[kept] - logs) / noise
-        loss = 2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)
+        predicted = np.log(rows.predict(with_values(base, values)))[train]
+        off = (predicted - logs) / noise
+        loss = 2 * SOFT_RESIDUAL**2 * (np.sqrt(1 + (off / SOFT_RESIDUAL) ** 2) - 1)
         return np.asarray(np.sign(off) * np.sqrt(loss))
 
-    return estimate([*free.values()], residuals, start, inside=INSIDE, **ENDS)
+    return estimate([*free.values()], residuals, start, inside=START_INSIDE, **ENDS)
 
 
 def _least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int) -> str | None:

@@ -13,7 +13,7 @@ from statistics import median
 from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.text import seconds
 from perfmodel.specs.engines.backends import attention_of
-from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
@@ -110,16 +110,11 @@ class Pace:
         alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
         if alone:
             return cls(median(alone), 0.0)
-        seconds_of_tokens = _total(where, text, f"{_PAGE}_sum")
-        tokens = _total(where, text, f"{_PAGE}_count")
+        seconds_of_tokens = total(where, text, f"{_PAGE}_sum")
+        tokens = total(where, text, f"{_PAGE}_count")
         if not tokens:
             return None
-        return cls(seconds_of_tokens / tokens, _total(where, text, "vllm:num_requests_waiting"))
-
-
-def _total(where: str, text: str, name: str) -> float:
-    """The sum of a metric over all labels of a page; 0 without it."""
-    return sum(value for _, value in samples(where, text, name))
+        return cls(seconds_of_tokens / tokens, total(where, text, "vllm:num_requests_waiting"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,23 +239,27 @@ def _signs(text: str) -> Iterator[Sign]:
 
 def _on_host(text: str) -> Iterator[Sign]:
     """A sign if llama.cpp left layers to the host."""
-    found = _OFFLOADED.search(text)
-    if found and int(found[1]) < int(found[2]):
-        kept = int(found[2]) - int(found[1])
-        yield Sign(_OFFLOADED, Half.STEP, f"{kept} of {found[2]} layers run on the host (--gpu-layers)")
+    printed = _OFFLOADED.search(text)
+    if printed is None:
+        return
+    offloaded, layers = map(int, printed.groups())
+    if offloaded < layers:
+        on_host = layers - offloaded
+        yield Sign(_OFFLOADED, Half.STEP, f"{on_host} of {layers} layers run on the host (--gpu-layers)")
 
 
 def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
     """A sign if attention runs on another backend than the predicted one."""
-    named = _BACKEND.search(text)
+    printed = _BACKEND.search(text)
     expected = predicted.query.attention_backend
     attention = attention_of(predicted.calibration.stack)
-    if named is None or expected is None or attention is None:
+    if printed is None or expected is None or attention is None:
         return
-    own = [backend.word for backend in attention.backends.values()]
-    word = attention.backends[expected].word
-    if named[1] in own and named[1] != word:
-        meaning = f"attention runs on {named[1]}, and {word} was predicted (--attention-backend)"
+    backend = printed[1]
+    known = [of_engine.word for of_engine in attention.backends.values()]
+    expected_word = attention.backends[expected].word
+    if backend in known and backend != expected_word:
+        meaning = f"attention runs on {backend}, and {expected_word} was predicted (--attention-backend)"
         yield Sign(_BACKEND, Half.STEP, meaning)
 
 
@@ -274,7 +273,8 @@ def _outside_captured(text: str, predicted: WhatIf) -> Iterator[Sign]:
         (_CAPTURED_TOKENS, tokens, "tokens"),
         (_CAPTURED_REQUESTS, running, "requests"),
     ):
-        sizes = [int(word) for line in pattern.finditer(text) for word in re.findall(r"\d+", line[0])]
-        if sizes and count > max(sizes):
-            meaning = f"an iteration has {count} {unit}, and the largest captured CUDA graph {max(sizes)}"
+        words = [word for line in pattern.finditer(text) for word in re.findall(r"\d+", line[0])]
+        largest = max(map(int, words), default=None)
+        if largest is not None and count > largest:
+            meaning = f"an iteration has {count} {unit}, and the largest captured CUDA graph {largest}"
             yield Sign(pattern, Half.STEP, meaning)

@@ -34,7 +34,7 @@ Gained = Callable[[Timing], tuple[float, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pasted:
+class PastedText:
     """A text with what it is. title: its form. counters: whether it holds counts of drafts and no steps."""
 
     where: str
@@ -57,17 +57,17 @@ def read_place(place: str) -> tuple[str, str]:
     return STANDARD_INPUT, text
 
 
-def recognised(where: str, text: str) -> Pasted:
+def recognised(where: str, text: str) -> PastedText:
     """Finds out what a text is. Raises InputError that names the known forms."""
     form = form_of(text)
     if form is not None:
-        return Pasted(where, text, form.title, form.engine, counters=False)
+        return PastedText(where, text, form.title, form.engine, counters=False)
     known = _json_format(where, text)
     if known is not None:
-        return Pasted(where, text, known.title, known.engine, counters=False)
+        return PastedText(where, text, known.title, known.engine, counters=False)
     counted = counts_drafts(text)
     if counted is not None:
-        return Pasted(where, text, f"counters of {counted}", "", counters=True)
+        return PastedText(where, text, f"counters of {counted}", "", counters=True)
     read_pasted(where, text, GivenFacts())  # which refuses it
     raise AssertionError(where)
 
@@ -81,7 +81,7 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
         return None
 
 
-def steps_of(pasted: Pasted, given: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:
+def steps_of(pasted: PastedText, given: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:
     """The steps of a text, and a note if their acceptance is not its own. Raises InputError for what is
     missing.
     """
@@ -91,63 +91,71 @@ def steps_of(pasted: Pasted, given: GivenFacts, gained: Gained) -> tuple[list[Ti
         if missing.key != "accepted":
             raise
         lacking = missing
-    tokens = read_pasted(pasted.where, pasted.text, replace(given, accepted=1.0))
-    known = [gained(timing) for timing in tokens]
-    if not all(known):
-        raise lacking
-    pairs = [(timing, each) for timing, each in zip(tokens, known, strict=True) if each is not None]
-    sources = "; ".join(dict.fromkeys(source for _, (_, source) in pairs))
-    steps = [
-        timing.replace(seconds=timing.seconds * mean, tokens_per_iteration=mean)
-        for timing, (mean, _) in pairs
-    ]
-    return steps, f"acceptance is not in the text; taken: {sources}"
+    steps = []
+    sources = []
+    for per_token in read_pasted(pasted.where, pasted.text, replace(given, accepted=1.0)):
+        expected = gained(per_token)
+        if expected is None:
+            raise lacking
+        tokens, source = expected
+        sources.append(source)
+        steps.append(per_token.replace(seconds=per_token.seconds * tokens, tokens_per_iteration=tokens))
+    taken = "; ".join(dict.fromkeys(sources))
+    return steps, f"acceptance is not in the text; taken: {taken}"
 
 
 def compared(query: Query, timing: Timing) -> str:
     """A step in words, against its prediction."""
-    asked = replace(
+    drafting = timing.gamma > 0
+    question = replace(
         query,
         batch=max(round(timing.batch), 1),
         context=max(round(timing.context), 1),
         gamma=timing.gamma,
-        alpha=None if timing.gamma else query.alpha,
+        alpha=None if drafting else query.alpha,
         rate=None,
         acceptance=None,
         task=None,
-        tokens_per_iteration=timing.tokens_per_iteration if timing.gamma else None,
+        tokens_per_iteration=timing.tokens_per_iteration if drafting else None,
     )
-    answer = whatif(asked)
-    middle, low, high = _predicted(answer, timing.gamma)
+    predicted_s, low_s, high_s = _predicted(whatif(question), drafting)
     words = f"{timing.name}: {seconds(timing.seconds)} per iteration"
-    if timing.gamma:
+    if drafting:
         words += f", {timing.tokens_per_iteration:.2f} tokens per iteration"
-    times = timing.seconds / middle
-    if low <= timing.seconds <= high:
+    ratio = timing.seconds / predicted_s
+    if low_s <= timing.seconds <= high_s:
         verdict = "within it"
-    elif timing.seconds > high:
-        verdict = f"{times:.1f} times as long"
+    elif timing.seconds > high_s:
+        verdict = f"{ratio:.1f} times as long"
     else:
-        verdict = f"{times:.2f} times as long"
-    return f"{words}; predicted {seconds(middle)} ({seconds(low)} to {seconds(high)}): {verdict}"
+        verdict = f"{ratio:.2f} times as long"
+    interval = f"{seconds(low_s)} to {seconds(high_s)}"
+    return f"{words}; predicted {seconds(predicted_s)} ({interval}): {verdict}"
 
 
-def _predicted(answer: WhatIf, gamma: int) -> tuple[float, float, float]:
+def _predicted(answer: WhatIf, drafting: bool) -> tuple[float, float, float]:
     """Seconds of an iteration, or of the baseline's step, with their interval."""
-    middle = answer.iteration_s if gamma else answer.ar_tpot_s
-    low, high = (answer.iteration_interval if gamma else answer.ar_tpot_interval) or (middle, middle)
-    return middle, low, high
+    if drafting:
+        predicted_s = answer.iteration_s
+        interval = answer.iteration_interval
+    else:
+        predicted_s = answer.ar_tpot_s
+        interval = answer.ar_tpot_interval
+    low_s, high_s = interval or (predicted_s, predicted_s)
+    return predicted_s, low_s, high_s
 
 
 def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) -> list[str]:
     """Prompts in words, against their predictions, which have no interval."""
     scenario = resolve_costs(query)
-    return [
-        f"prompt of {prompt.tokens:.0f} tokens"
-        + (f" behind {prompt.cached:.0f} cached" if prompt.cached else "")
-        + f": {seconds(prompt.seconds)}; predicted {seconds(predicted_prompt_s(scenario, prompt, drafts))}"
-        for prompt in prompts
-    ]
+    lines = []
+    for prompt in prompts:
+        words = f"prompt of {prompt.tokens:.0f} tokens"
+        if prompt.cached:
+            words += f" behind {prompt.cached:.0f} cached"
+        predicted_s = predicted_prompt_s(scenario, prompt, drafts)
+        lines.append(f"{words}: {seconds(prompt.seconds)}; predicted {seconds(predicted_s)}")
+    return lines
 
 
 def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -> float:

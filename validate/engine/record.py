@@ -66,10 +66,8 @@ class EnginePoint(Timing):
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""
-        return Timing.checked(
-            **{name: getattr(self, name) for name in Timing.__struct_fields__}
-            | {"where": f"{where}: {self.key}"}
-        )
+        fields = {name: getattr(self, name) for name in Timing.__struct_fields__}
+        return Timing.checked(**fields | {"where": f"{where}: {self.key}"})
 
 
 class EngineRecord(Frozen):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.client import Server
+from perfmodel.validate.engine.client import LiveServer
 from perfmodel.validate.engine.driver import ServerLoad, counters, measure
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
 from perfmodel.validate.harness.journal import Journal
@@ -15,7 +15,7 @@ from perfmodel.validate.harness.progress import RowProgress
 
 
 def run(
-    server: Server,
+    server: LiveServer,
     served: str,
     subject: EngineSubject,
     vocabulary: int,
@@ -33,21 +33,21 @@ def run(
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
-        journal = Journal.begin(
-            folder / f"engine-{stamp()}-K{gamma}.journal", header(folder.name, subject, ("live server",))
-        )
+        path = folder / f"engine-{stamp()}-K{gamma}.journal"
+        journal = Journal.begin(path, header(folder.name, subject, ("live server",)))
     try:
-        done = {key for key, (row, _) in _latest(journal).items() if row.get("status") != "failed"}
+        rows = {key: row for key, (row, _) in _latest(journal).items()}
+        done = {key for key, row in rows.items() if row.get("status") != "failed"}
         progress = RowProgress(len(loads), len(done))
-        known = (server.engine(), counters(server) is not None)
+        engine = server.engine()
+        counting = counters(server) is not None
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:
                 continue
             progress.show(key)
-            journal.add(
-                _point(server, served, vocabulary, load, gamma, key, *known).as_mapping(exclude_defaults=True)
-            )
+            point = _point(server, served, vocabulary, load, gamma, key, engine, counting)
+            journal.add(point.as_mapping(exclude_defaults=True))
             progress.step()
         progress.end()
         return _finish(journal)
@@ -70,11 +70,15 @@ def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
     """Key of a point -> its last row, and the text of that row. A failed point may have been measured
     again.
     """
-    return {(row := json.loads(text))["key"]: (row, text) for text in journal.row_texts}
+    latest = {}
+    for text in journal.row_texts:
+        row = json.loads(text)
+        latest[row["key"]] = (row, text)
+    return latest
 
 
 def _point(
-    server: Server,
+    server: LiveServer,
     served: str,
     vocabulary: int,
     load: ServerLoad,
@@ -91,10 +95,11 @@ def _point(
         timing = measure(server, served, vocabulary, load, gamma, seed=gamma)
         if counting and counters(server) is None:
             raise InputError(f"--url: {server.shown}/metrics: must keep the counters that it had, given none")
-        if (now := server.engine()) != engine:
+        engine_after = server.engine()
+        if engine_after != engine:
             raise InputError(
-                f"--url: {server.shown}: must stay {' '.join(filter(None, engine))} while it is timed, given "
-                f"{' '.join(filter(None, now))}"
+                f"--url: {server.shown}: must stay {_in_words(engine)} while it is timed, given "
+                f"{_in_words(engine_after)}"
             )
         return EnginePoint.of(key, timing, utc)
     except InputError as error:
@@ -109,14 +114,20 @@ def _point(
         )
 
 
+def _in_words(engine: tuple[str, str | None]) -> str:
+    """An engine with its version, if it is known."""
+    return " ".join(filter(None, engine))
+
+
 def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
-    left = sorted(folder.glob(f"engine-*-K{gamma}.journal"))
-    if not left:
+    paths = sorted(folder.glob(f"engine-*-K{gamma}.journal"))
+    if not paths:
         raise InputError(f"--resume: no unfinished run at K = {gamma} in {folder}; run without --resume")
-    journal = Journal.resume(left[-1])
+    latest = paths[-1]
+    journal = Journal.resume(latest)
     if journal.header.get("subject") != subject.as_mapping():
         journal.close()
-        raise InputError(f"--resume: {left[-1]} has another model, draft or engine: start a new run")
+        raise InputError(f"--resume: {latest} has another model, draft or engine: start a new run")
     return journal
 
 

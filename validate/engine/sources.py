@@ -16,6 +16,9 @@ from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
+MOST_GIVEN = 1e9
+"""No fact about a file is as large."""
+
 
 @dataclass(frozen=True)
 class BenchFile:
@@ -30,29 +33,39 @@ class BenchFile:
         InputError.
         """
         name, *pairs = text.split(",")
-        values: dict[str, float] = {}
-        known = tuple(GivenFacts.__dataclass_fields__)
-        for pair in pairs:
-            key, equals, value = pair.partition("=")
-            try:
-                values[key] = float(value)
-            except ValueError:
-                equals = ""
-            if not equals or key not in known or not 0 <= values[key] < 1e9:
-                raise refuse(
-                    "--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair
-                )
-        length = values.pop("gamma", None)
-        if length is not None and length != int(length):
-            raise refuse("--from", f"{name}: gamma", "a whole number", length)
-        given = GivenFacts(**values, gamma=None if length is None else int(length))
+        given = _given_facts(name, pairs)
         path = Path(name)
         if "*" not in path.name or path.exists():
             return [cls(path, given)]
         paths = sorted(path.parent.glob(path.name))
         if not paths:
             raise refuse("--from", None, "a file, or a pattern that matches files", name)
-        return [cls(one, given) for one in paths]
+        return [cls(file, given) for file in paths]
+
+
+def _given_facts(name: str, pairs: Sequence[str]) -> GivenFacts:
+    """The facts behind the name of a file, such as ``batch=4``. Raises InputError."""
+    known = tuple(GivenFacts.__dataclass_fields__)
+    values: dict[str, float] = {}
+    for pair in pairs:
+        key, _, text = pair.partition("=")
+        value = _number(text)
+        if key not in known or value is None or not 0 <= value < MOST_GIVEN:
+            allowed = ", ".join(f"{key}=NUMBER" for key in known)
+            raise refuse("--from", name, f"followed by {allowed} only", pair)
+        values[key] = value
+    gamma = values.pop("gamma", None)
+    if gamma is not None and not gamma.is_integer():
+        raise refuse("--from", f"{name}: gamma", "a whole number", gamma)
+    return GivenFacts(**values, gamma=None if gamma is None else int(gamma))
+
+
+def _number(text: str) -> float | None:
+    """The number that a text states; None if it states none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def sources_of(texts: Iterable[str]) -> list[BenchFile]:
@@ -92,8 +105,8 @@ def served(
             subject = read_engine_record(source.path).subject
             engine = engine or subject.engine
             version = version or subject.engine_version
-            other = draft is not None and Path(draft).name != Path(subject.draft).name
-            if other and any(t.gamma for t in timings):
+            is_other = draft is not None and Path(draft).name != Path(subject.draft).name
+            if is_other and any(t.gamma for t in timings):
                 raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
             draft = draft or subject.draft
     drafting = next((t for t in timings if t.gamma), None)
@@ -154,17 +167,16 @@ def calibrate_engine(
     draft length of files that do not state it. out: path of the calibration, next to which its record is
     written. Raises InputError.
     """
-    found = sources_of(sources)
-    timings = read_sources(found, gamma)
-    subject = served(query, found, timings, draft, engine, version)
+    files_of = sources_of(sources)
+    timings = read_sources(files_of, gamma)
+    subject = served(query, files_of, timings, draft, engine, version)
     query = replace(query, draft=subject.draft)
-    seen = tuple(dict.fromkeys(source.path.name for source in found))
-    made = replace(
-        calibrate(timings, query, bases_of(query), subject, seen), previous=_previous(query, subject)
-    )
+    names = tuple(dict.fromkeys(file.path.name for file in files_of))
+    calibrated = calibrate(timings, query, bases_of(query), subject, names)
+    calibrated = replace(calibrated, previous=_previous(query, subject))
     if out is not None:
-        write_calibration(made, machine, Path(out))
-    return made
+        write_calibration(calibrated, machine, Path(out))
+    return calibrated
 
 
 def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
@@ -174,16 +186,14 @@ def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path
     Paths in the record are relative to its folder, so both can be moved together.
     """
     destination_of(path)
-    seen = made.calibration.fitted_on
-    subject = made.subject
+    sources = made.calibration.fitted_on
     record = path.with_suffix(".json")
-    places = {
-        name: os.path.relpath(value, path.parent)
-        for name in ("model", "hardware", "draft")
-        if files.looks_like_path(value := getattr(subject, name)) and Path(value).exists()
-    }
-    text = record_text(made, machine, subject.replace(**places), seen)
-    write_yaml(
-        made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text)
-    )
+    relative = {}
+    for name in ("model", "hardware", "draft"):
+        value = getattr(made.subject, name)
+        if files.looks_like_path(value) and Path(value).exists():
+            relative[name] = os.path.relpath(value, path.parent)
+    text = record_text(made, machine, made.subject.replace(**relative), sources)
+    comment = f"Written by perfmodel validate engine from {', '.join(sources)}"
+    write_yaml(made.calibration, path, comment, (record, text))
     return record

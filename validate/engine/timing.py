@@ -46,7 +46,8 @@ class Timing(Frozen):
     @property
     def name(self) -> str:
         """The point in words."""
-        return f"B={self.batch:g} S={self.context:.0f} " + (f"K={self.gamma}" if self.gamma else "baseline")
+        draft = f"K={self.gamma}" if self.gamma else "baseline"
+        return f"B={self.batch:g} S={self.context:.0f} {draft}"
 
     @property
     def tpot_s(self) -> float:
@@ -67,10 +68,8 @@ class GivenFacts:
 
     def over(self, other: "GivenFacts") -> "GivenFacts":
         """These facts, completed with others."""
-        named = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
-        }
-        return replace(other, **named)
+        facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return replace(other, **{name: value for name, value in facts.items() if value is not None})
 
 
 class MissingFact(InputError):

@@ -27,8 +27,8 @@ from perfmodel.specs.acceptance.acceptance_library import typical_decay
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.speculation.acceptance import conditional_from_survival
-from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.client import Server, holds_key
+from perfmodel.validate.engine.acceptance.prometheus import samples, total
+from perfmodel.validate.engine.client import LiveServer, holds_key
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.paste import predicted_prompt_s
@@ -37,19 +37,21 @@ from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
 """Gain of another draft length from which restarting a server is worthwhile."""
-CONTEXTS_TRIED, SHORTEST = 49, 128
+CONTEXTS_TRIED, SHORTEST_CONTEXT = 49, 128
 """Number of contexts, at even logarithmic distances, at which lengths are compared, and the shortest of
 them.
 """
 MOST_BATCH, MOST_GAMMA = 256, 16
 """Largest batch and draft length in the comparison."""
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
-COUNTED = ("vllm:inter_token_latency_seconds_count", "vllm:iteration_tokens_total_count")
-"""Iterations, counted for each request and once for all."""
+REQUEST_ITERATIONS = "vllm:inter_token_latency_seconds_count"
+"""Iterations, counted for each request."""
+ITERATIONS = "vllm:iteration_tokens_total_count"
+"""Iterations, counted once for all requests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedCounts:
     """Counts of a server at one range of contexts. running: None if the server does not report it."""
 
     gamma: int
@@ -58,7 +60,7 @@ class Served:
     running: float | None
 
     @classmethod
-    def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "Served":
+    def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "ServedCounts":
         """From a row of imported figures. gamma: used if they do not state it. Raises InputError if neither
         does.
         """
@@ -91,7 +93,7 @@ def read_page(place: str) -> tuple[str, str]:
     if "://" not in place and not holds_key(place):
         return place, read_text(Path(place))
     try:
-        server = Server.at(place)
+        server = LiveServer.at(place)
         text = server.get("/metrics")
     except InputError as error:
         raise InputError(error.as_flags.replace("--url:", "--watch:", 1)) from None
@@ -131,66 +133,79 @@ def running(where: str, text: str) -> float | None:
     """Number of running requests: the mean over a page's iterations, else its gauge, or the mean of a log's
     lines under load. None if missing or 0.
     """
-    each, all_ = (sum(value for _, value in samples(where, text, name)) for name in COUNTED)
-    if each and all_:
-        return max(each / all_, 1.0)
-    if gauges := [value for name in GAUGES for _, value in samples(where, text, name)]:
+    of_requests = total(where, text, REQUEST_ITERATIONS)
+    iterations = total(where, text, ITERATIONS)
+    if of_requests and iterations:
+        return max(of_requests / iterations, 1.0)
+    gauges = [value for name in GAUGES for _, value in samples(where, text, name)]
+    if gauges:
         return sum(gauges) or None
     load = LoggedLoad.of(text)
     return None if load is None else load.running
 
 
-def drift(query: Query, served: Served, expected: Acceptance | None = None) -> Drift:
+def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None) -> Drift:
     """Compares the served length with others at the server's own contexts.
 
     query: model, device, draft and calibration. Its batch replaces an unknown number of running requests.
     expected: the acceptance at the time of the advice.
     """
     batch = float(round(served.running or query.batch))
-    scenario = resolve(
-        replace(query, batch=int(batch), context=round(served.context), gamma=None), served.acceptance
-    )
+    point = replace(query, batch=int(batch), context=round(served.context), gamma=None)
+    scenario = resolve(point, served.acceptance)
     if served.acceptance.measured_to is not None and scenario.draft.kind != "self":
         decay = typical_decay(library_word(scenario.draft))
         scenario = replace(scenario, acceptance=replace(served.acceptance, decay=decay))
     lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
-    here = speedups(scenario, batch, served.context, lengths)
-    best = int(np.argmax(here))
-    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
-    holds = bool(here[served.gamma] * (1 + TOLERANCE) >= here[best])
-    words = [
-        f"{gained:.2f} tokens per iteration",
-        *([] if expected is None else [_compared(expected, served.gamma, gained)]),
-        f"speculation pays from {gained / float(here[served.gamma]):.2f} on",
-    ]
-    batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
-    contexts = np.geomspace(
-        min(SHORTEST, served.context),
-        max(scenario.target.max_position_embeddings, served.context),
-        CONTEXTS_TRIED,
-    )
-    of_batch = _ranges_in_words(_is_good(scenario, batches, served.context, lengths, served.gamma), batches)
-    of_context = _ranges_in_words(_is_good(scenario, batch, contexts, lengths, served.gamma), contexts)
-    known = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"
-    lines = [f"requests: {known}, at {served.context:.0f} tokens of context; {'; '.join(words)}"]
-    places = []
-    if of_batch:
-        places.append(f"with {of_batch} running requests of this context")
-    if of_context:
-        places.append(f"at contexts of {of_context} tokens with as many requests")
-    if places:
-        good = ", and ".join(places)
+    by_length = speedups(scenario, batch, served.context, lengths)
+    best = int(np.argmax(by_length))
+    speedup = float(by_length[served.gamma])
+    holds = bool(speedup * (1 + TOLERANCE) >= by_length[best])
+    requests = f"{batch:g} running" if served.running else f"none running, {batch:g} assumed"
+    counted = "; ".join(_counted(served, speedup, expected))
+    lines = [f"requests: {requests}, at {served.context:.0f} tokens of context; {counted}"]
+    loads = _good_loads(scenario, batch, served, lengths)
+    if loads:
+        good = ", and ".join(loads)
         lines.append(f"K = {served.gamma} is the best length, or less than {TOLERANCE:.0%} slower: {good}")
     if not holds:
-        now = f"K = {best} ({here[best]:.2f}x)" if best else "no speculation"
-        lines.append(f"change: {now} is faster than K = {served.gamma} ({here[served.gamma]:.2f}x)")
+        faster = f"K = {best} ({by_length[best]:.2f}x)" if best else "no speculation"
+        lines.append(f"change: {faster} is faster than K = {served.gamma} ({speedup:.2f}x)")
     return Drift(tuple(lines), holds, best)
 
 
+def _counted(served: ServedCounts, speedup: float, expected: Acceptance | None) -> list[str]:
+    """The counted acceptance in words, and the one from which speculation pays."""
+    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
+    words = [f"{gained:.2f} tokens per iteration"]
+    if expected is not None:
+        words.append(_compared(expected, served.gamma, gained))
+    words.append(f"speculation pays from {gained / speedup:.2f} on")
+    return words
+
+
+def _good_loads(
+    scenario: Scenario, batch: float, served: ServedCounts, lengths: NDArray[np.int64]
+) -> list[str]:
+    """The batches, and the contexts, at which the served length is good, in words."""
+    batches = np.arange(1.0, max(MOST_BATCH, batch) + 1)
+    shortest = min(SHORTEST_CONTEXT, served.context)
+    longest = max(scenario.target.max_position_embeddings, served.context)
+    contexts = np.geomspace(shortest, longest, CONTEXTS_TRIED)
+    of_batch = _is_good(scenario, batches, served.context, lengths, served.gamma)
+    of_context = _is_good(scenario, batch, contexts, lengths, served.gamma)
+    loads = []
+    if good_batches := _ranges_in_words(of_batch, batches):
+        loads.append(f"with {good_batches} running requests of this context")
+    if good_contexts := _ranges_in_words(of_context, contexts):
+        loads.append(f"at contexts of {good_contexts} tokens with as many requests")
+    return loads
+
+
 def check_health(
-    query: Query, served: Served, expected: Acceptance | None, where: str, text: str
+    query: Query, served: ServedCounts, expected: Acceptance | None, where: str, text: str
 ) -> Health | None:
     """Compares the server's pace with the prediction for its own load and acceptance; None if the text has no
     pace.
@@ -247,21 +262,22 @@ def _compared(expected: Acceptance, gamma: int, gained: float) -> str:
 
 def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
     """Whether each K is within `TOLERANCE` of the best length."""
-    each = speedups(scenario, batch, context, lengths)
-    return np.asarray(each[..., k] * (1 + TOLERANCE) >= each.max(-1))
+    by_length = speedups(scenario, batch, context, lengths)
+    return np.asarray(by_length[..., k] * (1 + TOLERANCE) >= by_length.max(-1))
 
 
-def _ranges_in_words(holds: Array, at: Array) -> str:
-    """The ranges in which a length is good, in words; empty if there is none."""
+def _ranges_in_words(holds: Array, values: Array) -> str:
+    """The ranges of values in which a length is good, in words; empty if there is none."""
     ranges = []
     for first, last, good in runs(holds.astype(np.int64)):
         if good:
-            low, high = at[first - 1], at[last - 1]
+            low = values[first - 1]
+            high = values[last - 1]
             ranges.append(f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}")
     return ", ".join(ranges)
 
 
-def command(query: Query, last: Served, extra: Sequence[str]) -> str:
+def command(query: Query, last: ServedCounts, extra: Sequence[str]) -> str:
     """The command that prints the lines for the latest counts. extra: further flags of the question."""
     rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]

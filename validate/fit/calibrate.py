@@ -88,8 +88,9 @@ def correlated(fitted: StatedFit) -> list[tuple[str, str, float]]:
 def report_lines(fields: dict[str, Any]) -> list[str]:
     """A report (`as_dict`) in words."""
     lines = [f"{fields['calibration']}: {fields['rows']} rows of {fields['set']}"]
+    stderrs = fields["stderr"]
     for name, value in fields["values"].items():
-        stderr = fields["stderr"].get(name)
+        stderr = stderrs.get(name)
         uncertainty = "at its bound" if stderr is None else f"+- {stderr:.2g}"
         lines.append(f"  {name:34} {value:<11.4g} {uncertainty}")
     pairs = [f"{a} and {b} {r:+.2f}" for a, b, r in fields["strong_correlations"]]
@@ -101,7 +102,9 @@ def report_lines(fields: dict[str, Any]) -> list[str]:
 
 
 def _error_line(rows: str, errors: dict[str, dict[str, float]]) -> str:
-    percents = [f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors.items()]
+    percents = []
+    for quantity, e in errors.items():
+        percents.append(f"{quantity} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})")
     return f"  {rows:20} mean (worst) error %: {', '.join(percents)}"
 
 

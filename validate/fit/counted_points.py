@@ -39,10 +39,10 @@ class PassPart:
     def predict(self, calibration: Calibration) -> Array:
         """Calibrated seconds of all `times` passes."""
         machine = replace(self.machine, calibration=calibration)
-        each = np.asarray(machine.predicted_s(self.ops, self.tokens))
+        pass_s = np.asarray(machine.predicted_s(self.ops, self.tokens))
         if self.levels:
-            each = each + calibration.tree_level_s.value
-        return self.times * each
+            pass_s = pass_s + calibration.tree_level_s.value
+        return self.times * pass_s
 
 
 @dataclass(frozen=True)

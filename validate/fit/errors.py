@@ -9,7 +9,7 @@ from perfmodel.specs import Scatter
 from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
-DIGITS = 3
+ERROR_DIGITS = 3
 """Digits of an error in a file."""
 
 
@@ -29,23 +29,23 @@ class Errors:
 
     def scatter(self, source: str) -> Scatter:
         """The form that a calibration states."""
-        return Scatter(log_rms=significant(self.log_rms, DIGITS), rows=self.rows, source=source)
+        return Scatter(log_rms=significant(self.log_rms, ERROR_DIGITS), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
     """Errors over the rows that have both values; None without rows. A predicted 0 is skipped (ideal has no
     overhead).
     """
-    both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
-    if not both.any():
+    has_both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
+    if not has_both.any():
         return None
-    ratio = predicted[both] / measured[both]
+    ratio = predicted[has_both] / measured[has_both]
     relative = ratio - 1.0
     size = np.abs(relative)
     worst = relative[np.argmax(size)]
     log_rms = np.sqrt(np.mean(np.log(ratio) ** 2))
     return Errors(
-        rows=int(both.sum()),
+        rows=int(has_both.sum()),
         mape=float(size.mean()),
         bias=float(relative.mean()),
         worst=float(worst),

@@ -43,9 +43,12 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
 def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     """(value, source) of the constants of GEMMs and small kernels."""
     gemm = k.gemm["bf16"]
-    start_s, fixed_s = gemm.values[:2]
+    start_s, fixed_s, *_ = gemm.values
     efficiency = dict(_pairs(gemm))
     shortest = f"shortest GEMM in a CUDA graph, {k.source}"
+    copied = (
+        "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this device"
+    )
     return {
         "gemm_bandwidth_fraction": (efficiency[16.0], f"16-bit GEMMs at 16 tokens, {k.source}"),
         "gemm_flops_fraction": (efficiency[4096.0], f"16-bit GEMMs at 4096 tokens, {k.source}"),
@@ -53,11 +56,7 @@ def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
         "gemm_blend_power": (3, "not used beside gemm_efficiency"),
         "quantise_s": (start_s, shortest),
         "small_kernel_s": (start_s, shortest),
-        "small_bandwidth_fraction": (
-            0.867,
-            "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this "
-            "device",
-        ),
+        "small_bandwidth_fraction": (0.867, copied),
         "allreduce_multiplier": (1, "the table as it is"),
     }
 

@@ -6,7 +6,7 @@
 import io
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -69,19 +69,20 @@ class Tables:
         """
         paths = sorted(Path(path).rglob("*"))
         # what follows the folder of all devices
-        places = {each.as_posix().partition("systems/data/")[2]: each for each in paths}
-        found = {place: each for place, each in places.items() if place.endswith(".parquet")}
-        versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", each.name) for each in paths)
-        package = next((f"aiconfigurator-core {hit[1]}" for hit in versions if hit), "aiconfigurator-core")
-        devices = {name.split("/")[0] for name in found}
-        if not found:
+        by_place = {file.as_posix().partition("systems/data/")[2]: file for file in paths}
+        tables = {place: file for place, file in by_place.items() if place.endswith(".parquet")}
+        if not tables:
             raise InputError(
                 f"{path}: must be a folder with the package aiconfigurator-core; `python -m zipfile -e "
                 "WHEEL FOLDER` unpacks its wheel"
             )
-        device = folder_of(gpu, devices)
-        kept = {n.partition("/")[2]: each for n, each in found.items() if n.startswith(f"{device}/")}
-        return cls(path, device, kept, package)
+        device = folder_of(gpu, {place.partition("/")[0] for place in tables})
+        of_device = {}
+        for place, file in tables.items():
+            folder, _, rest = place.partition("/")
+            if folder == device:
+                of_device[rest] = file
+        return cls(path, device, of_device, _package(paths))
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
         """Versions of an engine that have this table, the newest last."""
@@ -111,7 +112,8 @@ class Tables:
         place = f"{family}/{engine}/{version}/{name}.parquet"
         where = f"{self.path}: {place}"
         try:
-            table: Table = CheckedTable(where, dict(_columns(read_bytes(self.files[place], MAX_TABLE_BYTES))))
+            data = read_bytes(self.files[place], MAX_TABLE_BYTES)
+            table: Table = CheckedTable(where, dict(_columns(data)))
         except InputError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -120,6 +122,15 @@ class Tables:
             raise InputError(f"{where}: latency: must be above 0 in one row or more")
         table["seconds"] = table.pop("latency").astype(float) * MS
         return table
+
+
+def _package(paths: Iterable[Path]) -> str:
+    """The package of the tables, with its version if its metadata are there."""
+    for path in paths:
+        metadata = re.search(r"aiconfigurator_core-([^/]+)\.dist-info", path.name)
+        if metadata:
+            return f"aiconfigurator-core {metadata[1]}"
+    return "aiconfigurator-core"
 
 
 def folder_of(gpu: str, folders: Collection[str]) -> str:
@@ -137,9 +148,9 @@ def folder_of(gpu: str, folders: Collection[str]) -> str:
 
 def where(table: Table, keep: Mask) -> Table:
     """A mask of the rows to keep."""
-    kept = copy(table)
-    kept.update((name, values[keep]) for name, values in table.items())
-    return kept
+    selected = copy(table)
+    selected.update((name, values[keep]) for name, values in table.items())
+    return selected
 
 
 def _kind(column: str) -> str:

@@ -15,7 +15,7 @@ from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.validate.decoder import (
     Model,
-    Pair,
+    ModelPair,
     Request,
     Sampling,
     end_tokens,
@@ -46,7 +46,7 @@ class AcceptanceSetting:
     graphs.
     """
 
-    pair: Pair
+    pair: ModelPair
     draft_kv: tuple[str, ...]
     contexts: tuple[int, ...]
     gamma: int
@@ -82,12 +82,8 @@ def measure(
         if method.budget is None or method.budget < context
     ]
     if not work:
-        raise refuse(
-            "--draft-kv",
-            None,
-            f"of a budget below the context, {max(setting.contexts)}",
-            ", ".join(methods),
-        )
+        allowed = f"of a budget below the context, {max(setting.contexts)}"
+        raise refuse("--draft-kv", None, allowed, ", ".join(methods))
     source = source_of(setting)
     entries = list[dict[str, Any]]()
     progress = RowProgress(len(work), 0)
@@ -145,12 +141,12 @@ def draft_methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     methods = {spelled: parse_kv(spelled) for spelled in spellings}
     for method in methods.values():
         kv.view_class(method)
+    named = ", ".join(methods)
     if setting.pair.kind.startswith("ngram") and spellings != ("full",):
-        raise refuse(
-            "--draft-kv", None, "left out with --draft ngram, which reads no cache", ", ".join(methods)
-        )
-    if len({(method.name, method.budget) for method in methods.values()}) < len(methods):
-        raise refuse("--draft-kv", None, "methods that differ in name or budget", ", ".join(methods))
+        raise refuse("--draft-kv", None, "left out with --draft ngram, which reads no cache", named)
+    distinct = {(method.name, method.budget) for method in methods.values()}
+    if len(distinct) < len(methods):
+        raise refuse("--draft-kv", None, "methods that differ in name or budget", named)
     return methods
 
 
@@ -253,13 +249,20 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
     counted = [histogram for histogram in histograms if sum(histogram)]
     if len(counted) < 2:
         return None
-    gained = [sum((j + 1) * count for j, count in enumerate(histogram)) for histogram in counted]
-    reached = [[sum(histogram[j:]) for histogram in counted] for j in range(len(counted[0]))]
+    gained = [_tokens(histogram) for histogram in counted]
+    reached = []
+    for accepted in range(len(counted[0])):
+        reached.append([sum(histogram[accepted:]) for histogram in counted])
     return {
         "documents": len(counted),
         "tokens_per_iteration": ratio_error(gained, reached[0]),
         "positions": [ratio_error(after, before) for before, after in pairwise(reached)],
     }
+
+
+def _tokens(histogram: Sequence[int]) -> int:
+    """Tokens gained, including the bonus token of each iteration."""
+    return sum((accepted + 1) * count for accepted, count in enumerate(histogram))
 
 
 def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:

@@ -35,6 +35,16 @@ VARIABLES = (
     "WORLD_SIZE",
 )
 """The only environment variables in a record."""
+QUERIED = (
+    "driver_version",
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "power.limit",
+    "temperature.gpu",
+    "persistence_mode",
+)
+"""What `nvidia-smi` is asked about a device."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
 
 
@@ -68,16 +78,16 @@ def _jiffies(stat: Path) -> tuple[int, int]:
 
 def capture(device: torch.device) -> dict[str, Any]:
     """Everything about the machine that a time may depend on."""
-    machine = {
+    machine: dict[str, Any] = {
         "device": _gpu(device) if device.type == "cuda" else describe_cpu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "libraries": _libraries(),
-        "threads": torch.get_num_threads(),
-        "processors": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "world_size": int(os.environ.get("WORLD_SIZE", "1")),
     }
+    machine["threads"] = torch.get_num_threads()
+    machine["processors"] = len(os.sched_getaffinity(0))
+    machine["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    machine["world_size"] = int(os.environ.get("WORLD_SIZE", "1"))
     if VARIABLE in os.environ:
         machine["attention_tuning"] = {str(rows): t.as_mapping() for rows, t in tunings().items()}
     machine["variables"] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
@@ -110,10 +120,11 @@ def describe_cpu(root: Path = Path("/")) -> dict[str, Any]:
         bf16 = "amx"
     elif "avx512_bf16" in flags:
         bf16 = "avx512"
+    name = _first_value("model name", cpuinfo)
     return {
         "kind": "cpu",
-        "name": _first_value("model name", cpuinfo) or platform.processor() or platform.machine(),
-        "isa": [name for name in ISA if name in flags],
+        "name": name or platform.processor() or platform.machine(),
+        "isa": [extension for extension in ISA if extension in flags],
         "bf16": bf16,
         "last_level_cache_bytes": last_level_cache(root),
     }
@@ -140,15 +151,10 @@ def last_level_cache(root: Path = Path("/")) -> int | None:
 
 def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
-    queried = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
-    line = run("nvidia-smi", f"--query-gpu={queried}", "--format=csv,noheader", "-i", str(device.index)) or ""
-    values = dict(zip(queried.split(","), (part.strip() for part in line.split(",")), strict=False))
-    temperature = values.pop("temperature.gpu", None)
-    clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}
     nccl = None
     if torch.distributed.is_nccl_available():
         nccl = ".".join(map(str, torch.cuda.nccl.version()))
-    return {
+    facts: dict[str, Any] = {
         "kind": "cuda",
         "name": properties.name,
         "capability": f"{properties.major}.{properties.minor}",
@@ -157,10 +163,19 @@ def _gpu(device: torch.device) -> dict[str, Any]:
         "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
         "cuda": torch.version.cuda,
         "nccl": nccl,
-        **values,
-        "clocks": clocks,
-        "temperature_c": temperature,
     }
+    state = _nvidia_smi(device)
+    temperature = state.pop("temperature.gpu", None)
+    clocks = {key: state.pop(key) for key in ("clocks.sm", "clocks.mem") if key in state}
+    return {**facts, **state, "clocks": clocks, "temperature_c": temperature}
+
+
+def _nvidia_smi(device: torch.device) -> dict[str, str]:
+    """The state of a CUDA device by `nvidia-smi`; empty where there is none."""
+    query = f"--query-gpu={','.join(QUERIED)}"
+    line = run("nvidia-smi", query, "--format=csv,noheader", "-i", str(device.index)) or ""
+    values = [value.strip() for value in line.split(",")]
+    return dict(zip(QUERIED, values, strict=False))
 
 
 WATCH_MS = 250
@@ -208,14 +223,12 @@ def _clocks(printed: str) -> dict[str, Any]:
         return {}
     sm_mhz, memory_mhz, temperature_c, reasons = zip(*lines, strict=True)
     all_reasons = reduce(or_, (int(reason, 16) for reason in reasons))
-    return {
-        "clocks": {
-            "sm_mhz": min(map(int, sm_mhz)),
-            "mem_mhz": min(map(int, memory_mhz)),
-            "temperature_c": max(map(int, temperature_c)),
-            "throttle": hex(all_reasons & THROTTLED),
-        }
-    }
+    clocks: dict[str, Any] = {}
+    clocks["sm_mhz"] = min(map(int, sm_mhz))
+    clocks["mem_mhz"] = min(map(int, memory_mhz))
+    clocks["temperature_c"] = max(map(int, temperature_c))
+    clocks["throttle"] = hex(all_reasons & THROTTLED)
+    return {"clocks": clocks}
 
 
 def _version(package: str) -> str | None:

@@ -17,39 +17,39 @@ def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) ->
 
     calibration: by name or path; by default the device's own.
     """
-    return resolve(
-        Query(
-            model=model_reference(point.target),
-            hardware=plan.hardware,
-            batch=point.batch,
-            context=point.context,
-            gamma=point.gamma,
-            tp=plan.tensor_parallel,
-            draft=point.draft if point.draft == "self" else model_reference(point.draft),
-            draft_kv=point.draft_kv,
-            alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
-            weights=plan.precisions().weights.name,
-            kv_dtype=plan.precision.kv,
-            calibration=calibration,
-        )
+    question = Query(
+        model=model_reference(point.target),
+        hardware=plan.hardware,
+        batch=point.batch,
+        context=point.context,
+        gamma=point.gamma,
+        tp=plan.tensor_parallel,
+        draft=point.draft if point.draft == "self" else model_reference(point.draft),
+        draft_kv=point.draft_kv,
+        alpha=point.alpha or 0.0,  # a tree's acceptance is by rank
+        weights=plan.precisions().weights.name,
+        kv_dtype=plan.precision.kv,
+        calibration=calibration,
     )
+    return resolve(question)
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
     """Refuse (InputError) points that could be timed but not compared: a pair that cannot draft, or a device
     without a peak.
     """
-    for point in {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}.values():
+    distinct = {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}
+    for point in distinct.values():
         scenario = scenario_of(plan, point, calibration)
-        own = scenario.target.vocab_size
-        drafted = scenario.draft.model.vocab_size
-        if own != drafted:
-            raise InputError(
-                f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
-            )
-        most = max(Counter(point.parents or ()).values(), default=own)
-        if most > own:
-            raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
+        vocabulary = scenario.target.vocab_size
+        of_draft = scenario.draft.model.vocab_size
+        if vocabulary != of_draft:
+            allowed = f"{point.target}'s {vocabulary} vocabulary entries"
+            raise InputError(f"{plan.name}: draft: must have {allowed}, given {of_draft}")
+        most_children = max(Counter(point.parents or ()).values(), default=0)
+        if most_children > vocabulary:
+            allowed = f"at most {vocabulary} children at a node"
+            raise InputError(f"{plan.name}: tree: must have {allowed}, given {most_children}")
         scenario.target_pass_s(point.batch, point.context)
         scenario.draft_pass_s(point.batch, point.context)
 
@@ -58,11 +58,11 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
     """The plan without the batches and contexts that do not fit on its device. Raises InputError if none
     fits.
     """
-    fits = {found.point: found.fits for found in estimate(plan, calibration)}
-    left = plan.restricted_to(lambda point: fits[point])
-    if left is None:
+    fits = {of_point.point: of_point.fits for of_point in estimate(plan, calibration)}
+    restricted = plan.restricted_to(lambda point: fits[point])
+    if restricted is None:
         raise InputError(f"{plan.name}: must have a point that fits {plan.hardware}")
-    return left
+    return restricted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ def _of_point(plan: Plan, point: PlanPoint, scenario: Scenario) -> PointEstimate
     context = float(point.context)
     drafted = point.queries[-1] - 1
     tree = None
-    held = scenario
+    stored = scenario
     if point.draft != "self" and not parse_kv(point.draft_kv).needs_own_prefill:
-        held = scenario_of(plan, point.replace(draft_kv="full"))  # the decoder keeps its cache
-    alone = replace(held, account=Account())  # the decoder is no serving engine
+        stored = scenario_of(plan, point.replace(draft_kv="full"))  # the decoder keeps its cache
+    alone = replace(stored, account=Account())  # the decoder is no serving engine
     room = capacity.memory_of(alone, batch, context, drafted)
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))

@@ -35,31 +35,28 @@ def run_plan(
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        measured = PointMeasurer(plan, device, shard)
-        return [(f"{point.name}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
+        measurer = PointMeasurer(plan, device, shard)
+        keyed: Rows = []
+        for point, mode in plan.runs():
+            keyed.append((f"{point.name}/{mode}", partial(measurer.row, point, mode)))
+        return keyed
 
-    full_header = {
-        **(header or {}),
-        "protocol": {
-            **plan.protocol.as_mapping(),
-            "acceptance": "scripted",
-            "interleaved": True,
-            "cache": "random values, no prefill",
-        },
+    protocol = {
+        **plan.protocol.as_mapping(),
+        "acceptance": "scripted",
+        "interleaved": True,
+        "cache": "random values, no prefill",
     }
-    return run_rows(
-        RowsToMeasure(
-            plan,
-            "measure",
-            machine,
-            results,
-            full_header,
-            rows,
-            again=partial(run_plan, plan, machine, results=results, header=header),
-        ),
-        resume,
-        deadline,
+    wanted = RowsToMeasure(
+        plan,
+        "measure",
+        machine,
+        results,
+        {**(header or {}), "protocol": protocol},
+        rows,
+        again=partial(run_plan, plan, machine, results=results, header=header),
     )
+    return run_rows(wanted, resume, deadline)
 
 
 class PointMeasurer:
@@ -129,10 +126,11 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
             clock.mark()
             runner.runs[name].run(protocol.iterations, protocol.read_every)
             clock.mark()
-            lap = clock.laps()[0]
+            (lap,) = clock.laps()
             if sample >= 0:
+                length = int(runner.runs[name].state.length.sum())
                 seconds[name].append(lap)
-                gained[name].append(int(runner.runs[name].state.length.sum()) - started)
+                gained[name].append(length - started)
     tokens_per_sequence = statistics.fmean(gained["sd"]) / runner.batch
     return {
         "iterations": protocol.iterations,
@@ -175,15 +173,15 @@ def in_turn(names: Iterable[str], sample: int) -> list[str]:
     return [*names][::-1]
 
 
-def _phases_once(parts: PhaseRunner, clock: Clock, device: torch.device) -> list[float]:
+def _phases_once(phases: PhaseRunner, clock: Clock, device: torch.device) -> list[float]:
     """Seconds of one iteration's draft, verify, accept and commit, which are enqueued together with one
     wait.
     """
     keep_busy(device)
     clock.mark()
-    for part in parts.parts:
-        parts.run(part)
+    for phase in phases.phases:
+        phases.run(phase)
         clock.mark()
     laps = clock.laps()
-    parts.decoder.tighten()
+    phases.decoder.tighten()
     return laps

@@ -2,7 +2,7 @@
 the start for each sample.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -99,26 +99,27 @@ class PhaseRunner:
             drafted, _ = results["draft"]
             decoder.commit(state, drafted, results["accept"])
 
-        self.parts: dict[str, Callable[[], object]] = {
+        self.phases: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
             "verify": verify,
             "accept": accept,
             "commit": commit,
         }
-        self._run: dict[str, Callable[[], object]] = {part: partial(self._keep, part) for part in self.parts}
-        if graphs:
-            self._run = {part: capture(work, self.generator) for part, work in self._run.items()}
+        self._run: dict[str, Callable[[], object]] = {}
+        for phase in self.phases:
+            work = partial(self._keep, phase)
+            self._run[phase] = capture(work, self.generator) if graphs else work
 
-    def run(self, part: str) -> None:
-        """Runs one of `parts`: "draft" is all draft steps (none in the baseline), "commit" includes periodic
+    def run(self, phase: str) -> None:
+        """Runs one of `phases`: "draft" is all draft steps (none in the baseline), "commit" includes periodic
         work.
         """
-        self._run[part]()
-        if part == "commit":
+        self._run[phase]()
+        if phase == "commit":
             self.decoder.refresh()
 
-    def _keep(self, part: str) -> None:
-        self._results[part] = self.parts[part]()
+    def _keep(self, phase: str) -> None:
+        self._results[phase] = self.phases[phase]()
 
 
 class Snapshot:
@@ -130,14 +131,18 @@ class Snapshot:
     def __init__(self, *runs: DecoderRun) -> None:
         decoder = runs[0].decoder
         self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in decoder.caches]
-        changing: list[tuple[Any, tuple[str, ...]]] = [
-            (run.state, ("length", "limit", "finished")) for run in runs
-        ]
-        changing += [(passes.view, passes.view.changing) for passes in decoder.models]
-        now = [(owner, name, getattr(owner, name)) for owner, names in changing for name in names]
-        self._before = [
-            (owner, name, v.clone() if isinstance(v, torch.Tensor) else v) for owner, name, v in now
-        ]
+        self._before: list[tuple[Any, str, Any]] = []
+        for run in runs:
+            self._keep(run.state, ("length", "limit", "finished"))
+        for passes in decoder.models:
+            self._keep(passes.view, passes.view.changing)
+
+    def _keep(self, owner: Any, names: Iterable[str]) -> None:
+        """Copies attributes of an object."""
+        for name in names:
+            value = getattr(owner, name)
+            copy = value.clone() if isinstance(value, torch.Tensor) else value
+            self._before.append((owner, name, copy))
 
     def restore(self) -> None:
         """Returns to the start."""
@@ -178,20 +183,26 @@ class PointRunner:
         )
         decoder = make_decoder(target, request, draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
-        copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
-        histogram = torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
-        alone = replace(state, **copies, histogram=histogram)
+        plain = replace(
+            state,
+            tokens=state.tokens.clone(),
+            length=state.length.clone(),
+            limit=state.limit.clone(),
+            finished=state.finished.clone(),
+            histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device),
+        )
         self.batch = point.batch
         self.attention = decoder.target.attention.name
         self.runs = {
-            "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), alone),
+            "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), plain),
             "sd": DecoderRun(decoder, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
         self.graphs = plan.protocol.graphs and target.device.type == "cuda"
-        for run in self.runs.values() if self.graphs else ():
-            graphs.capture(run.decoder, run.state)
-            self.snapshot.restore()
+        if self.graphs:
+            for run in self.runs.values():
+                graphs.capture(run.decoder, run.state)
+                self.snapshot.restore()
         self.phases = {name: PhaseRunner(run, self.graphs) for name, run in self.runs.items()}
 
     @property

@@ -55,10 +55,10 @@ class RowProgress:
         self._stream.flush()
 
     def _time_left(self) -> str:
-        here = self._done - self._before
-        if not here:
+        finished = self._done - self._before
+        if not finished:
             return ""
-        seconds_per_row = (self._now_s() - self._began_s) / here
+        seconds_per_row = (self._now_s() - self._began_s) / finished
         seconds = seconds_per_row * (self._total - self._done)
         if seconds < 90:
             return f" · {seconds:.0f} s left"

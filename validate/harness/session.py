@@ -26,7 +26,7 @@ Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
 """Keys and the functions that measure them, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
-SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
+SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must be equal in all sittings of one run."""
 
 
@@ -97,7 +97,7 @@ def _one_process(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path |
 
 def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
     clock = clock_for(device)
-    timing = {"timer": clock.name, "timer_overhead_s": overhead_s(clock)}
+    protocol = {**wanted.header["protocol"], "timer": clock.name, "timer_overhead_s": overhead_s(clock)}
     return {
         "kind": wanted.kind,
         "machine": wanted.machine,
@@ -107,7 +107,7 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
         **commit(),
         "environment": environment.capture(device),
         **wanted.header,
-        "protocol": {**wanted.header["protocol"], **timing},
+        "protocol": protocol,
     }
 
 
@@ -162,10 +162,10 @@ def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) 
         now = datetime.datetime.now(datetime.UTC)
         stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
         return Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header})
-    left = unfinished(folder, name)
-    if not left:
+    journals = unfinished(folder, name)
+    if not journals:
         raise InputError(f"--resume: no unfinished run of {name} in {folder.name}; run without --resume")
-    journal = Journal.resume(left[-1])
+    journal = Journal.resume(journals[-1])
     try:
         check_same(journal.header, header)
     except InputError:
@@ -199,16 +199,18 @@ def check_same(before: Row, now: Row) -> None:
     old = _identity(before)
     new = _identity(now)
     for key in old | new:
-        if old.get(key) != new.get(key):
+        old_value = old.get(key)
+        new_value = new.get(key)
+        if old_value != new_value:
             raise InputError(
-                f"--resume: {key} must equal that of the interrupted run ({str(old.get(key))[:12]}), "
-                f"given {str(new.get(key))[:12]}: start a new run"
+                f"--resume: {key} must equal that of the interrupted run ({str(old_value)[:12]}), "
+                f"given {str(new_value)[:12]}: start a new run"
             )
 
 
 def _identity(header: Row) -> Row:
     """Everything in a header that must be equal in all sittings of a run."""
-    identity = {key: header.get(key) for key in SAME}
+    identity = {key: header.get(key) for key in SAME_HEADER}
     for key, value in environment.fingerprint(header.get("environment")).items():
         identity[f"{key} of the machine"] = value
     return identity

@@ -159,12 +159,12 @@ def compare(
     plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []
     for request in requests:
-        one = run(model, request, prompts, draft if request.draft == "model" else None, seed, graphs)
+        of_request = draft if request.draft == "model" else None
+        timed = run(model, request, prompts, of_request, seed, graphs)
         if request.sampling.greedy and request.script is None:
-            one = replace(
-                one, difference=difference(model, request, prompts, plain.generation, one.generation)
-            )
-        runs.append(one)
+            first = difference(model, request, prompts, plain.generation, timed.generation)
+            timed = replace(timed, difference=first)
+        runs.append(timed)
     return plain, runs
 
 
@@ -174,28 +174,44 @@ def difference(
 ) -> Difference | None:
     """The first difference with the largest margin in the batch; None if all tokens are equal."""
     differences = []
-    for row, (prompt, plain_tokens, other_tokens) in enumerate(
-        zip(prompts, plain.tokens, other.tokens, strict=True)
-    ):
-        pairs = enumerate(zip(plain_tokens, other_tokens, strict=False))
-        at = next((i for i, (one, two) in pairs if one != two), None)
-        if at is None and len(plain_tokens) == len(other_tokens):
+    for row, prompt in enumerate(prompts):
+        plain_tokens = plain.tokens[row]
+        other_tokens = other.tokens[row]
+        position = _first_difference(plain_tokens, other_tokens)
+        if position is None:
             continue
-        if at is None:  # one goes on where the other ended: no tie of scores explains that
-            differences.append(Difference(row, min(len(plain_tokens), len(other_tokens)), math.inf))
-            continue
-        # the length that rope was made for
-        room = request.context + request.new_tokens
-        context = prompt + plain_tokens[:at]
-        of_one = Request(
-            1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype
-        )
-        alone = make_decoder(model, of_one)
-        tokens = torch.tensor([context], device=model.device)
-        length = torch.tensor([len(context)], device=model.device)
-        hidden, _ = alone.target.prefill(tokens, length, 0)
-        scores = model.logits(hidden)[0].double()
-        unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
-        apart = abs((scores[plain_tokens[at]] - scores[other_tokens[at]]).item())
-        differences.append(Difference(row, at, apart / unit))
+        margin = math.inf  # where one goes on and the other ended: no tie of scores explains that
+        if position < min(len(plain_tokens), len(other_tokens)):
+            scores = _scores(model, request, prompt + plain_tokens[:position])
+            rounding = torch.finfo(model.dtype).eps * scores.abs().max().item()
+            gap = scores[plain_tokens[position]] - scores[other_tokens[position]]
+            margin = abs(gap.item()) / rounding
+        differences.append(Difference(row, position, margin))
     return max(differences, key=lambda d: d.margin, default=None)
+
+
+def _first_difference(tokens: list[int], other_tokens: list[int]) -> int | None:
+    """The first position at which two texts differ, or at which one ends; None for equal ones."""
+    for position, (token, other_token) in enumerate(zip(tokens, other_tokens, strict=False)):
+        if token != other_token:
+            return position
+    if len(tokens) == len(other_tokens):
+        return None
+    return min(len(tokens), len(other_tokens))
+
+
+def _scores(model: Model, request: Request, text: list[int]) -> torch.Tensor:
+    """The scores [vocabulary] of the token behind a text, in double precision."""
+    room = request.context + request.new_tokens  # the length that rope was made for
+    alone = Request(
+        1,
+        len(text),
+        room - len(text),
+        attention=request.attention,
+        kv_dtype=request.kv_dtype,
+    )
+    decoder = make_decoder(model, alone)
+    tokens = torch.tensor([text], device=model.device)
+    length = torch.tensor([len(text)], device=model.device)
+    hidden, _ = decoder.target.prefill(tokens, length, 0)
+    return model.logits(hidden)[0].double()

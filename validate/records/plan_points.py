@@ -22,7 +22,7 @@ RANDOM = r"^random:\d+\Z"
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 
 
-class Drafting(Frozen, forbid_unknown_fields=False):
+class PlannedDraft(Frozen, forbid_unknown_fields=False):
     """The models of a block or a point, and its acceptance."""
 
     target: Annotated[str, Meta(description="name of a model, or of a file in `validate/plans/shapes`")]
@@ -42,7 +42,7 @@ class Drafting(Frozen, forbid_unknown_fields=False):
     ] = None
 
 
-class GridBlock(Drafting, forbid_unknown_fields=True):
+class GridBlock(PlannedDraft, forbid_unknown_fields=True):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
     Its points draft chains unless it has a `tree`.
@@ -68,15 +68,20 @@ class GridBlock(Drafting, forbid_unknown_fields=True):
         sequoias = {text.startswith("sequoia") for text in self.tree or ()}
         if len(sequoias) > 1:
             raise ValueError("tree: must be trees as drawn or sequoia trees, not both in one block")
-        kind = "chains"
-        needs = set(CHAIN)
-        if self.tree is not None:
-            kind, needs = (
-                ("sequoia trees", {*TREE, "gamma"}) if True in sequoias else ("trees as drawn", set(TREE))
-            )
+        if self.tree is None:
+            kind = "chains"
+            needs = {*CHAIN}
+        elif True in sequoias:
+            kind = "sequoia trees"
+            needs = {*TREE, "gamma"}
+        else:
+            kind = "trees as drawn"
+            needs = {*TREE}
         for key in (*CHAIN, *TREE):
-            if (getattr(self, key) is None) == (key in needs):
-                raise ValueError(f"{key}: must {'' if key in needs else 'not '}be given with {kind}")
+            if key in needs and getattr(self, key) is None:
+                raise ValueError(f"{key}: must be given with {kind}")
+            if key not in needs and getattr(self, key) is not None:
+                raise ValueError(f"{key}: must not be given with {kind}")
         for text, gamma in product(self.tree or (), self.gamma or (None,)):
             _parents(text, gamma, self.rates or ())
 
@@ -90,17 +95,20 @@ class GridBlock(Drafting, forbid_unknown_fields=True):
         """The points. Target and context are the outer loops, so models and caches change as rarely as
         possible.
         """
+        draft = {name: getattr(self, name) for name in PlannedDraft.__struct_fields__}
+        trees = self.tree or (None,)
+        gammas = self.gamma or (None,)
         for context, batch, kv, tree, gamma in product(
-            self.context, self.batch, self.draft_kv, self.tree or (None,), self.gamma or (None,)
+            self.context, self.batch, self.draft_kv, trees, gammas
         ):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
-            deep = cast(int, gamma) if parents is None else depths(parents)[-1]
+            levels = cast(int, gamma) if parents is None else depths(parents)[-1]
             yield PlanPoint(
-                **{name: getattr(self, name) for name in Drafting.__struct_fields__},
+                **draft,
                 draft_kv=kv,
                 batch=batch,
                 context=context,
-                gamma=deep,
+                gamma=levels,
                 tree=tree,
                 parents=parents,
             )
@@ -116,7 +124,7 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
     return sequoia(nodes, gamma + 1, accepted, "tree")
 
 
-class PlanPoint(Drafting):
+class PlanPoint(PlannedDraft):
     """One point to measure: a chain of gamma tokens, or a tree (its `parents`) of gamma levels below the
     root.
     """
@@ -141,23 +149,23 @@ class PlanPoint(Drafting):
     @property
     def name(self) -> str:
         """Name of the point within its plan."""
-        parts = [
-            f"{self.target}/{self.draft}/{self.draft_kv}/b{self.batch}/s{self.context}",
-            f"g{self.gamma}",
-        ]
+        words = [self.target, self.draft, self.draft_kv, f"b{self.batch}", f"s{self.context}"]
+        words.append(f"g{self.gamma}")
         if self.tree is not None:
-            parts += [f"t{self.tree}", "r" + ",".join(f"{rate:g}" for rate in self.rates or ())]
+            rates = ",".join(f"{rate:g}" for rate in self.rates or ())
+            words += [f"t{self.tree}", f"r{rates}"]
         else:
-            parts.append(f"a{self.alpha:g}")
+            words.append(f"a{self.alpha:g}")
         if self.spread is not None:
-            parts.append(f"ragged{self.spread:g}")
-        return "/".join(parts)
+            words.append(f"ragged{self.spread:g}")
+        return "/".join(words)
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Cached tokens of each sequence when a sample starts; `context` is their mean."""
         step = 2 * (self.spread or 0.0) * self.context / max(1, self.batch - 1)
-        return tuple(round(self.context + step * (i - (self.batch - 1) / 2)) for i in range(self.batch))
+        middle = (self.batch - 1) / 2
+        return tuple(round(self.context + step * (i - middle)) for i in range(self.batch))
 
     @property
     def queries(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from perfmodel.validate.records.plan import model_reference
 from perfmodel.validate.records.schema import THREAD_TIME, PointRow
 from perfmodel.validate.records.store import Record
 
-STEADY = {"cpu": 1.1, "cuda": 1.03}
+STEADY_RATIO = {"cpu": 1.1, "cuda": 1.03}
 """Largest ratio of a median to the fastest sample on a quiet machine. A GPU is not shared, and its second run
 should agree within 3 %.
 """
@@ -34,49 +34,52 @@ def points(record: Record) -> tuple[MeasuredPoint, ...]:
     levels of a tree. One mode never supplies a figure of the other. A shape of ``validate/plans/shapes`` is
     named by its file, which `load_model` reads.
     """
-    modes: dict[str, dict[str, PointRow]] = {}
+    by_key: dict[str, dict[str, PointRow]] = {}
     for row in record.rows:
         if row.status == "ok":
-            modes.setdefault(row.key.removesuffix(f"/{row.mode}"), {})[row.mode] = row
-    return tuple(
-        _point(record, key, rows.get("end_to_end"), rows.get("phases")) for key, rows in modes.items()
-    )
+            key = row.key.removesuffix(f"/{row.mode}")
+            by_key.setdefault(key, {})[row.mode] = row
+    return tuple(_point(record, key, by_mode) for key, by_mode in by_key.items())
 
 
-def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | None) -> MeasuredPoint:
-    row = whole or parts
+def _point(record: Record, key: str, by_mode: Mapping[str, PointRow]) -> MeasuredPoint:
+    """A point from its rows in both modes, or in one of them."""
+    end_to_end = by_mode.get("end_to_end")
+    phases = by_mode.get("phases")
+    row = end_to_end or phases
     assert row is not None
+    figures: dict[str, Any] = {"tokens_per_iteration": None, "speedup": None, **_drafted(row)}
+    if end_to_end is not None:
+        figures |= _end_to_end(end_to_end, paired=record.data.protocol.timer == THREAD_TIME)
+    if phases is not None:
+        figures |= _phases(phases)
     plan = record.data.plan
-    data = record.data
-    torch_version = data.environment.libraries.get("torch", "?")
-    end_to_end = {"tokens_per_iteration": None, "speedup": None}
-    if whole is not None:
-        end_to_end |= _end_to_end(whole, paired=data.protocol.timer == THREAD_TIME)
-    phases = {} if parts is None else _phases(parts)
     attention = row.attention or "?"
+    torch_version = record.data.environment.libraries.get("torch", "?")
+    source = f"results/{record.data.machine}/{record.path.name}"
+    stack = f"validate-torch{torch_version}-{attention}"
+    context = round(row.context + row.mean_growth_tokens)
     draft = row.draft if row.draft == "self" else model_reference(row.draft)
     return MeasuredPoint(
         set_name=record.name,
         row_id=key,
-        source=f"results/{data.machine}/{record.path.name}",
+        source=source,
         hardware=record.hardware,
-        stack=f"validate-torch{torch_version}-{attention}",
+        stack=stack,
         tp=plan.tensor_parallel,
         target=model_reference(row.target),
         weights=plan.precisions().weights.name,
         kv_dtype=plan.precision.kv,
         attention_backend=_backend(attention),
         batch=row.batch,
-        context=round(row.context + row.mean_growth_tokens),
+        context=context,
         asked_context=row.context,
         draft=draft,
         draft_kv=row.draft_kv,
         task="",
         alpha=None,
         notes="",
-        **_drafted(row),
-        **end_to_end,
-        **phases,
+        **figures,
     )
 
 
@@ -105,12 +108,12 @@ def _end_to_end(row: PointRow, paired: bool) -> dict[str, Any]:
         return {"ar_tpot_s": ar_s}
     accepted = sum(j * count for j, count in enumerate(row.histogram))
     tokens_per_iteration = 1.0 + accepted / sum(row.histogram)
-    sd_tpot_s = sd_s / tokens_per_iteration
+    ratio = statistics.median(ratios(row.samples)) if paired else ar_s / sd_s
     return {
         "ar_tpot_s": ar_s,
-        "sd_tpot_s": sd_tpot_s,
+        "sd_tpot_s": sd_s / tokens_per_iteration,
         "tokens_per_iteration": tokens_per_iteration,
-        "speedup": tokens_per_iteration * (statistics.median(ratios(row.samples)) if paired else ar_s / sd_s),
+        "speedup": tokens_per_iteration * ratio,
     }
 
 
@@ -139,28 +142,37 @@ def speedup_half_widths(record: Record) -> dict[str, float]:
 
 def scatter(record: Record) -> float:
     """Interquartile range over the median of a typical timing: the median over all timings."""
-    timings = [values for row in record.data.points if row.status == "ok" for values in row.samples.values()]
+    timings = _timings(record)
     return statistics.median(map(spread, timings)) if timings else 0.0
 
 
 def _phases(row: PointRow) -> dict[str, Any]:
     samples = row.samples
-    outside = zip(samples["sd_accept_s"], samples["sd_commit_s"], strict=True)
-    overheads = [accept_s + commit_s for accept_s, commit_s in outside]
+    outside_passes = zip(samples["sd_accept_s"], samples["sd_commit_s"], strict=True)
+    overhead_s = [accept_s + commit_s for accept_s, commit_s in outside_passes]
     return {
         "target_s": statistics.median(samples["ar_target_s"]),
         "draft_s": statistics.median(samples["sd_draft_s"]) / row.gamma,
         "verify_s": statistics.median(samples["sd_verify_s"]),
-        "overhead_s": statistics.median(overheads),
+        "overhead_s": statistics.median(overhead_s),
     }
 
 
 def steady_share(record: Record) -> float:
-    """Share of timings with a median within `STEADY` of their fastest sample; 1 on a quiet machine."""
-    factor = STEADY[record.data.environment.device.kind]
-    timings = [values for row in record.data.points if row.status == "ok" for values in row.samples.values()]
+    """Share of timings with a median within `STEADY_RATIO` of their fastest sample; 1 on a quiet machine."""
+    factor = STEADY_RATIO[record.data.environment.device.kind]
+    timings = _timings(record)
     steady = sum(statistics.median(values) <= factor * min(values) for values in timings)
     return steady / len(timings) if timings else 0.0
+
+
+def _timings(record: Record) -> list[Sequence[float]]:
+    """The samples of every timing of the rows that were measured."""
+    timings: list[Sequence[float]] = []
+    for row in record.data.points:
+        if row.status == "ok":
+            timings += row.samples.values()
+    return timings
 
 
 def is_quiet(record: Record) -> bool:
@@ -170,6 +182,6 @@ def is_quiet(record: Record) -> bool:
 
 def quiet_line(record: Record) -> str:
     """The steadiness of a record, in one line."""
-    near = STEADY[record.data.environment.device.kind] - 1
+    near = STEADY_RATIO[record.data.environment.device.kind] - 1
     line = f"{steady_share(record):.0%} of timings have a median within {near:.0%} of their fastest sample"
     return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

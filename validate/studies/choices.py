@@ -15,7 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import held_out, left_out, llamacpp, widths
+from perfmodel.validate.studies import held_out, left_out, llamacpp_constants, llamacpp_passes, widths
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.public_runs import public_runs
 
@@ -25,14 +25,15 @@ PATH = BUNDLED / "choices.json"
 def present() -> dict[str, Any]:
     """The sources whose rows count, and the present choices, in JSON types."""
     sources = {run.source_id for run in public_runs() if run.counts}
-    found: dict[str, Any] = json.loads(json.dumps({"sources": sorted(sources), "choices": _choices()}))
-    return found
+    as_text = json.dumps({"sources": sorted(sources), "choices": _choices()})
+    return dict(json.loads(as_text))
 
 
 def _choices() -> dict[str, Any]:
     of_tables = {p.place: [p.expected, p.spread] for p in (*DECODING, *SPECULATING)}
     without_rows = {"factor": 1.0, "later_version": left_out.LATER, "share_of_time": left_out.ABSENT}
     spreads = {"time": left_out.TIME, "factor": left_out.FACTOR, "known_elsewhere": left_out.MEASURED}
+    of_llamacpp = {"row": asdict(llamacpp_passes.SPREAD), "pass": asdict(llamacpp_passes.SPREAD_ALONE)}
     of_widths = {
         "other_classes": held_out.BORROWED,
         "other_devices": widths.OTHER_DEVICES,
@@ -42,11 +43,11 @@ def _choices() -> dict[str, Any]:
     return {
         "constants_of_public_runs": sorted(left_out.FREE),
         "constants_of_tables": of_tables,
-        "constants_of_llamacpp": llamacpp.TERMS,
+        "constants_of_llamacpp": llamacpp_constants.TERMS,
         "without_rows": without_rows,
         "spread_without_rows": spreads,
         "variances_of_folds": asdict(left_out.VARIANCES),
-        "spreads_of_llamacpp": {"row": asdict(llamacpp.SPREAD), "pass": asdict(llamacpp.ALONE)},
+        "spreads_of_llamacpp": of_llamacpp,
         "freedom_of_rows": left_out.FREEDOM,
         "widths": of_widths,
     }

@@ -31,11 +31,12 @@ from perfmodel.validate.studies.robust import Array
 
 def figures() -> dict[str, Any]:
     """The engines' part of the accuracy record."""
-    record = recorded()
     errors = replayed_as_recorded()
+    folds = recorded()["step_folds"]["seen"]
+    of_degrees = step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, folds)
     return {
         "steps": _steps(errors),
-        "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
+        "cells": _cells(of_degrees),
         "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
         "sides": _sides(errors),
     }
@@ -45,14 +46,15 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
     """Errors of steps by relation. No interval is narrower than that of a less novel relation, as in answers
     (`HeldOutReplay.stated`).
     """
-    found: dict[str, Any] = {}
+    by_relation: dict[str, Any] = {}
     least: dict[str, float] = {}
     for relation in STEP_FOLDS:
-        found[relation] = _by_engine(errors.steps[relation], least)
-        for engine, e in found[relation].items():
-            if "width" in e:
-                least[engine] = float(np.log1p(e["width"]))
-    return found
+        by_engine = _by_engine(errors.steps[relation], least)
+        by_relation[relation] = by_engine
+        for engine, figures_of_engine in by_engine.items():
+            if "width" in figures_of_engine:
+                least[engine] = float(np.log1p(figures_of_engine["width"]))
+    return by_relation
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
@@ -64,28 +66,28 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
     if len(set(errors.groups)) <= TOO_FEW_GROUPS:
         return {errors.engines[0]: _errors(errors)}
     inside, width = covered(errors, least)
-    found = {}
+    by_engine = {}
     for engine in ("all", *ENGINES):
-        mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
-        if mine:
-            half_width = float(np.expm1(np.median(width[mine])))
-            share = {"inside": int(inside[mine].sum()), "width": half_width}
-            found[engine] = _errors(errors.part(mine)) | share
-    return found
+        index = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
+        if index:
+            half_width = float(np.expm1(np.median(width[index])))
+            coverage = {"inside": int(inside[index].sum()), "width": half_width}
+            by_engine[engine] = _errors(errors.part(index)) | coverage
+    return by_engine
 
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Errors over rows, and the mean over groups, in which each group counts once."""
-    found = errors_of(np.exp(errors.off), np.ones(len(errors.off)))
-    groups = of_groups(errors.off, errors.groups)
-    assert found is not None
+    over_rows = errors_of(np.exp(errors.off), np.ones(len(errors.off)))
+    of_each_group = of_groups(errors.off, errors.groups)
+    assert over_rows is not None
     return {
-        "rows": found.rows,
-        "groups": len(groups),
-        "mape": found.mape,
-        "groups_mape": float(groups.mean()),
-        "bias": found.bias,
-        "worst": found.worst,
+        "rows": over_rows.rows,
+        "groups": len(of_each_group),
+        "mape": over_rows.mape,
+        "groups_mape": float(of_each_group.mean()),
+        "bias": over_rows.bias,
+        "worst": over_rows.worst,
     }
 
 
@@ -101,25 +103,27 @@ def _sides(errors: HeldOutReplay) -> dict[str, Any]:
     study, ...
     """
     counts: dict[str, Any] = {}
+    with_speedup = [i for i, row in enumerate(errors.rows) if row.gained]
     for by in RATIO_FOLDS:
-        width = errors.widened(by, covered(errors.ratios[by], {})[1])
+        _, half_width = covered(errors.ratios[by], {})
+        width = errors.widened(by, half_width)
         counts[by] = {}
         for engine in ("all", *ENGINES):
-            chosen = [i for i, r in enumerate(errors.rows) if r.gained and engine in ("all", r.engine)]
-            if chosen:
-                counts[by][engine] = _side(errors, by, chosen, width[chosen])
+            index = [i for i in with_speedup if engine in ("all", errors.rows[i].engine)]
+            if index:
+                counts[by][engine] = _side(errors, by, index, width[index])
     return counts
 
 
-def _side(errors: HeldOutReplay, by: RatioFold, chosen: list[int], width: Array) -> dict[str, int]:
-    """The same of the rows `chosen`. width: of their intervals, of logarithms."""
-    rows = [errors.rows[i] for i in chosen]
+def _side(errors: HeldOutReplay, by: RatioFold, index: list[int], width: Array) -> dict[str, int]:
+    """The same of the rows at `index`. width: of their intervals, of logarithms."""
+    rows = [errors.rows[i] for i in index]
     measured = np.array([row.gained / row.ratio for row in rows])  # type: ignore[operator]
-    predicted = measured * np.exp(-errors.ratios[by].off[chosen])
+    predicted = measured * np.exp(-errors.ratios[by].off[index])
     right = same_side(predicted, measured)
     sure = np.abs(np.log(predicted)) > width
     return {
-        "rows": len(chosen),
+        "rows": len(index),
         "right": int(right.sum()),
         "sure": int(sure.sum()),
         "sure_and_wrong": int((sure & ~right).sum()),

@@ -19,7 +19,7 @@ from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, files, load
 from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import Estimate, Values, grouped, shortened, significant
+from perfmodel.validate.solving import Estimate, Values, shortened, significant
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
@@ -124,21 +124,27 @@ class HeldOutReplay:
 
     def stated(self) -> Stated:
         """The errors to state for each engine."""
-        stated: Stated = {engine: {} for engine in ENGINES}
-        for engine, of in stated.items():
-            before: dict[Quantity, Scatter] = {}
+        stated: Stated = {}
+        for engine in ENGINES:
+            stated[engine] = {}
+            less_novel: dict[Quantity, Scatter] = {}
             for relation, fold in STEP_FOLDS.items():
-                by = _first(STEP_FOLDS, relation, self.steps, engine)
-                over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
-                of_steps = f"steps {STEP_FOLDS[by].stated_as}"
-                of_ratios = f"{RATIO_FOLDS[over].stated_as} left out of ratios"
-                observed: dict[Quantity, Scatter] = {
-                    "target_s": _of_few(self.steps[by], engine, of_steps),
-                    "ratio": _of_few(self.ratios[over], engine, of_ratios),
-                }
-                before = {q: _at_least(before.get(q), scatter) for q, scatter in observed.items()}
-                of[relation] = before
+                observed = self._observed(engine, relation, fold.ratio)
+                widened = {q: _at_least(less_novel.get(q), scatter) for q, scatter in observed.items()}
+                stated[engine][relation] = widened
+                less_novel = widened
         return stated
+
+    def _observed(self, engine: str, relation: Relation, ratio_fold: RatioFold) -> dict[Quantity, Scatter]:
+        """The errors of an engine's steps and ratios at a relation, or at the next one with rows of it."""
+        step_fold = _first(STEP_FOLDS, relation, self.steps, engine)
+        ratio_fold = _first(RATIO_FOLDS, ratio_fold, self.ratios, engine)
+        of_steps = f"steps {STEP_FOLDS[step_fold].stated_as}"
+        of_ratios = f"{RATIO_FOLDS[ratio_fold].stated_as} left out of ratios"
+        return {
+            "target_s": _of_few(self.steps[step_fold], engine, of_steps),
+            "ratio": _of_few(self.ratios[ratio_fold], engine, of_ratios),
+        }
 
     def unseen_draft(self) -> Scatter:
         """Error of ratios with all rows of their kind of draft held out."""
@@ -173,14 +179,14 @@ class HeldOutReplay:
         engine.
         """
         keys = np.array([RATIO_FOLDS[by].key(row) for row in self.rows])
-        each = Z * self.unseen_width().deviation
+        width_per_fold = Z * self.unseen_width().deviation
         tokens = np.array([row.tokens for row in self.rows])
         engines = np.array([row.engine for row in self.rows])
         widest = []
         for engine, key in zip(engines, keys, strict=True):
             other_folds = (engines == engine) & (keys != key)
             widest.append(max(tokens[other_folds], default=np.inf))
-        return np.hypot(width, beyond(tokens, np.array(widest)) * each)
+        return np.hypot(width, beyond(tokens, np.array(widest)) * width_per_fold)
 
 
 def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
@@ -256,15 +262,15 @@ def acceptance() -> Scatter:
 
 
 def _carried(rates: Sequence[float]) -> list[float]:
+    """Log errors of tokens per iteration, per e-fold of the draft length, from each length to each other."""
     gained = np.cumsum(np.cumprod([1.0, *rates]))
+    lengths = range(1, len(gained))
     errors = []
-    for known in range(1, len(gained)):
+    for known, gamma in itertools.permutations(lengths, 2):
         alpha = alpha_from_tokens_per_iteration(min(gained[known], known + 1.0), known)
-        for gamma in range(1, len(gained)):
-            if gamma != known:
-                off = np.log(tokens_per_iteration(gamma, alpha) / gained[gamma])
-                apart = np.log((gamma + 1.0) / (known + 1.0))
-                errors.append(float(off / apart))
+        off = np.log(tokens_per_iteration(gamma, alpha) / gained[gamma])
+        e_folds = np.log((gamma + 1.0) / (known + 1.0))
+        errors.append(float(off / e_folds))
     return errors
 
 
@@ -278,37 +284,40 @@ def texts_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: dateti
     constants: dict[str, Any] = {"steps": decoding.values, "iteration": iteration.values, **folds}
     errors = replayed(constants)
     steps = rows_of("seen").rows
-    rows = errors.rows
-    fitted = {}
+    iterations = errors.rows
+    facts = {}
     for engine in ENGINES:
-        engine_steps = [r for r in steps if r.engine == engine]
-        engine_rows = [r for r in rows if r.engine == engine]
-        fitted[engine] = _fitted(engine_steps, engine_rows)
+        of_engine = [r for r in steps if r.engine == engine]
+        iterations_of_engine = [r for r in iterations if r.engine == engine]
+        facts[engine] = _facts(of_engine, iterations_of_engine)
     shared = {
         "acceptance": acceptance(),
         "unseen_draft": errors.unseen_draft(),
         "unseen_context": errors.unseen_context(),
         "unseen_width": errors.unseen_width(),
     }
-    yaml = render(decoding, iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
+    counts = (len(steps), len(iterations))
+    yaml = render(decoding, iteration, errors.stated(), shared, facts, counts, date)
     return {CONSTANTS: yaml, PATH: json.dumps(shortened(constants, 4), indent=1) + "\n"}
 
 
-def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
+def _facts(steps: Sequence[DecodeRow], iterations: Sequence[Iteration]) -> dict[str, Any]:
     """Facts about the engine of these steps and iterations. Versions are sorted by number, the newest
     last.
     """
-    stacks = {*map(version_of, steps), *(row.version for row in rows)}
+    stacks = {*map(version_of, steps), *(row.version for row in iterations)}
     versions = {VERSION.search(stack)[0] for stack in stacks if release(stack)}  # type: ignore[index]
-    of_steps = [(r.hardware, load_model(r.model).name) for r in steps]
-    of_rows = [(r.query.hardware, load_model(r.query.model).name) for r in rows]
+    measured = [(r.hardware, load_model(r.model).name) for r in steps]
+    speculating = [(r.query.hardware, load_model(r.query.model).name) for r in iterations]
+    contexts = [r.context for r in iterations]
+    verified_tokens = [r.tokens for r in iterations]
     return {
         "versions": sorted(versions, key=release),
-        "measured": _by_device(of_steps),
-        "speculating": _by_device(of_rows),
-        "drafts": sorted({r.kind for r in rows}),
-        "longest_tokens": max((r.context for r in rows), default=0.0),
-        "widest_tokens": max((r.tokens for r in rows), default=0.0),
+        "measured": _by_device(measured),
+        "speculating": _by_device(speculating),
+        "drafts": sorted({r.kind for r in iterations}),
+        "longest_tokens": max(contexts, default=0.0),
+        "widest_tokens": max(verified_tokens, default=0.0),
     }
 
 
@@ -325,5 +334,8 @@ def replayed_as_recorded() -> HeldOutReplay:
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    by_device = grouped(dict.fromkeys(pairs), lambda pair: pair[0])
-    return {gpu: [model for _, model in of] for gpu, of in by_device.items()}
+    """Device -> its models. pairs: of a device and a model."""
+    models_of: dict[str, list[str]] = {}
+    for gpu, model in dict.fromkeys(pairs):
+        models_of.setdefault(gpu, []).append(model)
+    return models_of

@@ -16,7 +16,7 @@ from perfmodel.validate.studies.parameters import (
     ENGINES,
     PUBLIC,
     SPECULATING,
-    Parameter,
+    PlacedConstant,
 )
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
@@ -55,17 +55,21 @@ def render(
         "engines": {},
     }
     for word in ENGINES:
-        data["engines"][word] = {
-            "constants": {},
-            "architectures": {},
-            "drifts": {},
-            **fitted[word],
-            "errors": _errors(errors[word]),
-        }
+        of_engine: dict[str, Any] = {"constants": {}, "architectures": {}, "drifts": {}}
+        of_engine |= fitted[word]
+        of_engine["errors"] = _errors(errors[word])
+        data["engines"][word] = of_engine
     _insert_all(data, DECODING, decoding, f"fitted to {rows[0]} steps of engine_decode.csv")
     _insert_all(data, SPECULATING, iteration, f"fitted to {rows[1]} ratios of iterations")
     for parameter in (*PUBLIC, *DEFAULT_FLAGS):
         _insert(data, parameter, parameter.expected, parameter.spread, parameter.source)
+    data["fit"] = _fit(iteration)
+    Engines.of_mapping(data)
+    return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
+
+
+def _fit(iteration: Estimate) -> dict[str, Any]:
+    """The correlation of the constants of iterations that are no factors of versions, below its diagonal."""
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
     variances = np.diag(covariance)
@@ -74,48 +78,54 @@ def render(
     for i, row in enumerate(covariance / shape):
         below_diagonal = [round(float(v), 3) for v in row[:i]]
         correlation.append([*below_diagonal, 1])
-    data["fit"] = {
-        "parameters": [SPECULATING[i].place for i in constant],
-        "correlation": correlation,
-    }
-    Engines.of_mapping(data)
-    return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
+    return {"parameters": [SPECULATING[i].place for i in constant], "correlation": correlation}
 
 
 def _errors(errors: Mapping[Relation, Mapping[Quantity, Scatter]]) -> dict[str, Any]:
     """The errors of an engine, by relation and quantity."""
-    return {
-        relation: {quantity: _mapping(scatter) for quantity, scatter in of.items()}
-        for relation, of in errors.items()
-    }
+    by_relation: dict[str, Any] = {}
+    for relation, by_quantity in errors.items():
+        by_relation[relation] = {quantity: _mapping(scatter) for quantity, scatter in by_quantity.items()}
+    return by_relation
 
 
 def _insert_all(
-    data: dict[str, Any], parameters: Sequence[Parameter], estimate: Estimate, source: str
+    data: dict[str, Any], parameters: Sequence[PlacedConstant], estimate: Estimate, source: str
 ) -> None:
     deviations = np.sqrt(np.diag(estimate.covariance)).tolist()
     for parameter, deviation in zip(parameters, deviations, strict=True):
         _insert(data, parameter, estimate.values[parameter.place], deviation, source)
 
 
-def _insert(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:
-    engine, _, architecture = parameter.scope.partition(".")
-    word, _, since = parameter.scope.partition(DRIFT)
-    if parameter.scope == "all":
-        place = data["constants"]
-    elif since:
-        place = data["engines"][word]["drifts"].setdefault(since, {})
-    elif engine not in ENGINES:
-        place = data["architectures"].setdefault(engine, {})
-    else:
-        place = data["engines"][engine]
-        place = place["architectures"].setdefault(architecture, {}) if architecture else place["constants"]
-    place[parameter.name] = {
+def _insert(
+    data: dict[str, Any], parameter: PlacedConstant, value: float, deviation: float, source: str
+) -> None:
+    stated: dict[str, Any] = {
         "value": significant(value, 4),
         "stderr": significant(value * deviation, 4),
-        **({"times": True} if parameter.times else {}),
-        "source": source,
     }
+    if parameter.times:
+        stated["times"] = True
+    stated["source"] = source
+    _section(data, parameter.scope)[parameter.name] = stated
+
+
+def _section(data: dict[str, Any], scope: str) -> dict[str, Any]:
+    """The part of the file for the constants of a scope, made if it is not there."""
+    constants: dict[str, Any]
+    engine, _, architecture = scope.partition(".")
+    word, _, since = scope.partition(DRIFT)
+    if scope == "all":
+        constants = data["constants"]
+    elif since:
+        constants = data["engines"][word]["drifts"].setdefault(since, {})
+    elif engine not in ENGINES:
+        constants = data["architectures"].setdefault(engine, {})
+    elif architecture:
+        constants = data["engines"][engine]["architectures"].setdefault(architecture, {})
+    else:
+        constants = data["engines"][engine]["constants"]
+    return constants
 
 
 def _mapping(scatter: Scatter) -> dict[str, Any]:

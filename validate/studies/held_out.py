@@ -48,9 +48,8 @@ def is_own(row: DecodeRow) -> bool:
     """Whether the engine has kernels for the row's device, or for one with its maker and architecture."""
     gpu = load_gpu(row.hardware)
     kernels = calibration_of(gpu, row.engine).gpu or ""
-    return load_gpu(kernels).vendor == gpu.vendor and architecture_of(kernels) == architecture_of(
-        row.hardware
-    )
+    of_maker = load_gpu(kernels).vendor == gpu.vendor
+    return of_maker and architecture_of(kernels) == architecture_of(row.hardware)
 
 
 def rows_of(relation: Relation) -> DecodeRows:
@@ -67,19 +66,21 @@ def refits(
     """Constants fitted without the rows of each key, by the key's name. Each fit starts from the constants of
     all rows and their slopes.
     """
-    keys = [name_of(key(row)) for row in rows.rows]
+    keys = np.array([name_of(key(row)) for row in rows.rows])
     fits = {}
-    for name in dict.fromkeys(keys):
-        fits[name] = rows.fit(whole, FOLD_ROUNDS, np.array([k != name for k in keys]), slopes)[0].values
+    for name in dict.fromkeys(keys.tolist()):
+        estimate, _ = rows.fit(whole, FOLD_ROUNDS, keys != name, slopes)
+        fits[name] = estimate.values
     return fits
 
 
 def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
     """Errors of each row with constants fitted without its fold."""
-    names = np.array([name_of(key(row)) for row in rows.rows])
-    errors = np.full(len(names), np.nan)
-    for name in dict.fromkeys(names.tolist()):
-        errors[names == name] = rows.off(folds[name])[names == name]
+    keys = np.array([name_of(key(row)) for row in rows.rows])
+    errors = np.full(len(keys), np.nan)
+    for name in dict.fromkeys(keys.tolist()):
+        fold = keys == name
+        errors[fold] = rows.off(folds[name])[fold]
     return errors
 
 
@@ -97,13 +98,12 @@ class HeldOutErrors:
         A group counts as many times as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey
         Sampling, 5.4). rho is the common share of the squared errors within the groups of the engine.
         """
-        members = grouped(range(len(self.groups)), lambda i: self.groups[i])
-        own: dict[str, list[list[int]]] = {name: [] for name in set(self.engines)}
-        for index in members.values():
-            own[self.engines[index[0]]].append(index)
-        common = {name: self._common(groups) for name, groups in own.items()}
+        rows_by_group = grouped(range(len(self.groups)), lambda i: self.groups[i])
+        groups = list(rows_by_group.values())
+        groups_of = grouped(groups, lambda index: self.engines[index[0]])
+        common = {name: self._common(of_engine) for name, of_engine in groups_of.items()}
         weights = np.empty(len(self.off))
-        for index in members.values():
+        for index in groups:
             name = self.engines[index[0]]
             share = 1.0 / (1.0 + (len(index) - 1) * common[name])
             weights[index] = share if name == engine else borrowed * share
@@ -112,9 +112,9 @@ class HeldOutErrors:
     def _common(self, groups: list[list[int]]) -> float:
         """rho of these groups; 1, so that each counts once, if no group has several rows."""
         several = [self.off[index] for index in groups if len(index) > 1]
-        apart = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
-        whole = sum(float(np.sum(off**2)) for off in several)
-        return max(1.0 - apart / whole, 0.0) if whole else 1.0
+        within_groups = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
+        in_all = sum(float(np.sum(off**2)) for off in several)
+        return max(1.0 - within_groups / in_all, 0.0) if in_all else 1.0
 
     def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
         """The errors of some rows."""
@@ -169,10 +169,11 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, A
     """
     inside = np.empty(len(errors.off))
     width = np.empty(len(errors.off))
-    for group, mine in grouped(range(len(errors.off)), lambda i: errors.groups[i]).items():
-        engine = errors.engines[mine[0]]
-        others = errors.part(i for i, other in enumerate(errors.groups) if other != group)
+    groups = grouped(range(len(errors.off)), lambda i: errors.groups[i])
+    for group, index in groups.items():
+        engine = errors.engines[index[0]]
+        others = errors.part(i for i, name in enumerate(errors.groups) if name != group)
         stated = others.scatter(engine, "rows of the other groups")
-        width[mine] = max(stated.log_within or 0.0, least.get(engine, 0.0))
-        inside[mine] = np.abs(errors.off[mine]) <= width[mine]
+        width[index] = max(stated.log_within or 0.0, least.get(engine, 0.0))
+        inside[index] = np.abs(errors.off[index]) <= width[index]
     return inside, width

@@ -16,26 +16,33 @@ from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records import RESULTS
 
 VALIDATE = Path(__file__).parents[1]
+OF_DATA = {
+    "gpus": ("gpus", ("*.yaml",)),
+    "models": ("models", ("**/*.yaml", "*.csv")),
+    "calibrations": ("calibrations", ("*.yaml",)),
+    "engines": ("", ("*.yaml", "engines/*.yaml", "fitted/*.yaml")),
+    "memory": ("memory", ("*.yaml",)),
+    "links": ("links", ("*.yaml",)),
+}
+"""Name in the record -> a folder of hardware, and the patterns of its files that count."""
 OF_RESULTS = ("**/*.json", "**/*.jsonl", "**/*.yaml", "**/*.csv", "**/*.md")
 """Files of results that count: records, the devices and calibrations that they name, tables and pages.
 Pictures follow from these.
 """
 NOT_INPUTS = (UNGATED, "accuracy.json")
-DIGITS = 16
+FINGERPRINT_DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """Folder -> its files -> their fingerprints; for units the values."""
+    of_data = {}
+    for name, (folder, patterns) in OF_DATA.items():
+        of_data[name] = _fingerprints(files.data_directory(folder), *patterns)
     of_results = _fingerprints(results, *OF_RESULTS)
-    counted = {name: of for name, of in of_results.items() if not name.startswith(NOT_INPUTS)}
+    counted = {name: of_file for name, of_file in of_results.items() if not name.startswith(NOT_INPUTS)}
     return {
-        "gpus": _fingerprints(files.data_directory("gpus"), "*.yaml"),
-        "models": _fingerprints(files.data_directory("models"), "**/*.yaml", "*.csv"),
-        "calibrations": _fingerprints(files.data_directory("calibrations"), "*.yaml"),
-        "engines": _fingerprints(files.data_directory(""), "*.yaml", "engines/*.yaml", "fitted/*.yaml"),
-        "memory": _fingerprints(files.data_directory("memory"), "*.yaml"),
-        "links": _fingerprints(files.data_directory("links"), "*.yaml"),
+        **of_data,
         "results": counted,
         "plans": _fingerprints(VALIDATE, "**/*.yaml"),
         "units": {name: json.dumps(factor) for name, factor in FACTORS.items()},
@@ -49,4 +56,4 @@ def _fingerprints(folder: Path, *patterns: str) -> dict[str, str]:
 
 
 def _fingerprint(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:DIGITS]
+    return hashlib.sha256(data).hexdigest()[:FINGERPRINT_DIGITS]

@@ -18,7 +18,8 @@ from perfmodel.drafts import kinds
 from perfmodel.specs import Calibration
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
+from perfmodel.validate.studies.parameters import DECODING, SPECULATING, PlacedConstant
+from perfmodel.validate.studies.public_runs import SET_ALPHA
 from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
     ServedRow,
@@ -27,14 +28,14 @@ from perfmodel.validate.studies.published_engines import (
     served,
     step_laws,
 )
-from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
 
 NAMED_CONTEXT = 512
 """Context of rows that name only a data set. Between 0 and 2048 it changes a ratio by less than 3 %."""
 HARD = 1e6
 """Weighting in which every ratio counts in full, regardless of its error."""
-CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
+CLOCKED = ErrorSpread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
 """Errors of timed ratios: 1 to 3 % come from the figures, the rest from the form of the model, which weak
 priors must absorb.
 """
@@ -65,7 +66,7 @@ class Iteration:
     steps: int
     verified: int
     ratio: float
-    spread: Spread
+    spread: ErrorSpread
     gained: float | None = None
     width: int = 1
 
@@ -105,13 +106,13 @@ class IterationGroup(StepGroup):
         batch = self.batch
         context = self.context
         row = self.first
-        drafting = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
+        draft_s = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
         if row.width > 1:
             wider_s = s.draft_pass_s(batch, context, float(row.width)) - s.draft_pass_s(batch, context)
-            drafting = drafting + (row.steps - 1) * wider_s
+            draft_s = draft_s + (row.steps - 1) * wider_s
         verify_s = s.target_pass_s(batch, context, float(row.verified))
-        iteration = drafting + verify_s + s.overhead_s(batch, context)
-        return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
+        iteration_s = draft_s + verify_s + s.overhead_s(batch, context)
+        return np.asarray(iteration_s / s.target_pass_s(self.step_batch, context))
 
 
 class Iterations(FittedRows[Iteration]):
@@ -123,7 +124,7 @@ class Iterations(FittedRows[Iteration]):
     def __init__(
         self,
         decoding: Values,
-        parameters: Sequence[Parameter] = SPECULATING,
+        parameters: Sequence[PlacedConstant] = SPECULATING,
         rows: Sequence[Iteration] | None = None,
     ) -> None:
         self.rows = tuple(iterations() if rows is None else rows)
@@ -135,15 +136,18 @@ class Iterations(FittedRows[Iteration]):
 
     def _group(self, index: list[int]) -> IterationGroup:
         rows = [self.rows[i] for i in index]
-        r = rows[0]
-        constants = FittedConstants.of(r.query.hardware, r.engine, r.version, (*DECODING, *self.parameters))
+        first = rows[0]
+        hardware = first.query.hardware
+        parameters = (*DECODING, *self.parameters)
+        constants = FittedConstants.of(hardware, first.engine, first.version, parameters)
         # the shards of a scenario depend only on the decoding, so they are made once
-        nothing = {p.place: p.expected for p in self.parameters}
-        scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
+        expected = {p.place: p.expected for p in self.parameters}
+        calibration = constants.calibration({**expected, **self._decoding})
+        scenario = with_calibration(resolve(first.query), calibration)
         batch = np.array([row.batch for row in rows])
         context = np.array([row.context for row in rows])
         step_batch = np.array([row.step_batch for row in rows])
-        return IterationGroup(constants, scenario, np.array(index), batch, context, step_batch, r)
+        return IterationGroup(constants, scenario, np.array(index), batch, context, step_batch, first)
 
     def predict(self, values: Values) -> Array:
         """See `FittedRows.predict`."""
@@ -158,43 +162,54 @@ class Iterations(FittedRows[Iteration]):
 def iterations() -> list[Iteration]:
     """The rows of the fit."""
     rows = []
-    for row in engine_speculation():
-        if row.clean and row.ratio and row.engine != "sglang":
-            rows.append(_clocked(row, row.ratio, CLOCKED))
-        elif row.clean and row.engine == "sglang" and row.tokens_per_iteration:
-            rows.append(_clocked(row, row.tokens_per_iteration / row.speedup, THROUGHPUTS))
-    for printed in served():
-        if printed.draft != "ngram":  # the source does not state how often an n-gram draft finds a match
-            ratio = printed.tokens_per_iteration / printed.speedup
-            rows.append(_served(printed, f"{printed.draft} {printed.task}", ratio, TRACES))
-    rows += [_served(row, row.task, 1.0 / row.speedup, LAW) for row in step_laws()]
+    for timed in engine_speculation():
+        if not timed.clean:
+            continue
+        if timed.engine != "sglang" and timed.ratio:
+            rows.append(_clocked(timed, timed.ratio, CLOCKED))
+        elif timed.engine == "sglang" and timed.tokens_per_iteration:
+            rows.append(_clocked(timed, timed.tokens_per_iteration / timed.speedup, THROUGHPUTS))
+    for traced in served():
+        if traced.draft != "ngram":  # the source does not state how often an n-gram draft finds a match
+            ratio = traced.tokens_per_iteration / traced.speedup
+            rows.append(_served(traced, f"{traced.draft} {traced.task}", ratio, TRACES))
+    for law in step_laws():
+        rows.append(_served(law, law.task, 1.0 / law.speedup, LAW))
     return rows
 
 
-def _served(row: ServedRow, group: str, ratio: float, spread: Spread) -> Iteration:
+def _served(row: ServedRow, group: str, ratio: float, spread: ErrorSpread) -> Iteration:
+    query = Query(
+        row.target,
+        row.hardware,
+        row.batch,
+        NAMED_CONTEXT,
+        row.gamma,
+        draft=row.draft,
+        alpha=SET_ALPHA,
+    )
+    batch = float(row.batch)
+    gained = row.tokens_per_iteration
     return Iteration(
         name=row.id,
         study="SpecDecode-Bench",
         group=group,
         engine="vllm",
         version=row.stack,
-        query=Query(
-            row.target, row.hardware, row.batch, NAMED_CONTEXT, row.gamma, draft=row.draft, alpha=0.7
-        ),
-        batch=float(row.batch),
-        step_batch=float(row.batch),
+        query=query,
+        batch=batch,
+        step_batch=batch,
         context=NAMED_CONTEXT,
         steps=row.gamma,
         verified=row.gamma + 1,
         ratio=ratio,
         spread=spread,
-        gained=row.tokens_per_iteration if row.tokens_per_iteration > 1 else None,
+        gained=gained if gained > 1 else None,
     )
 
 
-def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iteration:
+def _clocked(row: EngineSpeculationRow, ratio: float, spread: ErrorSpread) -> Iteration:
     context = row.context_tokens or NAMED_CONTEXT
-    server = f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel}"
     query = query_of(
         row,
         row.target,
@@ -202,9 +217,11 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         row.batch,
         row.steps,
         draft=row.draft,
-        alpha=0.7,
+        alpha=SET_ALPHA,
         dp=row.data_parallel,
     )
+    batch = batch_of(row)
+    server = f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel}"
     return Iteration(
         name=row.id,
         study=row.source_id,
@@ -212,8 +229,8 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         engine=row.engine,
         version=version_of(row),
         query=query,
-        batch=batch_of(row),
-        step_batch=row.step_running or batch_of(row),
+        batch=batch,
+        step_batch=row.step_running or batch,
         context=context,
         steps=row.steps,
         width=row.topk,

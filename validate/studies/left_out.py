@@ -4,8 +4,8 @@ Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`
 each source. This is a regularised least-squares problem on the logarithms of step times, and of iterations
 over steps, solved in a few Gauss-Newton steps. Errors have a part common to a source, and one common to a
 server; distant rows have less weight (Student's t). A constant without rows of another source returns to its
-neutral value: one that other data determine (`Parameter.elsewhere`), otherwise 1 for a factor, a tenth for a
-time, and for a version's factor on a time the median of such factors. All other constants stay.
+neutral value: one that other data determine (`PlacedConstant.elsewhere`), otherwise 1 for a factor, a tenth
+for a time, and for a version's factor on a time the median of such factors. All other constants stay.
 """
 
 import math
@@ -18,8 +18,9 @@ from perfmodel.answers.question import resolve
 from perfmodel.specs import DRIFT, devices_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Scenario, speedups, with_calibration
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
-from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, Parameter
+from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, speculating_query, step_query
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array
@@ -44,12 +45,10 @@ class Variances:
     def covariance(self, steps: Sequence["MeasuredStep"]) -> Array:
         """``[steps, steps]``, the covariance of their errors."""
 
-        def same(names: Sequence[object]) -> Array:
-            return np.array([[one == other for other in names] for one in names])
-
-        sources = same([s.source for s in steps])
-        servers = same([s.server for s in steps])
-        return np.asarray(self.source * sources + self.server * servers + self.row * np.eye(len(steps)))
+        same_source = np.array([[a.source == b.source for b in steps] for a in steps])
+        same_server = np.array([[a.server == b.server for b in steps] for a in steps])
+        same_row = np.eye(len(steps))
+        return np.asarray(self.source * same_source + self.server * same_server + self.row * same_row)
 
 
 VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
@@ -64,17 +63,18 @@ FREEDOM = 4.0
 """Degrees of freedom of the t distribution of errors, which gives distant rows less weight."""
 LATER = 0.4
 """A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
-GAUSS_NEWTON_STEPS, EVEN, LONGEST = 7, 2, 1.5
+GAUSS_NEWTON_STEPS, EVEN_STEPS, LONGEST_STEP = 7, 2, 1.5
 """Gauss-Newton steps, those of them with equal weights of all rows, and the longest step of a logarithm."""
-RENEWED = 3
+SAME_SLOPES = 3
 """Gauss-Newton steps with the same slopes, which take most of the time."""
-STEP = 0.02
+LOG_STEP = 0.02
+"""Step of a finite difference, in the logarithm of a constant."""
 ABSENT = 0.1
 """Share of a time that remains if no row determines it."""
 FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
 
 
-def neutral(parameter: Parameter) -> float:
+def neutral(parameter: PlacedConstant) -> float:
     """Logarithm of a constant without public runs, over its value.
 
     It comes from other data if there are any; otherwise it is a factor of 1, `LATER` for a version's factor
@@ -88,7 +88,7 @@ def neutral(parameter: Parameter) -> float:
     return -math.log(parameter.expected) if factor else math.log(ABSENT)
 
 
-def _spread(parameter: Parameter) -> float:
+def _spread(parameter: PlacedConstant) -> float:
     usual = TIME if parameter.name.endswith("_s") else FACTOR
     return MEASURED if parameter.elsewhere else usual
 
@@ -123,20 +123,33 @@ class MeasuredStep:
         constants = FittedConstants.of(
             run.hardware, run.engine, version, (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
         )
-        at = float(run.batch), float(run.context_tokens)
-        if a.figure == "step":
-            return cls(run.source_id, run.server, constants, resolve(step_query(run)), *at, values, a.off)
-        query = speculating_query(run)
+        is_step = a.figure == "step"
+        query = step_query(run) if is_step else speculating_query(run)
         return cls(
-            run.source_id, run.server, constants, resolve(query), *at, values, -a.off, query.gamma or 0
+            source=run.source_id,
+            server=run.server,
+            constants=constants,
+            scenario=resolve(query),
+            batch=float(run.batch),
+            context=float(run.context_tokens),
+            values=values,
+            off=a.off if is_step else -a.off,
+            gamma=query.gamma or 0,
         )
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "MeasuredStep":
         """The step of a row in the table to which engines are fitted, without the costs of default flags."""
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
-        at = batch_of(row), float(row.context_tokens)
-        step = cls(row.source_id, served_as(row), constants, decoding(row, constants.kernels), *at, values)
+        step = cls(
+            source=row.source_id,
+            server=served_as(row),
+            constants=constants,
+            scenario=decoding(row, constants.kernels),
+            batch=batch_of(row),
+            context=float(row.context_tokens),
+            values=values,
+        )
         return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:
@@ -170,48 +183,54 @@ def left_out(rows: Sequence[Answered]) -> Array:
     record = recorded()
     values = {**record["steps"], **record["iteration"]}
     steps = [MeasuredStep.of_run(a, values) for a in rows]
-    teaching = [step for a, step in zip(rows, steps, strict=True) if a.run.counts]
-    teaching += on_borrowed_kernels(values)
-    found = np.array([a.off for a in rows])
-    for source in dict.fromkeys(a.run.source_id for a in rows):
-        mine = [i for i, a in enumerate(rows) if a.run.source_id == source]
-        places = sorted({place for i in mine for place in steps[i].places})
-        train = [s for s in teaching if not alike(s.source, source) and set(places) & set(s.places)]
-        by = _refit(train, places)
-        for i in mine:
-            off = steps[i].off + steps[i].moved(by)
-            found[i] = -off if steps[i].gamma else off
-    return found
+    fitted_to = [step for a, step in zip(rows, steps, strict=True) if a.run.counts]
+    fitted_to += on_borrowed_kernels(values)
+    errors = np.array([a.off for a in rows])
+    indices_of = grouped(range(len(rows)), lambda i: rows[i].run.source_id)
+    for source, indices in indices_of.items():
+        places = sorted({place for i in indices for place in steps[i].places})
+        train = []
+        for step in fitted_to:
+            if not alike(step.source, source) and not set(places).isdisjoint(step.places):
+                train.append(step)
+        changes = _refit(train, places)
+        for i in indices:
+            off = steps[i].off + steps[i].moved(changes)
+            errors[i] = -off if steps[i].gamma else off
+    return errors
 
 
-def alike(one: str, other: str) -> bool:
+def alike(source: str, other_source: str) -> bool:
     """Whether two names are of one source. A thread of a repository is held out together with its
     dashboard.
     """
-    return one == other or ("InferenceX" in one and "InferenceX" in other)
+    return source == other_source or ("InferenceX" in source and "InferenceX" in other_source)
 
 
 def _refit(steps: Sequence[MeasuredStep], places: Sequence[str]) -> dict[str, float]:
     """Changes of the logarithms of the constants at `places`, fitted to `steps` only."""
+    if not places:
+        return {}
     expected = np.array([neutral(FREE[place]) for place in places])
-    at = np.zeros(len(places))
     spread = np.array([_spread(FREE[place]) for place in places])
-    off = np.array([s.off for s in steps])
+    shipped_off = np.array([s.off for s in steps])
     covariance = VARIANCES.covariance(steps)
-    for done in range(GAUSS_NEWTON_STEPS if places else 0):
-        by = dict(zip(places, at.tolist(), strict=True))
-        moved = np.array([s.moved(by) for s in steps])
-        if done % RENEWED == 0:
-            slopes = _slopes(steps, by, moved)
-        squares = (off + moved) ** 2 / VARIANCES.total * (done >= EVEN)
+    changes = np.zeros(len(places))
+    for done in range(GAUSS_NEWTON_STEPS):
+        by_place = dict(zip(places, changes.tolist(), strict=True))
+        moved = np.array([s.moved(by_place) for s in steps])
+        if done % SAME_SLOPES == 0:
+            slopes = _slopes(steps, by_place, moved)
+        off = shipped_off + moved
+        squares = off**2 / VARIANCES.total * (done >= EVEN_STEPS)
         root = np.sqrt((FREEDOM + 1.0) / (FREEDOM + squares))
         weights = np.outer(root, root) * np.linalg.inv(covariance)
         precision = slopes.T @ weights @ slopes + np.diag(spread**-2)
-        to_expected = (expected - at) / spread**2
-        pull = -slopes.T @ weights @ (off + moved) + to_expected
+        to_expected = (expected - changes) / spread**2
+        pull = -slopes.T @ weights @ off + to_expected
         step = np.linalg.solve(precision, pull)
-        at = at + np.clip(step, -LONGEST, LONGEST)
-    return dict(zip(places, at.tolist(), strict=True))
+        changes = changes + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+    return dict(zip(places, changes.tolist(), strict=True))
 
 
 def _slopes(steps: Sequence[MeasuredStep], by: Mapping[str, float], moved: Array) -> Array:
@@ -222,6 +241,6 @@ def _slopes(steps: Sequence[MeasuredStep], by: Mapping[str, float], moved: Array
     for i, s in enumerate(steps):
         for j, place in enumerate(by):
             if place in s.places:
-                longer = s.moved({**by, place: by[place] + STEP})
-                slopes[i, j] = (longer - moved[i]) / STEP
+                further = s.moved({**by, place: by[place] + LOG_STEP})
+                slopes[i, j] = (further - moved[i]) / LOG_STEP
     return slopes

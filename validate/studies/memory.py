@@ -18,12 +18,14 @@ from perfmodel.speculation import Acceptance, KVCache, Scenario, kv_cache_of
 from perfmodel.speculation.accounts.vllm import GIB, VLLMAccount
 from perfmodel.speculation.capacity import weight_bytes
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import Array, least_squares
+from perfmodel.validate.solving import Array, grouped, least_squares
 
-WHOLE = ("tp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gamma")
+WHOLE_NUMBERS = ("tp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gamma")
 """Columns of whole numbers; an empty one is the engine's default."""
-TEXT = ("source", "engine", "version", "model", "weights", "kv_dtype", "hardware", "draft", "left_out")
-REAL = ("memory_fraction", "weights_gib", "pool_gib", "kv_tokens")
+SERVED = ("model", "weights", "kv_dtype", "hardware", "draft")
+"""Columns of words that a question has too."""
+WORDS = ("source", "engine", "version", *SERVED, "left_out")
+REAL_NUMBERS = ("memory_fraction", "weights_gib", "pool_gib", "kv_tokens")
 FITTED = (
     ("activation", "flashinfer_logit_bytes"),
     ("outside", "devices_gib"),
@@ -79,56 +81,76 @@ class Logged:
 @cache
 def logs() -> tuple[Logged, ...]:
     """The rows that count: their inputs and their caches were printed."""
-    lines = read_csv(BUNDLED / "published" / "kv_tokens.csv", ("id", "url", *TEXT, *WHOLE, *REAL))
+    columns = ("id", "url", *WORDS, *WHOLE_NUMBERS, *REAL_NUMBERS)
+    lines = read_csv(BUNDLED / "published" / "kv_tokens.csv", columns)
     return tuple(_logged(row) for _, row in lines if not row["left_out"])
 
 
 def _logged(row: dict[str, str]) -> Logged:
-    numbers: dict[str, Any] = {name: int(row[name]) if row[name] else None for name in WHOLE}
-    numbers |= {name: float(row[name]) if row[name] else None for name in REAL}
-    gamma = numbers.pop("gamma") or 0
-    logged = {name: numbers.pop(name) for name in ("weights_gib", "pool_gib", "kv_tokens")}
-    words: dict[str, Any] = {name: row[name] or None for name in TEXT[3:8]}
+    columns = (*SERVED, *WHOLE_NUMBERS, *REAL_NUMBERS)
+    cells: dict[str, Any] = {name: _cell(name, row[name]) for name in columns}
+    gamma = cells.pop("gamma") or 0
+    weights_gib = cells.pop("weights_gib")
+    pool_gib = cells.pop("pool_gib")
+    kv_tokens = cells.pop("kv_tokens")
     engine = f"{row['engine']}@{row['version']}"
-    question = Query(batch=1, context=1024, gamma=gamma, engine=engine, **words, **numbers)
-    scenario = resolve(question, Acceptance.from_alpha(0.0))
-    fraction = question.memory_fraction
-    name = f"{row['model']}, {row['hardware']}"
-    return Logged(name, row["source"], row["engine"], scenario, gamma, fraction, **logged)
+    question = Query(batch=1, context=1024, gamma=gamma, engine=engine, **cells)
+    return Logged(
+        name=f"{row['model']}, {row['hardware']}",
+        source=row["source"],
+        engine=row["engine"],
+        scenario=resolve(question, Acceptance.from_alpha(0.0)),
+        gamma=gamma,
+        memory_fraction=question.memory_fraction,
+        weights_gib=weights_gib,
+        pool_gib=pool_gib,
+        kv_tokens=kv_tokens,
+    )
+
+
+def _cell(column: str, text: str) -> int | float | str | None:
+    """The value of a cell; None if it is empty."""
+    if not text:
+        return None
+    if column in WHOLE_NUMBERS:
+        return int(text)
+    return float(text) if column in REAL_NUMBERS else text
 
 
 def values_of(facts: VLLMMemory) -> Array:
     """The fitted numbers, in the order of `FITTED`."""
-    return np.array([_places(facts, section, name)[-1] for section, name in FITTED], float)
+    return np.array([_newest(facts, section, name) for section, name in FITTED], float)
 
 
 def with_values(values: Array, facts: VLLMMemory) -> VLLMMemory:
     """The account with these numbers."""
     for (section, name), value in zip(FITTED, values.tolist(), strict=True):
-        part: Any = getattr(facts, section)
-        if isinstance(part, dict):
-            changed: Any = {
-                version: each.replace(**{name: value})
-                if version != _first(part) and getattr(each, name) is not None
-                else each
-                for version, each in part.items()
-            }
-        else:
-            changed = part.replace(**{name: value})
-        facts = facts.replace(**{section: changed})
+        facts = facts.replace(**{section: _changed(getattr(facts, section), name, value)})
     return facts
 
 
-def _first(versions: dict[str, Any]) -> str:
-    """The version of V0, whose numbers are not fitted."""
-    return next(iter(versions))
+def _changed(section: Any, name: str, value: float) -> Any:
+    """A section with another value of a number, in every version that states it but the first.
+
+    The first version is V0, whose numbers are not fitted.
+    """
+    if not isinstance(section, dict):
+        return section.replace(**{name: value})
+    first, *later = section.items()
+    changed = dict([first])
+    for version, facts in later:
+        is_stated = getattr(facts, name) is not None
+        changed[version] = facts.replace(**{name: value}) if is_stated else facts
+    return changed
 
 
-def _places(facts: VLLMMemory, section: str, name: str) -> list[float]:
-    part: Any = getattr(facts, section)
-    if not isinstance(part, dict):
-        return [getattr(part, name)]
-    return [v for each in part.values() if (v := getattr(each, name)) is not None]
+def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
+    """A number of a section, of its newest version that states it."""
+    section: Any = getattr(facts, section_name)
+    if not isinstance(section, dict):
+        return float(getattr(section, name))
+    by_version = [getattr(of_version, name) for of_version in section.values()]
+    return float(next(value for value in reversed(by_version) if value is not None))
 
 
 def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
@@ -137,20 +159,21 @@ def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
     """
     shipped = vllm_memory()
 
-    def of(values: Array) -> Array:
+    def pools_gib(values: Array) -> Array:
         facts = with_values(values, shipped)
         return np.array([row.predicted(facts).pool_bytes / GIB for row in rows])
 
-    base = of(np.zeros(len(FITTED)))
-    taken = np.array([base - of(unit) for unit in np.eye(len(FITTED))]).T
+    base = pools_gib(np.zeros(len(FITTED)))
+    units = np.eye(len(FITTED))
+    taken = np.array([base - pools_gib(unit) for unit in units]).T
     tower = FITTED.index(("vision", "weights_gib"))
-    for at, row in enumerate(rows):
+    for i, row in enumerate(rows):
         if row.weights_gib is not None:
             counted_gib = weight_bytes(row.scenario) / GIB
-            tower_gib = shipped.vision.weights_gib * taken[at, tower]
-            base[at] += counted_gib - tower_gib
-            base[at] -= row.weights_gib
-            taken[at, tower] = 0.0
+            tower_gib = shipped.vision.weights_gib * taken[i, tower]
+            base[i] += counted_gib - tower_gib
+            base[i] -= row.weights_gib
+            taken[i, tower] = 0.0
     return base, taken
 
 
@@ -161,12 +184,14 @@ def fitted(base: Array, taken: Array, logged: Array) -> Array:
         return np.append((base - taken @ values) / logged - 1.0, PRIOR * values)
 
     start = np.zeros(len(FITTED))
-    return np.asarray(least_squares(errors, start, start - AT_LEAST, start + MOST, soft=SOFT).x)
+    low = start - BELOW_ZERO
+    high = start + MOST_GIB
+    return np.asarray(least_squares(errors, start, low, high, soft=SOFT_ERROR).x)
 
 
-AT_LEAST, MOST = 1e-9, 50.0
-"""Bounds of a fitted number, the lower one below 0."""
-SOFT = 0.03
+BELOW_ZERO, MOST_GIB = 1e-9, 50.0
+"""Bounds of a fitted number. The lower one is a little below 0, so that 0 is not on it."""
+SOFT_ERROR = 0.03
 """Relative error from which a log counts linearly."""
 PRIOR = 1e-4
 """Weight of each fitted number itself among the errors, so that one without a row is 0."""
@@ -174,44 +199,42 @@ PRIOR = 1e-4
 
 def held_out(rows: Sequence[Logged]) -> Array:
     """Log errors, each with the numbers that the other sources give."""
-    known = [row for row in rows if row.pool_gib is not None and row.engine == "vllm"]
-    base, taken = pools(known)
-    logged = np.array([row.pool_gib for row in known], float)
-    found: dict[int, float] = {}
-    for source in {row.source for row in rows}:
-        others = np.array([row.source != source for row in known])
+    with_pool = [row for row in rows if row.pool_gib is not None and row.engine == "vllm"]
+    base, taken = pools(with_pool)
+    logged = np.array([row.pool_gib for row in with_pool], float)
+    errors = np.empty(len(rows))
+    indices_of = grouped(range(len(rows)), lambda i: rows[i].source)
+    for source, indices in indices_of.items():
+        others = np.array([row.source != source for row in with_pool])
         values = fitted(base[others], taken[others], logged[others])
         facts = with_values(np.maximum(values, 0.0), vllm_memory())
-        found |= {id(row): row.log_error(facts) for row in rows if row.source == source}
-    return np.array([found[id(row)] for row in rows])
+        errors[indices] = [rows[i].log_error(facts) for i in indices]
+    return errors
 
 
 def figures() -> dict[str, Any]:
     """Errors by engine, as shipped and with each source left out."""
     rows = logs()
-    off = np.array([row.log_error() for row in rows])
-    others = held_out(rows)
-    sources = np.array([row.source for row in rows])
-    engines = np.array([row.engine for row in rows])
-    parts = {"all": np.ones(len(rows), bool), "vllm": engines == "vllm", "sglang": engines == "sglang"}
-    return {
-        name: {
-            "rows": int(part.sum()),
-            "sources": len(set(sources[part])),
-            "shipped": _errors(off[part]),
-            "held_out": _errors(others[part]),
+    shipped = np.array([row.log_error() for row in rows])
+    left_out = held_out(rows)
+    by_engine: dict[str, Any] = {}
+    for engine in ("all", "vllm", "sglang"):
+        index = [i for i, row in enumerate(rows) if engine in ("all", row.engine)]
+        by_engine[engine] = {
+            "rows": len(index),
+            "sources": len({rows[i].source for i in index}),
+            "shipped": _errors(shipped[index]),
+            "held_out": _errors(left_out[index]),
         }
-        for name, part in parts.items()
-    }
+    return by_engine
 
 
-def _errors(logs_of: Array) -> dict[str, float]:
-    off = np.abs(np.expm1(logs_of))
-    figures = {
-        "median": np.median(off),
-        "bias": np.expm1(np.median(logs_of)),
-        "near": np.mean(off <= NEAR),
-        "far": np.mean(off <= FAR),
-        "p90": np.quantile(off, 0.9),
+def _errors(log_errors: Array) -> dict[str, float]:
+    sizes = np.abs(np.expm1(log_errors))
+    return {
+        "median": float(np.median(sizes)),
+        "bias": float(np.expm1(np.median(log_errors))),
+        "near": float(np.mean(sizes <= NEAR)),
+        "far": float(np.mean(sizes <= FAR)),
+        "p90": float(np.quantile(sizes, 0.9)),
     }
-    return {name: float(value) for name, value in figures.items()}

@@ -9,8 +9,7 @@ with constants fitted without their source, and how many are inside intervals fi
 
 import datetime
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,9 +24,11 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import widths
-from perfmodel.validate.studies.llamacpp import LeftOut, LlamaCppPasses
+from perfmodel.validate.studies.llamacpp import LeftOut
+from perfmodel.validate.studies.llamacpp_constants import Term, products_over_scopes, with_sources
+from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.mlx_kernels import RowTimes, shares_of
-from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Values
 from perfmodel.validate.studies.widths import ByClass, LeftOutError
@@ -60,26 +61,25 @@ SET: dict[str, tuple[float, str]] = {
     "token_s": (0.0, "part of gemm_efficiency"),
 }
 """Fixed constants, which the rows do not determine."""
-FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
-    "attention_bandwidth_fraction": (0.6, 0.4, 0.2, 0.0),
-    "kv_reread_per_query": (0.1, 0.7, 0.0, 0.0),
-    "small_kernel_s": (6e-6, 0.6, 0.6, 0.2),
-    "state_layer_s": (1e-5, 0.6, 0.6, 0.0),
-    "iteration_fixed_s": (2.2e-3, 0.3, 0.2, 0.0),
+FITTED_ALONE = {
+    "attention_bandwidth_fraction": Term(0.6, 0.4, 0.2, 0.0),
+    "kv_reread_per_query": Term(0.1, 0.7, 0.0, 0.0),
+    "small_kernel_s": Term(6e-6, 0.6, 0.6, 0.2),
+    "state_layer_s": Term(1e-5, 0.6, 0.6, 0.0),
+    "iteration_fixed_s": Term(2.2e-3, 0.3, 0.2, 0.0),
 }
-"""Constant -> expected value, and spreads of its logarithm: of the common value, a size's and a device's
-factor.
+"""Constants of a calibration that are fitted as they are; a group of devices is a size of chip.
 
 An iteration reads the accepted count on the host (0.2 ms, mlx#4265) and builds the next graph (2 ms,
 MTPLX#64).
 """
 TERMS = FITTED_ALONE | {
-    "share": (0.88, 0.1, 0.15, 0.08),
-    "packed": (0.97, 0.05, 0.1, 0.0),
-    "expert_s": (1e-5, 0.6, 0.6, 0.1),
-    "expert_share": (0.7, 0.3, 0.2, 0.1),
+    "share": Term(0.88, 0.1, 0.15, 0.08),
+    "packed": Term(0.97, 0.05, 0.1, 0.0),
+    "expert_s": Term(1e-5, 0.6, 0.6, 0.1),
+    "expert_share": Term(0.7, 0.3, 0.2, 0.1),
 }
-"""More of these constants. ``packed``: factor on ``share``, that of the bandwidth, for weights below one
+"""All fitted constants. ``packed``: factor on ``share``, that of the bandwidth, for weights below one
 byte.
 """
 CURVES = {"bf16": "bf16", "int8": "8bit", "int6": "6bit", "q4_k": "4bit", "int2": "2bit"}
@@ -106,11 +106,16 @@ class ChipConstants:
 
     def known(self, values: Values) -> dict[str, float]:
         """The constants by name. Factors of scopes without rows are 1."""
-        return {n: math.prod(values.get(f"{scope}.{n}", 1.0) for scope in self.scopes) for n in TERMS}
+        return products_over_scopes(TERMS, self.scopes, values)
 
     def calibration(self, values: Values) -> Calibration:
         """The calibration with these values by place."""
         return Calibration.of_mapping(self.stated(values))
+
+    @property
+    def of_version(self) -> str:
+        """The version of the engine; by default its newest one."""
+        return self.version or serving_engines()[self.engine].newest
 
     @property
     def times(self) -> RowTimes:
@@ -140,35 +145,41 @@ class ChipConstants:
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
         """The content of the file. more: its other keys."""
-        of = self.known(values)
-        curves = {}
-        for name, weights in CURVES.items():
-            packed = weight_format(weights).base.bytes_per_value < 1.0
-            curves[name] = self.curve(weights, min(of["share"] * (of["packed"] if packed else 1.0), 1.0))
+        constants = self.known(values)
+        curves = {name: self._stated_curve(weights, constants) for name, weights in CURVES.items()}
         kernel = {
-            "fixed_s": of["expert_s"],
-            "bandwidth_fraction": min(of["expert_share"], 1.0),
+            "fixed_s": constants["expert_s"],
+            "bandwidth_fraction": min(constants["expert_share"], 1.0),
             "flops_fraction": 0.3,
         }
-        alone = SET | {
-            "gemm_bandwidth_fraction": (curves["bf16"][0][1], FITTED),
-            "gemm_flops_fraction": (curves["bf16"][-1][1], "as at 32 tokens"),
-            "expert_alone_tokens": (float(self.times.kernels.alone), "gather_qmm of mlx@846d1762"),
-            **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
-        }
+        _, one_row_share = curves["bf16"][0]
+        _, most_rows_share = curves["bf16"][-1]
+        alone = dict(SET)
+        alone["gemm_bandwidth_fraction"] = one_row_share, FITTED
+        alone["gemm_flops_fraction"] = most_rows_share, "as at 32 tokens"
+        alone["expert_alone_tokens"] = float(self.times.kernels.alone), "gather_qmm of mlx@846d1762"
+        for name in FITTED_ALONE:
+            alone[name] = min(constants[name], 1.0), FITTED
         return {
             "name": f"{self.gpu.name}.{self.word}",
             "gpu": self.gpu.name,
             "stack": self.engine,
-            "version": self.version or serving_engines()[self.engine].newest,
+            "version": self.of_version,
             "kind": "fitted",
             "fitted_on": ["mlx_runs.csv", "mlx_kernels.csv"],
             "date": datetime.date.min,
             "gemm_efficiency": {"source": f"{FITTED} (one row) and {KERNELS}", "knots": curves},
             "expert_kernels": {"source": FITTED, "kernels": {"bf16": kernel}},
-            **{n: {"value": value, "source": source} for n, (value, source) in alone.items()},
+            **with_sources(alone),
             **more,
         }
+
+    def _stated_curve(self, weights: str, constants: Mapping[str, float]) -> list[tuple[float, float]]:
+        """The curve of a format, with the share of the bandwidth that its kernels of one row reach."""
+        share = constants["share"]
+        if weight_format(weights).base.bytes_per_value < 1.0:
+            share *= constants["packed"]
+        return self.curve(weights, min(share, 1.0))
 
     @property
     def word(self) -> str:
@@ -185,8 +196,8 @@ def mlx_runs() -> tuple[PublicRun, ...]:
 class ChipPasses(LlamaCppPasses):
     """All rows, with their seconds as functions of the parameters."""
 
-    terms: ClassVar[Mapping[str, tuple[float, float, float, float]]] = TERMS
-    further: ClassVar[tuple[Parameter, ...]] = ()
+    terms: ClassVar[Mapping[str, Term]] = TERMS
+    further: ClassVar[tuple[PlacedConstant, ...]] = ()
 
     @staticmethod
     def runs() -> Iterable[PublicRun]:
@@ -200,25 +211,25 @@ class ChipPasses(LlamaCppPasses):
 
 
 @dataclass(frozen=True)
-class Judged:
+class ErrorsByEngine:
     """Errors without their source, by figure and engine. The steps of all engines count for MLX."""
 
-    left: LeftOut
+    left_out: LeftOut
 
     @property
     def steps(self) -> ByClass:
         """The errors of steps."""
-        runs = self.left.runs
-        return {MLX: [LeftOutError(runs[id].source_id, off) for id, off in self.left.step.items()]}
+        runs = self.left_out.runs
+        return {MLX: [LeftOutError(runs[id].source_id, off) for id, off in self.left_out.step.items()]}
 
     @property
     def speedups(self) -> ByClass:
         """The errors of speedups, of MLX's own kernels and of the fork."""
-        found: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
-        for id, off in self.left.ratio.items():
-            run = self.left.runs[id]
-            found[run.engine].append(LeftOutError(run.source_id, -off))
-        return found
+        by_engine: dict[str, list[LeftOutError]] = {MLX: [], FORK: []}
+        for id, off in self.left_out.ratio.items():
+            run = self.left_out.runs[id]
+            by_engine[run.engine].append(LeftOutError(run.source_id, -off))
+        return by_engine
 
     def coverage(self) -> dict[str, Any]:
         """Figure -> engine -> coverage by widths that were fitted without the row's source."""
@@ -231,17 +242,14 @@ class Judged:
 
 def scatter(by_class: ByClass, engine: str, source: str) -> dict[str, Any]:
     """The error to state for an engine. Where sources are few, its 90 % is at least that of a normal one."""
-    off = np.array([e.off for e in by_class[engine]])
+    errors = by_class[engine]
+    off = np.array([e.off for e in errors])
     rms = float(np.sqrt(np.mean(off**2)))
     within = widths.within(by_class, engine)
-    if len({e.source for e in by_class[engine]}) < FEW_SOURCES:
+    sources = {e.source for e in errors}
+    if len(sources) < FEW_SOURCES:
         within = max(within, Z * rms)
-    return Scatter(
-        log_rms=rms,
-        log_within=within,
-        rows=len(off),
-        source=source,
-    ).as_mapping()
+    return Scatter(log_rms=rms, log_within=within, rows=len(off), source=source).as_mapping()
 
 
 def devices() -> Sequence[GPUSpec]:
@@ -255,33 +263,36 @@ def texts(date: datetime.date) -> dict[Path, str]:
     rows = ChipPasses()
     whole = rows.settled(np.ones(len(rows.rows), dtype=bool))
     sources = np.array([row.run.source_id for row in rows.rows])
-    judged = Judged(LeftOut.by(rows, sources))
-    record = {
-        "step": judged.left.step,
-        "ratio": judged.left.ratio,
-        "coverage": judged.coverage(),
-    }
-    found = {LEFT_OUT: json.dumps(shortened(record, 4), indent=1) + "\n"}
-    step = scatter(judged.steps, MLX, "steps of sources left out whole")
+    left_out = LeftOut.by(rows, sources)
+    errors = ErrorsByEngine(left_out)
+    record = {"step": left_out.step, "ratio": left_out.ratio, "coverage": errors.coverage()}
+    by_path = {LEFT_OUT: json.dumps(shortened(record, 4), indent=1) + "\n"}
+    step = scatter(errors.steps, MLX, "steps of sources left out whole")
     ratios = {
-        MLX: scatter(judged.speedups, MLX, "speedups of sources left out whole"),
-        FORK: scatter(judged.speedups, FORK, "speedups of sources left out whole, all of one fork"),
+        MLX: scatter(errors.speedups, MLX, "speedups of sources left out whole"),
+        FORK: scatter(errors.speedups, FORK, "speedups of sources left out whole, all of one fork"),
     }
+    for constants in _constants_of_all():
+        observed = {"target_s": step, "speedup": ratios[constants.engine]}
+        stated = constants.stated(whole, date=date, notes=NOTES, observed_error=observed, transfer_error=step)
+        calibration = Calibration.of_mapping(shortened(stated, 4))
+        by_path[FOLDER / f"{calibration.name}.yaml"] = as_yaml(calibration, COMMENT)
+    return by_path
+
+
+def _constants_of_all() -> Iterator[ChipConstants]:
+    """Of each device those of MLX, of its last version without `qmv_wide`, and of the fork."""
     for gpu in devices():
-        for engine, version in ((MLX, ""), (MLX, OLD), (FORK, "")):
-            errors = {"observed_error": {"target_s": step, "speedup": ratios[engine]}, "transfer_error": step}
-            stated = ChipConstants(gpu, engine, version).stated(whole, date=date, notes=NOTES, **errors)
-            made = Calibration.of_mapping(shortened(stated, 4))
-            found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
-    return found
+        yield ChipConstants(gpu)
+        yield ChipConstants(gpu, MLX, OLD)
+        yield ChipConstants(gpu, FORK)
 
 
 def starting_texts(date: datetime.date) -> dict[Path, str]:
     """Files from the expected values, for a tree that has none yet."""
-    values = {f"all.{name}": term[0] for name, term in TERMS.items()}
-    found = {}
-    for gpu in devices():
-        for engine, version in ((MLX, ""), (MLX, OLD), (FORK, "")):
-            made = Calibration.of_mapping(ChipConstants(gpu, engine, version).stated(values, date=date))
-            found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
-    return found
+    values = {f"all.{name}": term.expected for name, term in TERMS.items()}
+    by_path = {}
+    for constants in _constants_of_all():
+        calibration = Calibration.of_mapping(constants.stated(values, date=date))
+        by_path[FOLDER / f"{calibration.name}.yaml"] = as_yaml(calibration, COMMENT)
+    return by_path

@@ -21,12 +21,12 @@ from perfmodel.specs.published import read_published
 
 BLEND = 3.0
 """Power at which loading and arithmetic blend, as in the other GEMMs (`gemm_blend_power`)."""
-MEASURED = 8
+MEASURED_ROWS = 8
 """Most rows of ``qmv`` and ``qmv_wide`` that were measured; the products of ten and more ran ``qmm``."""
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
+class ProductRow:
     """A measured product, or a whole forward, of several rows. ratio: its time in times of one row."""
 
     id: str
@@ -59,7 +59,7 @@ class RowTimes:
     gpu: GPUSpec
     kernels: RowKernels
     shares: Shares
-    own: OwnKernel | None = None
+    fork_kernel: OwnKernel | None = None
     wide: bool = True
     dense: bool = True
 
@@ -71,19 +71,18 @@ class RowTimes:
         if value_bytes >= 2.0:
             flat = self.dense and not k.is_linear(self.gpu)
             return self._tiled(rows, value_bytes, k.tile if flat else k.dense_tile)
-        if self.own is not None and self.own.takes(self.gpu, rows):
+        if self.fork_kernel is not None and self.fork_kernel.takes(self.gpu, rows):
             return self._blended(rows * self._row(value_bytes, self.shares.tile))
-        linear = not self.wide or not k.is_wide(self.gpu)
         if rows >= k.first_tiled(self.gpu):
             tiled = self._tiled(rows, value_bytes, k.tile)
-            return max(tiled, self._row_by_row(MEASURED)) if k.is_linear(self.gpu) else tiled
-        if linear:
+            return max(tiled, self._row_by_row(MEASURED_ROWS)) if k.is_linear(self.gpu) else tiled
+        if not self.wide or not k.is_wide(self.gpu):
             return self._row_by_row(rows)
         return self._blended(rows * self._row(value_bytes, self.shares.wide))
 
     def _row_by_row(self, rows: int) -> float:
-        """Time of ``qmv``, which an Ultra was timed with up to `MEASURED` rows."""
-        return 1.0 + self.kernels.row * (min(rows, MEASURED) - 1)
+        """Time of ``qmv``, which an Ultra was timed with up to `MEASURED_ROWS` rows."""
+        return 1.0 + self.kernels.row * (min(rows, MEASURED_ROWS) - 1)
 
     def _row(self, value_bytes: float, share: float) -> float:
         """Arithmetic of one row, in times of the load of its weights."""
@@ -99,9 +98,9 @@ class RowTimes:
 
 
 @cache
-def kernel_rows() -> tuple[KernelRow, ...]:
+def kernel_rows() -> tuple[ProductRow, ...]:
     """All measured products."""
-    return read_published("mlx_kernels", KernelRow)
+    return read_published("mlx_kernels", ProductRow)
 
 
 @cache
@@ -113,15 +112,18 @@ def shares_of(architecture: str) -> Shares:
     tile: dict[str, list[float]] = {}
     for row in kernel_rows():
         gpu = load_gpu(row.hardware)
-        is_tiled = row.rows > MEASURED or (row.rows >= kernels.first_tiled(gpu) and not kernels.is_wide(gpu))
-        if row.rows == 1 or not (is_tiled or kernels.is_wide(gpu)):
+        is_wide = kernels.is_wide(gpu)
+        is_tiled = row.rows > MEASURED_ROWS or (row.rows >= kernels.first_tiled(gpu) and not is_wide)
+        if row.rows == 1 or not (is_tiled or is_wide):
             continue
-        one = weight_format(f"{row.bits}bit-g{row.group_size}").base.bytes_per_value
+        value_bytes = weight_format(f"{row.bits}bit-g{row.group_size}").base.bytes_per_value
         ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
-        peak_row = 2.0 / (one * ridge)
-        arithmetic = row.ratio / kernels.tile if is_tiled else _arithmetic(row.ratio) / row.rows
-        if arithmetic:
-            (tile if is_tiled else wide).setdefault(gpu.architecture, []).append(peak_row / arithmetic)
+        at_peak = 2.0 / (value_bytes * ridge)
+        if is_tiled:
+            arithmetic = row.ratio / kernels.tile
+            tile.setdefault(gpu.architecture, []).append(at_peak / arithmetic)
+        elif arithmetic := _arithmetic(row.ratio) / row.rows:
+            wide.setdefault(gpu.architecture, []).append(at_peak / arithmetic)
     return Shares(_share(wide, architecture), _share(tile, architecture))
 
 
@@ -130,9 +132,11 @@ def _arithmetic(ratio: float) -> float:
     return float(max(ratio**BLEND - 1.0, 0.0) ** (1.0 / BLEND))
 
 
-def _share(found: Mapping[str, list[float]], architecture: str) -> float:
-    nearest = min(found, key=lambda known: (abs(_generation(known) - _generation(architecture)), known))
-    return float(np.exp(np.median(np.log(found[nearest]))))
+def _share(shares: Mapping[str, list[float]], architecture: str) -> float:
+    """The geometric median of the shares of the nearest generation."""
+    generation = _generation(architecture)
+    nearest = min(shares, key=lambda known: (abs(_generation(known) - generation), known))
+    return float(np.exp(np.median(np.log(shares[nearest]))))
 
 
 def _generation(architecture: str) -> int:

@@ -13,7 +13,7 @@ from perfmodel.specs import DRIFT, ENGINES as STACKS
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class PlacedConstant:
     """One fitted constant. place: as in `Engines.places`. spread: standard deviation of the logarithm. times:
     whether it multiplies the kernels' value, or that of other devices. source: where the value of a constant
     comes from that is stated and not fitted here. elsewhere: its value without the runs that determine it:
@@ -41,54 +41,54 @@ class Parameter:
         return self.place.rpartition(".")[0]
 
 
-def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> Parameter:
+def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> PlacedConstant:
     """Factor on an engine's constant from a version on, until the next version that states it."""
-    return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
+    return PlacedConstant(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
 
 
 ENGINES = {word: STACKS[word] for word in ("vllm", "trtllm", "sglang")}
 """Engines whose constants are fitted -> their titles."""
 ARCHITECTURES = ("hopper", "blackwell")
 DECODING = (
-    Parameter("vllm.small_kernel_s", 0.6, 0.35, times=True),
-    Parameter("trtllm.small_kernel_s", 0.45, 0.35, times=True),
-    Parameter("sglang.small_kernel_s", 0.45, 0.35, times=True),
-    *(Parameter(f"{engine}.quantise_s", 1.2, 0.25, times=True) for engine in ENGINES),
-    *(Parameter(f"{engine}.latent_layer_s", 8e-6, 1.0) for engine in ENGINES),
+    PlacedConstant("vllm.small_kernel_s", 0.6, 0.35, times=True),
+    PlacedConstant("trtllm.small_kernel_s", 0.45, 0.35, times=True),
+    PlacedConstant("sglang.small_kernel_s", 0.45, 0.35, times=True),
+    *(PlacedConstant(f"{engine}.quantise_s", 1.2, 0.25, times=True) for engine in ENGINES),
+    *(PlacedConstant(f"{engine}.latent_layer_s", 8e-6, 1.0) for engine in ENGINES),
     drift("trtllm", "1.2.0rc6", "latent_layer_s", 1.5, expected=0.2),
-    Parameter("all.wide_norm_s", 3e-5, 0.7),
+    PlacedConstant("all.wide_norm_s", 3e-5, 0.7),
     drift("vllm", "0.18", "wide_norm_s", 0.5, expected=0.5),
-    Parameter("all.state_layer_s", 15e-6, 0.5),
-    Parameter("all.gemm_factor", 0.95, 0.08),
-    *(Parameter(f"{a}.gemm_factor_fp8", 1.1, 0.1) for a in ARCHITECTURES),
-    Parameter("all.expert_factor", 1.05, 0.12),
-    *(Parameter(f"sglang.{a}.expert_factor", 0.9, 0.2) for a in ARCHITECTURES),
-    Parameter("all.expert_popularity", 1.0, 0.4),
-    *(Parameter(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
-    Parameter(
+    PlacedConstant("all.state_layer_s", 15e-6, 0.5),
+    PlacedConstant("all.gemm_factor", 0.95, 0.08),
+    *(PlacedConstant(f"{a}.gemm_factor_fp8", 1.1, 0.1) for a in ARCHITECTURES),
+    PlacedConstant("all.expert_factor", 1.05, 0.12),
+    *(PlacedConstant(f"sglang.{a}.expert_factor", 0.9, 0.2) for a in ARCHITECTURES),
+    PlacedConstant("all.expert_popularity", 1.0, 0.4),
+    *(PlacedConstant(f"{a}.attention_bandwidth_fraction", 0.85, 0.15, times=True) for a in ARCHITECTURES),
+    PlacedConstant(
         "hopper.attention_bandwidth_fraction_fp8", 0.45, 0.2
     ),  # the tables of two devices differ for this kernel
-    Parameter("blackwell.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
+    PlacedConstant("blackwell.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
     *(
-        Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True)
+        PlacedConstant(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True)
         for a in ARCHITECTURES
     ),
-    Parameter("all.latent_bandwidth_fraction", 0.85, 0.15, times=True),
-    Parameter("all.latent_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
-    *(Parameter(f"{a}.multiprocessor_bandwidth", 1.5, 0.2) for a in ARCHITECTURES),
+    PlacedConstant("all.latent_bandwidth_fraction", 0.85, 0.15, times=True),
+    PlacedConstant("all.latent_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
+    *(PlacedConstant(f"{a}.multiprocessor_bandwidth", 1.5, 0.2) for a in ARCHITECTURES),
 )
 SPECULATING = (
-    Parameter("all.iteration_fixed_s", 4e-4, 0.5),
-    Parameter("all.routing_independence", 0.6, 0.6),
-    Parameter("trtllm.hopper.routing_independence", 0.6, 0.6),  # DeepSeek-R1, of 256 experts
-    Parameter("all.kv_reread_per_query", 0.03, 0.2),
-    Parameter("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen reads once per query token
-    Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
-    Parameter("all.drafted_token_s", 1.5e-5, 1.0),
-    Parameter("trtllm.drafted_token_s", 1.5e-5, 1.0),
-    Parameter("vllm.host_piecewise_layer_s", 1e-4, 0.5),  # as host_layer_s
+    PlacedConstant("all.iteration_fixed_s", 4e-4, 0.5),
+    PlacedConstant("all.routing_independence", 0.6, 0.6),
+    PlacedConstant("trtllm.hopper.routing_independence", 0.6, 0.6),  # DeepSeek-R1, of 256 experts
+    PlacedConstant("all.kv_reread_per_query", 0.03, 0.2),
+    PlacedConstant("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen reads once per query token
+    PlacedConstant("sglang.iteration_fixed_s", 1e-3, 1.0),
+    PlacedConstant("all.drafted_token_s", 1.5e-5, 1.0),
+    PlacedConstant("trtllm.drafted_token_s", 1.5e-5, 1.0),
+    PlacedConstant("vllm.host_piecewise_layer_s", 1e-4, 0.5),  # as host_layer_s
     drift("vllm", "0.22", "drafted_token_s", 0.8),
-    Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
+    PlacedConstant("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
 )
 
 QWEN = "QwenLM/Qwen3@4da996c speed_benchmark.rst"
@@ -112,31 +112,31 @@ _PIECEWISE = (
     "local-inference-lab/rtx6kpro (Qwen3.5-397B, FlashInfer)"
 )
 PUBLIC = (
-    Parameter("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
-    Parameter("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
-    Parameter("gddr.state_layer_s", 0.75, 0.3, True, _GDDR),
-    Parameter(
+    PlacedConstant("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
+    PlacedConstant("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
+    PlacedConstant("gddr.state_layer_s", 0.75, 0.3, True, _GDDR),
+    PlacedConstant(
         "vllm.rtx-3090-24gb.state_verify_s",
         4.5e-4,
         0.5,
         source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more "
         "than its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
     ),
-    Parameter(
+    PlacedConstant(
         "vllm.pass_fixed_s",
         1.42e-3,
         0.33,
         source=f"38 steps of {QWEN} and FreedomIntelligence/AccelMark@5797fc4, vLLM 0.4.2 to 0.7.3: "
         "the host works between passes",
     ),
-    Parameter(
+    PlacedConstant(
         "vllm.sm120.state_verify_s",
         8e-5,
         0.5,
         source="local-inference-lab/rtx6kpro: Qwen3.5-397B with MTP on RTX PRO 6000, 3 to 5 ms an iteration"
         " more than its passes without",
     ),
-    Parameter(
+    PlacedConstant(
         "vllm@0.28/sm120.gemm_factor_fp4",
         1.37,
         0.15,
@@ -144,7 +144,7 @@ PUBLIC = (
         "vllm 0.28 model_executor/kernels/linear: b12x kernels of nvfp4, 0.81 to 0.85 of the bandwidth of an "
         "RTX 5090 (Qwen3.8-27B)",
     ),
-    Parameter(
+    PlacedConstant(
         "vllm@0.8.pass_fixed_s",
         0.01,
         1.0,
@@ -152,14 +152,14 @@ PUBLIC = (
         "engine V1, the default from 0.8 on: its costs are `schedule_s` and those of the host",
         elsewhere=0.01,
     ),
-    Parameter("vllm@0.16.host_piecewise_layer_s", 3.0, 0.3, True, _PIECEWISE),
-    Parameter(
+    PlacedConstant("vllm@0.16.host_piecewise_layer_s", 3.0, 0.3, True, _PIECEWISE),
+    PlacedConstant(
         "sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6", elsewhere=1.0
     ),
-    Parameter(
+    PlacedConstant(
         "sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted", elsewhere=1.0
     ),
-    Parameter(
+    PlacedConstant(
         "sglang@0.5.6.iteration_fixed_s",
         0.386,
         0.2,
@@ -168,7 +168,7 @@ PUBLIC = (
         "a model left out is 7 % off on average",
     ),
     *(
-        Parameter(place, value, spread, source=source, elsewhere=elsewhere)
+        PlacedConstant(place, value, spread, source=source, elsewhere=elsewhere)
         for place, value, spread, elsewhere, source in (
             (
                 "all.block_bandwidth",
@@ -218,7 +218,7 @@ PUBLIC = (
         )
     ),
     *(
-        Parameter(
+        PlacedConstant(
             f"{board}.{name}",
             value,
             spread,
@@ -234,7 +234,7 @@ PUBLIC = (
         )
     ),
     *(
-        Parameter(
+        PlacedConstant(
             f"sglang@0.5.15.{name}",
             value,
             spread,
@@ -247,9 +247,9 @@ PUBLIC = (
             ("quantise_s", 0.57, 0.4),
         )
     ),
-    Parameter("vllm@0.19/hopper.attention_bandwidth_fraction", 1.12, 0.1, True, _FA3),
-    Parameter("vllm@0.19/hopper.attention_bandwidth_fraction_fp8", 1.6, 0.2, True, _FA3),
-    Parameter(
+    PlacedConstant("vllm@0.19/hopper.attention_bandwidth_fraction", 1.12, 0.1, True, _FA3),
+    PlacedConstant("vllm@0.19/hopper.attention_bandwidth_fraction_fp8", 1.6, 0.2, True, _FA3),
+    PlacedConstant(
         "vllm@0.26.wide_norm_s",
         0.05,
         1.0,
@@ -257,13 +257,16 @@ PUBLIC = (
         "4 steps of MiniMax-M2, vllm-project/vllm#51494",
         elsewhere=0.45,  # from 0.18 on
     ),
-    Parameter("cdna3.gemm_factor", 1.074, 0.18, True, _CDNA3),
-    Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
-    *(Parameter(f"{scope}.uncut_bandwidth", 0.34, 0.35, source=_EXTEND, elsewhere=0.31) for scope in _CDNA),
-    Parameter("rdna4.uncut_bandwidth", 0.31, 0.35, source=_UNCUT_RDNA, elsewhere=0.34),
-    Parameter("sglang.cdna3.gemm_flops_factor", 0.281, 0.39, source=_CDNA3),
+    PlacedConstant("cdna3.gemm_factor", 1.074, 0.18, True, _CDNA3),
+    PlacedConstant("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
     *(
-        Parameter(f"{scope}.{name}", value, spread, True, _CDNA3)
+        PlacedConstant(f"{scope}.uncut_bandwidth", 0.34, 0.35, source=_EXTEND, elsewhere=0.31)
+        for scope in _CDNA
+    ),
+    PlacedConstant("rdna4.uncut_bandwidth", 0.31, 0.35, source=_UNCUT_RDNA, elsewhere=0.34),
+    PlacedConstant("sglang.cdna3.gemm_flops_factor", 0.281, 0.39, source=_CDNA3),
+    *(
+        PlacedConstant(f"{scope}.{name}", value, spread, True, _CDNA3)
         for scope, name, value, spread in (
             ("sglang.cdna3", "small_kernel_s", 3.5, 0.65),
             ("sglang.cdna3", "quantise_s", 11.3, 0.53),
@@ -286,18 +289,20 @@ _HOST = (
 _TRITON_EXPERTS = 3e-5
 """`vllm.hopper.expert_layer_s`: other engines and devices run the same Triton kernels of experts."""
 DEFAULT_FLAGS = (
-    Parameter("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST, elsewhere=1.42e-3),  # vllm.pass_fixed_s
-    Parameter("vllm.host_layer_s", 1e-4, 0.3, source=_HOST, elsewhere=9.4e-5),  # host_piecewise_layer_s
-    Parameter("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
-    Parameter(
+    PlacedConstant("vllm.host_pass_s", 2.2e-3, 0.3, source=_HOST, elsewhere=1.42e-3),  # vllm.pass_fixed_s
+    PlacedConstant("vllm.host_layer_s", 1e-4, 0.3, source=_HOST, elsewhere=9.4e-5),  # host_piecewise_layer_s
+    PlacedConstant("vllm.host_latent_layer_s", 2.2e-4, 0.3, source=_HOST),
+    PlacedConstant(
         "vllm.schedule_s",
         6e-4,
         0.5,
         source="vLLM 0.8 to 0.13 without asynchronous scheduling: the host works between passes",
     ),
-    Parameter("vllm@0.0.schedule_s", 0.01, 1.0, True, "part of pass_fixed_s before 0.8", elsewhere=0.01),
-    Parameter("vllm@0.8.schedule_s", 1.0, 0.1, True, "versions 0.8 to 0.13 are those meant", elsewhere=1.0),
-    Parameter(
+    PlacedConstant("vllm@0.0.schedule_s", 0.01, 1.0, True, "part of pass_fixed_s before 0.8", elsewhere=0.01),
+    PlacedConstant(
+        "vllm@0.8.schedule_s", 1.0, 0.1, True, "versions 0.8 to 0.13 are those meant", elsewhere=1.0
+    ),
+    PlacedConstant(
         "vllm@0.14.schedule_s",
         0.01,
         1.0,
@@ -305,19 +310,21 @@ DEFAULT_FLAGS = (
         "asynchronous scheduling, the default from 0.14 on (config/scheduler.py:133)",
         elsewhere=0.01,
     ),
-    Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
-    Parameter("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
-    Parameter("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),
-    Parameter(
+    PlacedConstant(
+        "sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS
+    ),
+    PlacedConstant("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
+    PlacedConstant("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),
+    PlacedConstant(
         "sglang@0.5.10/blackwell.expert_layer_s", 0.1, 0.5, True, "5 models' steps of 0.5.10 and 0.5.15"
     ),
-    Parameter(
+    PlacedConstant(
         "vllm.hopper.expert_layer_s",
         _TRITON_EXPERTS,
         0.4,
         source="11 steps of gpustack and vLLM's blog of 2026-04-22",
     ),
-    Parameter(
+    PlacedConstant(
         "vllm.sm120.expert_layer_s",
         3e-5,
         0.5,
@@ -325,7 +332,7 @@ DEFAULT_FLAGS = (
         "Hopper",
         elsewhere=_TRITON_EXPERTS,
     ),
-    Parameter(
+    PlacedConstant(
         "vllm@0.20.expert_layer_s",
         0.05,
         1.0,

@@ -42,10 +42,11 @@ def power_table(hardware: str) -> Array:
     seconds = tokens / rate
     highest = limit_w == limit_w.max()
     full_s = np.array([seconds[highest & (gamma == length)].item() for length in gamma])
-    at = float(AT["batch"]), float(AT["context"])
-    target = np.array([work(scenario.target_ops(*at, length + 1.0)) for length in gamma])
-    draft = np.array(work(scenario.draft_ops(*at)))
-    moved, flops = (target + gamma[:, None] * draft).T
+    batch = float(AT["batch"])
+    context = float(AT["context"])
+    target_work = np.array([work(scenario.target_ops(batch, context, length + 1.0)) for length in gamma])
+    draft_work = np.array(work(scenario.draft_ops(batch, context)))
+    moved, flops = (target_work + gamma[:, None] * draft_work).T
     return np.array((limit_w, gamma, full_s, moved, flops, seconds, tokens * joules))
 
 

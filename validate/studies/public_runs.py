@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from perfmodel.answers.load.traffic import traffic
-from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.point.whatif import WhatIf, whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT
@@ -91,8 +91,8 @@ class PublicRun:
     @property
     def is_complete(self) -> bool:
         """Whether it can be asked: a speculation needs a draft, its accepted length and its speedup."""
-        given = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
-        return self.kind != "speculation" or all(given)
+        needed = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
+        return self.kind != "speculation" or all(needed)
 
     @property
     def ratio(self) -> float | None:
@@ -172,22 +172,32 @@ def answers(run: PublicRun) -> list[Answered]:
     return [_step(run)] if run.kind == "step" else _speculation(run)
 
 
+def _baseline(run: PublicRun, degree: int | None = None) -> WhatIf:
+    """The answer for a run without drafts. degree: used if the source states none."""
+    arguments = run.query_arguments(degree)
+    return whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **arguments)
+
+
 def _step(run: PublicRun) -> Answered:
-    a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
+    a = _baseline(run)
     assert run.time_ms
     return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval)
+
+
+def _uniform_std(mean: float) -> int:
+    """The spread of lengths that are drawn from 1 to twice their mean."""
+    return int(mean / 3**0.5) - 1
 
 
 def _served(run: PublicRun) -> Answered:
     assert run.time_ms
     assert run.input_tokens
     assert run.output_tokens
-    drawn: dict[str, Any] = {}
+    spreads: dict[str, int] = {}
     if run.lengths == "uniform":
-        drawn = {
-            "input_std": int(run.input_tokens / 3**0.5) - 1,
-            "output_std": int(run.output_tokens / 3**0.5) - 1,
-        }
+        spreads["input_std"] = _uniform_std(run.input_tokens)
+        spreads["output_std"] = _uniform_std(run.output_tokens)
+    arguments: dict[str, Any] = spreads | run.query_arguments()
     a = traffic(
         input_len=int(run.input_tokens),
         output_len=int(run.output_tokens),
@@ -195,32 +205,33 @@ def _served(run: PublicRun) -> Answered:
         num_prompts=run.requests or 10 * run.batch,
         gamma=0,
         replay=True,
-        **drawn,
-        **run.query_arguments(),
+        **arguments,
     )
     if not a.replay:
         raise InputError(f"{run.id}: its run cannot be replayed")
-    return Answered(run, "step", a.replay[0].tpot_s.mean, run.time_ms * MS, a.rows[0].tpot_interval)
+    predicted_s = a.replay[0].tpot_s.mean
+    return Answered(run, "step", predicted_s, run.time_ms * MS, a.rows[0].tpot_interval)
 
 
 def _speculation(run: PublicRun) -> list[Answered]:
     assert run.gamma
     assert run.tokens_per_iteration
     assert run.speedup
+    gained = min(run.tokens_per_iteration, run.gamma + MOST_GAINED)
     a = whatif(
         batch=run.batch,
         context=round(run.context_tokens),
         gamma=run.gamma,
         draft=run.draft,
-        tokens_per_iteration=min(run.tokens_per_iteration, run.gamma + MOST_GAINED),
+        tokens_per_iteration=gained,
         **run.query_arguments(degree_of(run)),
     )
     if a.speedup is None:
         raise InputError(f"{run.id}: no acceptance is known")
-    found = [Answered(run, "speedup", a.speedup, run.speedup, a.speedup_interval, a.verdict)]
+    answered = [Answered(run, "speedup", a.speedup, run.speedup, a.speedup_interval, a.verdict)]
     if run.ratio:
-        found.append(Answered(run, "ratio", a.iteration_s / a.ar_tpot_s, run.ratio, None))
-    return found
+        answered.append(Answered(run, "ratio", a.iteration_s / a.ar_tpot_s, run.ratio, None))
+    return answered
 
 
 def degree_of(run: PublicRun) -> int:
@@ -230,9 +241,7 @@ def degree_of(run: PublicRun) -> int:
     off = {}
     for degree in DEGREES:
         try:
-            a = whatif(
-                batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments(degree)
-            )
+            a = _baseline(run, degree)
         except InputError:
             continue
         off[degree] = abs(math.log(a.ar_tpot_s / (run.baseline_ms * MS)))

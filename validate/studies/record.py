@@ -37,7 +37,7 @@ from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 
 PATH = BUNDLED / "accuracy.json"
-DIGITS = 6
+RECORD_DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
 """Quantities of the overall error: the three passes and the quantities of an answer, for stacks with a fitted
@@ -56,26 +56,26 @@ MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
 
 
 def record() -> dict[str, Any]:
-    """The whole present record, in JSON types, with numbers rounded to `DIGITS` significant digits."""
-    replayed = {mode: compare(gated_sets(BUNDLED), mode, results=BUNDLED) for mode in MODES}
-    cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
-    return shortened(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "inputs": inputs(),
-            "replays": {mode: replay(found) for mode, found in cells.items()},
-            "bounds": bounds(cells["shipped"]),
-            "gamma_optimal": {mode: best_gamma(mode) for mode in MODES},
-            "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
-            "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
-            "elsewhere": elsewhere(),
-            "sources": source_figures.figures(),
-            "engines": engine_figures.figures(),
-            "traffic": traffic_figures.figures(),
-            "memory": memory.figures(),
-        },
-        DIGITS,
-    )
+    """The whole present record, in JSON types, with numbers rounded to `RECORD_DIGITS` significant digits."""
+    cells = {mode: _recorded_cells(mode) for mode in MODES}
+    figures: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "inputs": inputs()}
+    figures["replays"] = {mode: replay(cells[mode]) for mode in MODES}
+    figures["bounds"] = bounds(cells["shipped"])
+    figures["gamma_optimal"] = {mode: best_gamma(mode) for mode in MODES}
+    figures["calibrations"] = {name: calibration_figures(recipe) for name, recipe in RECIPES.items()}
+    figures["coverage"] = {recipe.name: coverage(recipe) for recipe in MAGICDEC}
+    figures["elsewhere"] = elsewhere()
+    figures["sources"] = source_figures.figures()
+    figures["engines"] = engine_figures.figures()
+    figures["traffic"] = traffic_figures.figures()
+    figures["memory"] = memory.figures()
+    return shortened(figures, RECORD_DIGITS)
+
+
+def _recorded_cells(mode: Mode) -> list[Cell]:
+    """Every figure of the gated sets with its prediction, except those that are not recorded."""
+    cells = compare(gated_sets(BUNDLED), mode, results=BUNDLED)
+    return [cell for cell in cells if cell.quantity != NOT_RECORDED]
 
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
@@ -83,28 +83,31 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     predicted figures.
     """
     fitted = [c for c in cells if c.fitted]
-    right, of = correct_verdicts(fitted)
-    sides = [c for c in fitted if c.quantity == "speedup"]
-    incorrect = [c for c in sides if correct_verdicts([c])[0] == 0]
-    wrong = {c.point.row_id: [c.measured, c.predicted] for c in incorrect}
+    right, judged = correct_verdicts(fitted)
+    speedups_of_fitted = [c for c in fitted if c.quantity == "speedup"]
+    wrong = {}
+    for c in speedups_of_fitted:
+        if correct_verdicts([c])[0] == 0:
+            wrong[c.point.row_id] = [c.measured, c.predicted]
     overall = [c for c in fitted if c.quantity in OVERALL]
+    by_partition = {name: _summary(rows) for name, rows in partitions(cells).items()}
     return {
         "overall": _summary(overall),
-        "side_of_one": {"right": right, "rows": of, "wrong": wrong},
-        "partitions": {name: _summary(part) for name, part in partitions(cells).items()},
+        "side_of_one": {"right": right, "rows": judged, "wrong": wrong},
+        "partitions": by_partition,
         "predicted": sorted(c.name for c in cells),
     }
 
 
 def _summary(rows: Sequence[Cell]) -> dict[str, Any]:
-    found = error(rows)
-    extreme = max(rows, key=lambda row: abs(row.error))
+    errors = error(rows)
+    worst = max(rows, key=lambda row: abs(row.error))
     return {
-        "rows": found.rows,
-        "mape": found.mape,
-        "bias": found.bias,
-        "worst": found.worst,
-        "worst_row": extreme.point.row_id,
+        "rows": errors.rows,
+        "mape": errors.mape,
+        "bias": errors.bias,
+        "worst": errors.worst,
+        "worst_row": worst.point.row_id,
     }
 
 
@@ -120,24 +123,25 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
 
 def calibration_figures(recipe: Recipe) -> dict[str, Any]:
     """The constants as refitted now and as shipped, and the errors on held-out rows by kind of fold."""
-    made = report(recipe)
+    refit = report(recipe)
     shipped = load_calibration(recipe.name)
+    held_out_by = {by: _by_quantity(errors) for by, errors in refit.held_out.items()}
     return {
         "rows": len(points_of(recipe).points),
-        "fitted": made.fit.values,
-        "stderr": made.fit.stderr,
-        "at_bound": list(made.fit.at_bound),
+        "fitted": refit.fit.values,
+        "stderr": refit.fit.stderr,
+        "at_bound": list(refit.fit.at_bound),
         "shipped": {name: getattr(shipped, name).value for name in recipe.free},
-        "in_sample": _by_quantity(made.in_sample),
-        "held_out_by": {by: _by_quantity(found) for by, found in made.held_out.items()},
+        "in_sample": _by_quantity(refit.in_sample),
+        "held_out_by": held_out_by,
     }
 
 
-def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
-    return {
-        name: {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms}
-        for name, e in found.items()
-    }
+def _by_quantity(errors: dict[str, Errors]) -> dict[str, Any]:
+    figures = {}
+    for quantity, e in errors.items():
+        figures[quantity] = {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms}
+    return figures
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
@@ -161,33 +165,35 @@ def covered(out: HeldOut) -> Array:
     off = np.log(predicted / measured)
     inside = np.zeros(len(measured))
     for i, p in enumerate(out.points.points):
-        others = out.fold != out.fold[i]
+        fold = out.fold[i]
+        off_others = off[out.fold != fold]
         scatter = Scatter(
-            log_rms=float(np.sqrt(np.mean(off[others] ** 2))),
-            rows=int(others.sum()),
+            log_rms=float(np.sqrt(np.mean(off_others**2))),
+            rows=len(off_others),
             source="rows of the other folds",
         )
-        c = out.fits[out.fold[i]].calibration.replace(observed_error={"speedup": scatter})
-        interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
+        calibration = out.fits[fold].calibration.replace(observed_error={"speedup": scatter})
+        scenario = scenario_of(p, calibration)
+        interval = speedup_interval(scenario, p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None
-        inside[i] = interval[0] <= measured[i] <= interval[1]
+        low, high = interval
+        inside[i] = low <= measured[i] <= high
     return inside
 
 
 def elsewhere() -> dict[str, Any]:
     """Errors of calibrations on rows for which they were not made: literature and ideal."""
-    return {
-        recipe.name: {
-            "ideal": _by_quantity(other_error(recipe, load_calibration("ideal"))),
-            "literature": _by_quantity(other_error(recipe, load_calibration(recipe.base))),
-        }
-        for recipe in MAGICDEC
-    }
+    figures = {}
+    for recipe in MAGICDEC:
+        ideal = other_error(recipe, load_calibration("ideal"))
+        literature = other_error(recipe, load_calibration(recipe.base))
+        figures[recipe.name] = {"ideal": _by_quantity(ideal), "literature": _by_quantity(literature)}
+    return figures
 
 
-def render(found: dict[str, Any]) -> str:
+def render(figures: dict[str, Any]) -> str:
     """The text of ``results/accuracy.json``."""
-    return json.dumps(found, indent=1, allow_nan=False) + "\n"
+    return json.dumps(figures, indent=1, allow_nan=False) + "\n"
 
 
 def best_gamma(mode: Mode) -> dict[str, Any]:
@@ -200,29 +206,31 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
     """
     off = []
     regrets = []
-    constant = []
+    constant_regrets = []
     choices = {}
     for p in published_points("gamma_optimal"):
         assert p.gamma is not None
         assert p.speedup is not None
         assert p.alpha is not None
         calibration = _gamma_calibration(p, mode)
-        scenario = replace(scenario_of(p, calibration), acceptance=Acceptance.from_alpha(p.alpha))
-        best = predict(scenario, Workload.of(p.batch, p.context, p.gamma))
-        speedup = float(best.speedup)
-        most = float(best.speedup_at_gamma_optimal)
+        acceptance = Acceptance.from_alpha(p.alpha)
+        scenario = replace(scenario_of(p, calibration), acceptance=acceptance)
+        predicted = predict(scenario, Workload.of(p.batch, p.context, p.gamma))
+        speedup = float(predicted.speedup)
+        best_speedup = float(predicted.speedup_at_gamma_optimal)
         off.append(speedup / p.speedup - 1.0)
-        regrets.append(most / speedup - 1.0)
-        at = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
-        constant.append(most / at - 1.0)
-        choices[p.row_id] = [p.gamma, int(best.gamma_optimal)]
+        regrets.append(best_speedup / speedup - 1.0)
+        at_constant_gammas = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
+        constant_regrets.append(best_speedup / at_constant_gammas - 1.0)
+        choices[p.row_id] = [p.gamma, int(predicted.gamma_optimal)]
     lengths = map(str, CONSTANT_GAMMAS)
-    constant_means = np.mean(constant, axis=0).tolist()
+    constant_means = np.mean(constant_regrets, axis=0).tolist()
+    within_one = sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values())
     return {
         "rows": len(choices),
         "speedup_mape": float(np.mean(np.abs(off))),
         "speedup_worst": max(off, key=abs),
-        "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
+        "within_one": within_one,
         "regret_mean": float(np.mean(regrets)),
         "regret_worst": max(regrets),
         "constant_regret_mean": dict(zip(lengths, constant_means, strict=True)),

@@ -16,12 +16,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.validate import solving
-from perfmodel.validate.solving import Estimate, Values, grouped
-from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.solving import Estimate, Parameter, Values, estimate, grouped
+from perfmodel.validate.studies.parameters import PlacedConstant
 
 Array = NDArray[np.float64]
-STEP = 1e-3
+LOG_STEP = 1e-3
 """Step of a finite difference, in the logarithm of a parameter."""
 FIT_ROUNDS = 5
 MOST_ROWS = 10
@@ -41,7 +40,8 @@ class Parts:
 
     def residuals(self, parts: Array) -> Array:
         """Square roots of the Cauchy loss of these parts."""
-        return np.asarray(np.sign(parts) * self.soft * np.sqrt(np.log1p((parts / self.soft) ** 2)))
+        loss = np.log1p((parts / self.soft) ** 2)
+        return np.asarray(np.sign(parts) * self.soft * np.sqrt(loss))
 
     def slopes(self, parts: Array) -> Array:
         """d residuals / d parts."""
@@ -51,7 +51,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Spread:
+class ErrorSpread:
     """Standard deviations of the three parts of an error. soft: number of standard deviations above which a
     part counts less.
     """
@@ -64,34 +64,41 @@ class Spread:
 
 
 def parts_of(
-    groups: Sequence[Hashable], kinds: Sequence[Hashable], train: NDArray[np.bool_], spreads: Sequence[Spread]
+    groups: Sequence[Hashable],
+    kinds: Sequence[Hashable],
+    train: NDArray[np.bool_],
+    spreads: Sequence[ErrorSpread],
 ) -> Parts:
     """The parts of the errors of the rows of `train`, by the group and the kind of each row. spreads: of each
     row.
     """
     lines: list[Array] = []
     soft: list[float] = []
-    for within in grouped(np.flatnonzero(train).tolist(), lambda i: kinds[i]).values():
+    rows_of_kinds = grouped(np.flatnonzero(train).tolist(), lambda i: kinds[i])
+    for rows_of_kind in rows_of_kinds.values():
         means = []
         deviations = []
-        for index in grouped(within, lambda i: groups[i]).values():
+        rows_of_groups = grouped(rows_of_kind, lambda i: groups[i])
+        for index in rows_of_groups.values():
             spread = spreads[index[0]]
             mean = np.zeros(len(train))
             mean[index] = 1.0 / len(index)
             means.append(mean)
-            deviations.append(np.hypot(spread.group, spread.row / min(len(index), MOST_ROWS) ** 0.5))
+            of_mean = spread.row / min(len(index), MOST_ROWS) ** 0.5
+            deviations.append(np.hypot(spread.group, of_mean))
             share = min(1.0, MOST_ROWS / len(index)) ** 0.5 / spread.row
             for i in index:
-                own = -mean * share
-                own[i] += share
-                lines.append(own)
+                row_part = -mean * share
+                row_part[i] += share
+                lines.append(row_part)
                 soft.append(spread.soft_row)
         weights = np.array(deviations) ** -2.0
-        kind = np.average(means, axis=0, weights=weights)
-        lines.append(kind / np.hypot(spread.kind, weights.sum() ** -0.5))
+        kind_mean = np.average(means, axis=0, weights=weights)
+        lines.append(kind_mean / np.hypot(spread.kind, weights.sum() ** -0.5))
         soft.append(spread.soft)
-        lines += [(mean - kind) / deviation for mean, deviation in zip(means, deviations, strict=True)]
-        soft += [spread.soft] * len(means)
+        for mean, deviation in zip(means, deviations, strict=True):
+            lines.append((mean - kind_mean) / deviation)
+            soft.append(spread.soft)
     return Parts(np.array(lines), np.array(soft))
 
 
@@ -105,7 +112,7 @@ class FittedRows(ABC, Generic[Row]):
     """
 
     rows: tuple[Row, ...]
-    parameters: Sequence[Parameter]
+    parameters: Sequence[PlacedConstant]
     logs: Array
     groups: Sequence[Any]
 
@@ -113,7 +120,7 @@ class FittedRows(ABC, Generic[Row]):
         """Predicted logarithm of each row's measurement."""
         logs = np.empty(len(self.rows))
         for group in self.groups:
-            logs[group.index] = np.log(group.at(values))
+            logs[group.index] = np.log(group.predicted(values))
         return logs
 
     def off(self, values: Values) -> Array:
@@ -124,12 +131,15 @@ class FittedRows(ABC, Generic[Row]):
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """The parts of the errors of the rows of `train`."""
 
-    def slopes(self, at: Values, off: Array) -> Array:
+    def slopes(self, values: Values, off: Array) -> Array:
         """Derivatives of the errors by the logarithm of each parameter, [rows, parameters]: finite
         differences to `off`.
         """
-        moved = (self.off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in self.parameters)
-        return np.stack([(errors - off) / STEP for errors in moved], axis=1)
+        columns = []
+        for p in self.parameters:
+            moved_off = self.off({**values, p.place: values[p.place] * np.exp(LOG_STEP)})
+            columns.append((moved_off - off) / LOG_STEP)
+        return np.stack(columns, axis=1)
 
     def fit(
         self,
@@ -144,37 +154,45 @@ class FittedRows(ABC, Generic[Row]):
         all. slopes: used instead of new ones in every round; a fit without some rows ends near the one with
         all.
         """
-        parts = self.parts(np.ones(len(self.rows), dtype=bool) if train is None else train)
+        every_row = np.ones(len(self.rows), dtype=bool)
+        parts = self.parts(every_row if train is None else train)
         values: Values = dict(start or {p.place: p.expected for p in self.parameters})
         for _ in range(rounds):
             off = self.off(values)
             near = self.slopes(values, off) if slopes is None else slopes
-            estimate = solve(self.parameters, parts, values, off, near)
-            values = estimate.values
-        return estimate, near
+            solved = solve(self.parameters, parts, values, off, near)
+            values = solved.values
+        return solved, near
 
 
-def solve(parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array) -> Estimate:
+def solve(
+    parameters: Sequence[PlacedConstant], parts: Parts, near: Values, off: Array, slopes: Array
+) -> Estimate:
     """The values with the least sum of squares: of the parts of the errors, and of the parameters' deviations
     from their expectations, both in standard deviations.
 
     Errors are linear: `off` at the values `near`, with these `slopes` [rows, parameters].
     """
-    searched = [solving.Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
-    at = np.log([near[p.place] for p in parameters])
-    start = parts.matrix @ off
-    steep = parts.matrix @ slopes
+    searched = [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
+    near_logs = np.log([near[p.place] for p in parameters])
+    parts_near = parts.matrix @ off
+    part_slopes = parts.matrix @ slopes
 
-    def parted(values: Values) -> Array:
-        """The parts of the errors at these values."""
-        moved = np.log([*values.values()]) - at
-        return np.asarray(start + steep @ moved)
+    def parts_at(values: Values) -> Array:
+        moved = np.log([*values.values()]) - near_logs
+        return np.asarray(parts_near + part_slopes @ moved)
 
-    return solving.estimate(
+    def residuals(values: Values) -> Array:
+        return parts.residuals(parts_at(values))
+
+    def residual_slopes(values: Values) -> Array:
+        return np.asarray(parts.slopes(parts_at(values))[:, None] * part_slopes)
+
+    return estimate(
         searched,
-        lambda values: parts.residuals(parted(values)),
+        residuals,
         near,
-        slopes=lambda values: parts.slopes(parted(values))[:, None] * steep,
+        slopes=residual_slopes,
         x_scale=np.array([p.spread for p in parameters]),
         tr_solver="lsmr",
     )

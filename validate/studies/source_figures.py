@@ -5,7 +5,7 @@ Means are over rows and over sources (macro), where a source of hundreds of rows
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,9 @@ from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered
 from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.sources import (
     TITLES,
-    asked,
     of_figure,
     recorded_sources,
+    refusals,
 )
 
 DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
@@ -37,7 +37,7 @@ NEAR = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """A row in the statistics.
 
     off: logarithm of predicted over measured, with constants fitted without the row's source. shipped: the
@@ -70,22 +70,35 @@ class Judged:
         return low * math.exp(by) <= 1.0 <= high * math.exp(by)
 
 
-def judged(figure: str) -> list[Judged]:
+def judged(figure: str) -> list[JudgedRun]:
     """Rows of public runs, and iterations of the tables to which constants are fitted.
 
     Ratios of public runs have one constant that saw its source, SGLang's time outside passes. The error of a
     llama.cpp speedup is the opposite of its ratio's.
     """
-    rows = []
-    left = errors_left_out(figure)
-    for a in of_figure(figure):
-        run = a.run
-        interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
-        draft = run.draft.partition(":")[0]
-        place = run.source_id, run.engine, run.hardware, load_model(run.model).name
-        kind = llamacpp.kind_of(run) if run.engine == LLAMACPP else ""
-        rows.append(Judged(*place, draft, left.get(run.id, a.off), a.off, interval, kind))
+    errors = errors_left_out(figure)
+    rows = [_of_run(a, errors.get(a.run.id, a.off)) for a in of_figure(figure)]
     return rows if figure == "step" else rows + _of_tables(figure)
+
+
+def _of_run(a: Answered, off: float) -> JudgedRun:
+    """A public run. off: its error with constants fitted without its source."""
+    run = a.run
+    interval = None
+    if a.interval:
+        low, high = a.interval
+        interval = (low / a.measured, high / a.measured)
+    return JudgedRun(
+        source=run.source_id,
+        engine=run.engine,
+        hardware=run.hardware,
+        model=load_model(run.model).name,
+        draft=run.draft.partition(":")[0],
+        off=off,
+        shipped=a.off,
+        interval=interval,
+        kind=llamacpp.kind_of(run) if run.engine == LLAMACPP else "",
+    )
 
 
 def errors_left_out(figure: str) -> dict[str, float]:
@@ -96,18 +109,17 @@ def errors_left_out(figure: str) -> dict[str, float]:
     errors = recorded_sources()["errors"]
     if figure == "ratio":
         return {id: -off for id, off in errors["speedup"].items()}
-    found: dict[str, float] = errors[figure]
-    return found
+    return dict(errors[figure])
 
 
-def _of_tables(figure: str) -> list[Judged]:
+def _of_tables(figure: str) -> list[JudgedRun]:
     """Ratios of the tables by fits without their study, or the resulting speedups of chains."""
     ratios = replayed_as_recorded()
+    off_by_row = ratios.ratios["model"].off.tolist()
     rows = []
-    for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
-        place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name, row.kind
+    for row, off in zip(ratios.rows, off_by_row, strict=True):
         if figure == "ratio":
-            rows.append(Judged(*place, off, off))
+            rows.append(_of_table_row(row, off, off, None))
         elif row.gained and row.width == 1:
             a = whatif(_question_of(row, row.gained))
             measured = row.gained / row.ratio
@@ -115,16 +127,31 @@ def _of_tables(figure: str) -> list[Judged]:
             assert a.speedup_interval
             low, high = a.speedup_interval
             shipped = math.log(a.speedup / measured)
-            rows.append(Judged(*place, -off, shipped, (low / measured, high / measured)))
+            rows.append(_of_table_row(row, -off, shipped, (low / measured, high / measured)))
     return rows
+
+
+def _of_table_row(
+    row: Iteration, off: float, shipped: float, interval: tuple[float, float] | None
+) -> JudgedRun:
+    return JudgedRun(
+        source=row.study,
+        engine=row.engine,
+        hardware=row.query.hardware,
+        model=load_model(row.query.model).name,
+        draft=row.kind,
+        off=off,
+        shipped=shipped,
+        interval=interval,
+    )
 
 
 def _question_of(row: Iteration, gained: float) -> Query:
     """The question of a row, with its version as a number."""
-    named = VERSION.search(row.version)
+    number = VERSION.search(row.version)
     return replace(
         row.query,
-        engine=row.engine + (DRIFT + named[0] if named else ""),
+        engine=f"{row.engine}{DRIFT}{number[0]}" if number else row.engine,
         batch=round(row.batch),
         context=round(row.context),
         gamma=row.steps,
@@ -137,29 +164,28 @@ def figures() -> dict[str, Any]:
     """The part of the accuracy record for public runs: errors by figure and part of the rows, and the correct
     verdicts of speedups.
     """
-    found: dict[str, Any] = {
-        figure: {name: _part(rows) for name, rows in _parts(judged(figure)) if rows}
-        for figure in ("step", "ratio", "speedup")
-    }
+    errors: dict[str, Any] = {}
+    for figure in ("step", "ratio", "speedup"):
+        groups = _groups(judged(figure))
+        errors[figure] = {name: _group_errors(rows) for name, rows in groups if rows}
     speedups = of_figure("speedup")
     of_engines = [a for a in speedups if a.run.engine != LLAMACPP]
     of_llamacpp = [a for a in speedups if a.run.engine == LLAMACPP]
-    return found | {
+    best_length = {"engines": _best_length(of_engines), LLAMACPP: _best_length(of_llamacpp)}
+    return errors | {
         "side": _side(speedups),
-        "refused": asked()[1],
+        "refused": refusals(),
         "coverage": _coverage(),
         "choices": choices.recorded(),
-        "best_length": {
-            "engines": _best_length(of_engines),
-            LLAMACPP: _best_length(of_llamacpp),
-        },
+        "best_length": best_length,
     }
 
 
 def _coverage() -> dict[str, Any]:
     """Figure -> class -> coverage, with MLX's classes, whose rows have a file of their own."""
     of_mlx = files.read_mapping(mlx.LEFT_OUT)["coverage"]
-    return {figure: of | of_mlx[figure] for figure, of in recorded_sources()["coverage"].items()}
+    of_sources = recorded_sources()["coverage"]
+    return {figure: classes | of_mlx[figure] for figure, classes in of_sources.items()}
 
 
 def _side(speedups: Sequence[Answered]) -> dict[str, int]:
@@ -180,26 +206,31 @@ def _best_length(rows: Sequence[Answered]) -> dict[str, Any]:
     A sweep has the draft lengths of one server, load and draft; runs of one length belong to different
     sweeps, in their order. No draft, with a speedup of 1, is one of the lengths.
     """
-    left = errors_left_out("speedup")
-    seen = Counter[Any]()
+    errors = errors_left_out("speedup")
+    runs_of = Counter[Any]()
     sweeps: dict[Any, list[Answered]] = {}
     for a in rows:
         settings = a.run.server, a.run.batch, a.run.draft
-        seen[settings, a.run.gamma] += 1
-        sweeps.setdefault((settings, seen[settings, a.run.gamma]), []).append(a)
+        at_length = settings, a.run.gamma
+        runs_of[at_length] += 1
+        sweeps.setdefault((settings, runs_of[at_length]), []).append(a)
     several = [sweep for sweep in sweeps.values() if len(sweep) > 1]
-    shipped = [_lost(sweep, [a.off for a in sweep]) for sweep in several]
-    lost = [_lost(sweep, [left.get(a.run.id, a.off) for a in sweep]) for sweep in several]
+    lost = []
+    lost_shipped = []
+    for sweep in several:
+        lost.append(_lost(sweep, [errors.get(a.run.id, a.off) for a in sweep]))
+        lost_shipped.append(_lost(sweep, [a.off for a in sweep]))
     return {
         "sweeps": len(several),
         "lost": float(np.mean(lost)),
         "worst": max(lost),
-        "near": sum(part <= NEAR for part in lost),
-        "near_shipped": sum(part <= NEAR for part in shipped),
+        "near": sum(share <= NEAR for share in lost),
+        "near_shipped": sum(share <= NEAR for share in lost_shipped),
     }
 
 
 def _lost(sweep: Sequence[Answered], offs: Sequence[float]) -> float:
+    """Share of the best measured throughput that the predicted best length loses. offs: log errors."""
     measured = [1.0, *(a.measured for a in sweep)]
     predicted = [1.0]
     for a, off in zip(sweep, offs, strict=True):
@@ -208,41 +239,71 @@ def _lost(sweep: Sequence[Answered], offs: Sequence[float]) -> float:
     return 1.0 - measured[best] / max(measured)
 
 
-def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
-    """Parts by engine; for serving engines also by the device and model that other sources have, and by
+Groups = list[tuple[str, list[JudgedRun]]]
+"""Headings, and the rows under them."""
+NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
+    "device": lambda r: r.hardware,
+    "model": lambda r: r.model,
+}
+"""What may be new in a row -> its name."""
+
+
+def _groups(rows: list[JudgedRun]) -> Groups:
+    """Rows by engine; for serving engines also by the device and model that other sources have, and by
     draft.
     """
-    seen: dict[tuple[str, str], set[str]] = {}
-    known = [(r.engine, r.source, (r.hardware, r.model)) for r in judged("step")]
-    known += [(r.engine, r.source_id, (r.hardware, load_model(r.model).name)) for r in engine_decode()]
-    for engine, source, names in known:
-        for name in names:
-            seen.setdefault((engine, name), set()).add(source)
-    engines = [(TITLES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
-    steps = [r for r in rows if r.kind and not r.draft]
-    kinds = grouped(steps, lambda r: "llama.cpp, " + r.kind.replace("_", ", "))
-    rows = [r for r in rows if r.engine in ENGINES]
-    parts = [("all", rows), *engines, *kinds.items()]
-    parts.append(("data-centre devices of NVIDIA", [r for r in rows if r.hardware.startswith(DATA_CENTRE)]))
-    for word in ("device", "model"):
-        by: dict[bool, list[Judged]] = {True: [], False: []}
+    by_engine = grouped(rows, lambda r: TITLES[r.engine])
+    llamacpp_steps = [r for r in rows if r.kind and not r.draft]
+    by_kind = grouped(llamacpp_steps, lambda r: "llama.cpp, " + r.kind.replace("_", ", "))
+    of_engines = [r for r in rows if r.engine in ENGINES]
+    data_centre = [r for r in of_engines if r.hardware.startswith(DATA_CENTRE)]
+    by_draft = grouped([r for r in of_engines if r.draft], lambda r: f"draft {r.draft}")
+    return [
+        ("all", of_engines),
+        *by_engine.items(),
+        *by_kind.items(),
+        ("data-centre devices of NVIDIA", data_centre),
+        *_by_novelty(of_engines),
+        *by_draft.items(),
+    ]
+
+
+def _by_novelty(rows: list[JudgedRun]) -> Groups:
+    """Rows whose device is measured in another source, and the others; then the same for models."""
+    sources_of = _sources_of()
+    groups: Groups = []
+    for word, name_of in NOVELTIES.items():
+        elsewhere: list[JudgedRun] = []
+        new: list[JudgedRun] = []
         for r in rows:
-            name = r.hardware if word == "device" else r.model
-            by[bool(seen.get((r.engine, name), set()) - {r.source})].append(r)
-        parts += [(f"{word} in other sources", by[True]), (f"new {word}", by[False])]
-    drafts = grouped([r for r in rows if r.draft], lambda r: r.draft)
-    return parts + [(f"draft {kind}", of) for kind, of in drafts.items()]
+            sources = sources_of.get((r.engine, name_of(r)), set())
+            (elsewhere if sources - {r.source} else new).append(r)
+        groups += [(f"{word} in other sources", elsewhere), (f"new {word}", new)]
+    return groups
 
 
-def _part(rows: list[Judged]) -> dict[str, Any]:
+def _sources_of() -> dict[tuple[str, str], set[str]]:
+    """Engine, with the name of a device or model -> the sources that measured its steps."""
+    sources: dict[tuple[str, str], set[str]] = {}
+    for r in judged("step"):
+        for name in (r.hardware, r.model):
+            sources.setdefault((r.engine, name), set()).add(r.source)
+    for row in engine_decode():
+        for name in (row.hardware, load_model(row.model).name):
+            sources.setdefault((row.engine, name), set()).add(row.source_id)
+    return sources
+
+
+def _group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
     """Errors are exp(mean |ln|) - 1, over rows and over the means of sources, with the name of the worst
     source.
     """
-    sources = {name: _mean(of) for name, of in grouped(rows, lambda r: r.source).items()}
+    by_source = grouped(rows, lambda r: r.source)
+    sources = {name: _mean(of_source) for name, of_source in by_source.items()}
     worst = max(sources, key=lambda name: sources[name])
     bias = np.mean([r.off for r in rows])
     shipped = np.mean([abs(r.shipped) for r in rows])
-    found = {
+    figures = {
         "rows": len(rows),
         "sources": len(sources),
         "error": math.expm1(_mean(rows)),
@@ -255,11 +316,12 @@ def _part(rows: list[Judged]) -> dict[str, Any]:
     if stated:
         inside = sum(r.inside(r.off - r.shipped) for r in stated)
         inside_shipped = sum(r.inside() for r in stated)
-        found["inside"] = inside / len(stated)
-        found["inside_shipped"] = inside_shipped / len(stated)
-        found["width"] = float(np.median([r.half_width for r in stated]))
-    return found
+        figures["inside"] = inside / len(stated)
+        figures["inside_shipped"] = inside_shipped / len(stated)
+        figures["width"] = float(np.median([r.half_width for r in stated]))
+    return figures
 
 
-def _mean(rows: Sequence[Judged]) -> float:
+def _mean(rows: Sequence[JudgedRun]) -> float:
+    """Mean absolute log error."""
     return float(np.mean([abs(r.off) for r in rows]))

@@ -25,7 +25,7 @@ from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs, spelled_kind
-from perfmodel.validate.studies.widths import Cell, LeftOutError
+from perfmodel.validate.studies.widths import LeftOutError, MeasuredDraft
 
 PATH = files.data_directory("") / "sources.yaml"
 LEFT_OUT = BUNDLED / "sources.json"
@@ -37,27 +37,33 @@ HEADER = (
 )
 TITLES = ENGINES | {LLAMACPP: KNOWN_ENGINES[LLAMACPP]}
 """Headings of the judged engines."""
-Errors = dict[str, dict[str, float]]
-CLASSES = {"step": StepClass, "speedup": SpeedupClass}
+ErrorsByRun = dict[str, dict[str, float]]
+"""Figure -> id of a run -> its log error without its source."""
+CLASSES_OF = {"step": StepClass, "speedup": SpeedupClass}
+"""Figure -> its classes of questions."""
 
 
 @cache
-def asked() -> tuple[tuple[Answered, ...], dict[str, str]]:
-    """The answers of every row that counts or is left out by judgement, and by id why a row is refused."""
-    found: list[Answered] = []
+def _answers_and_refusals() -> tuple[tuple[Answered, ...], dict[str, str]]:
+    answered: list[Answered] = []
     refused: dict[str, str] = {}
     for run in public_runs():
         if run.engine in TITLES and run.counts_as_inside and run.is_complete:
             try:
-                found += answers(run)
+                answered += answers(run)
             except InputError as refusal:
                 refused[run.id] = str(refusal)
-    return tuple(found), refused
+    return tuple(answered), refused
 
 
 def answered() -> tuple[Answered, ...]:
     """Every row that counts, or is left out by judgement, with its answer."""
-    return asked()[0]
+    return _answers_and_refusals()[0]
+
+
+def refusals() -> dict[str, str]:
+    """Id of a run that cannot be asked -> the reason."""
+    return _answers_and_refusals()[1]
 
 
 def of_figure(figure: str) -> list[Answered]:
@@ -72,7 +78,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
     return {**texts_of(errors_without_source(), date), choices.PATH: chosen}
 
 
-def errors_without_source() -> Errors:
+def errors_without_source() -> ErrorsByRun:
     """Figure -> id of a run -> its error with constants fitted without its source.
 
     llama.cpp's are those of its own study (`llamacpp.texts`); a row that nothing was fitted to has its error
@@ -80,7 +86,7 @@ def errors_without_source() -> Errors:
     """
     rows = [a for a in answered() if a.run.engine in ENGINES and a.figure in ("step", "speedup")]
     of_llamacpp = json.loads(llamacpp.LEFT_OUT.read_text(encoding="utf-8"))
-    errors: Errors = {"step": {}, "speedup": {}}
+    errors: ErrorsByRun = {"step": {}, "speedup": {}}
     for a, off in zip(rows, left_out(rows).tolist(), strict=True):
         errors[a.figure][a.run.id] = off
     for a in answered():
@@ -93,44 +99,51 @@ def errors_without_source() -> Errors:
     return shortened(errors, 4)
 
 
-def texts_of(errors: Errors, date: datetime.date) -> dict[Path, str]:
+def texts_of(errors: ErrorsByRun, date: datetime.date) -> dict[Path, str]:
     """The same from given errors."""
     ratios = replayed_as_recorded()
-    measured = widths.cells((a.run for a in of_figure("speedup")), ratios)
+    measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
     speedups = _by_class("speedup", errors["speedup"], lambda a: _class_of_speedup(a, measured))
     for name, of_tables in widths.of_tables(ratios, measured).items():
         speedups[name] += of_tables
     steps = _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run))
-    classes = {"step": steps, "speedup": speedups}
     devices = {load_gpu(a.run.hardware).name for a in of_figure("step") if a.run.engine in ENGINES}
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": {name: widths.fitted(steps, name).as_mapping() for name in steps},
-        "speedups": {name: widths.fitted(speedups, name).as_mapping() for name in speedups},
+        "steps": _widths(steps),
+        "speedups": _widths(speedups),
         "devices": sorted(devices),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)
     SourceErrors.of_mapping(short)
-    coverage = {
-        figure: {name: widths.covered(by_class, name) for name in by_class}
-        for figure, by_class in classes.items()
-    }
-    found = {"errors": errors, "coverage": shortened(coverage, 4)}
+    coverage = {"step": _coverage(steps), "speedup": _coverage(speedups)}
+    record = {"errors": errors, "coverage": shortened(coverage, 4)}
     stated = HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
-    return {PATH: stated, LEFT_OUT: json.dumps(found, indent=1) + "\n"}
+    return {PATH: stated, LEFT_OUT: json.dumps(record, indent=1) + "\n"}
+
+
+def _widths(by_class: widths.ByClass) -> dict[str, Any]:
+    """Class -> the error to state."""
+    return {name: widths.fitted(by_class, name).as_mapping() for name in by_class}
+
+
+def _coverage(by_class: widths.ByClass) -> dict[str, Any]:
+    """Class -> its coverage."""
+    return {name: widths.covered(by_class, name) for name in by_class}
 
 
 def _by_class(
     figure: str, errors: Mapping[str, float], class_of: Callable[[Answered], str]
 ) -> dict[str, list[LeftOutError]]:
     """The errors of public runs by class, in the order of the rows."""
-    found: dict[str, list[LeftOutError]] = {name: [] for name in get_args(CLASSES[figure])}
+    by_class: dict[str, list[LeftOutError]] = {name: [] for name in get_args(CLASSES_OF[figure])}
     for a in answered():
         if a.figure == figure:
-            found[class_of(a)].append(_left_out_error(a.run, figure, errors[a.run.id]))
-    return found
+            error = _left_out_error(a.run, figure, errors[a.run.id])
+            by_class[class_of(a)].append(error)
+    return by_class
 
 
 def _left_out_error(run: PublicRun, figure: str, off: float) -> LeftOutError:
@@ -143,18 +156,18 @@ def _left_out_error(run: PublicRun, figure: str, off: float) -> LeftOutError:
     return LeftOutError.of_ratio(run.source_id, -off, ratio, run.counts, device)
 
 
-def _class_of_speedup(a: Answered, measured: Sequence[Cell]) -> SpeedupClass:
+def _class_of_speedup(a: Answered, measured: Sequence[MeasuredDraft]) -> SpeedupClass:
     return widths.class_of_speedup(a.run.engine, spelled_kind(a.run), a.run.source_id, measured)
 
 
-def _speculating(measured: Sequence[Cell]) -> dict[str, dict[str, list[str]]]:
+def _speculating(measured: Sequence[MeasuredDraft]) -> dict[str, dict[str, list[str]]]:
     """Engine -> kind of draft -> classes of devices, sorted."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for cell in sorted(measured, key=lambda c: (c.engine, c.draft, c.device)):
-        devices = found.setdefault(cell.engine, {}).setdefault(cell.draft, [])
-        if cell.device not in devices:
-            devices.append(cell.device)
-    return found
+    by_engine: dict[str, dict[str, list[str]]] = {}
+    for m in sorted(measured, key=lambda m: (m.engine, m.draft, m.device)):
+        devices = by_engine.setdefault(m.engine, {}).setdefault(m.draft, [])
+        if m.device not in devices:
+            devices.append(m.device)
+    return by_engine
 
 
 def recorded_sources() -> dict[str, Any]:

@@ -23,9 +23,9 @@ from perfmodel.specs import (
 from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.speculation.uncertainty import OF_SHARDS
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.parameters import PUBLIC, Parameter
+from perfmodel.validate.studies.parameters import PUBLIC, PlacedConstant
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of
-from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
 
 GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
@@ -77,8 +77,8 @@ class FittedConstants:
     """
 
     kernels: Calibration
-    chosen: Mapping[str, Parameter]
-    drifts: tuple[Parameter, ...]
+    chosen: Mapping[str, PlacedConstant]
+    drifts: tuple[PlacedConstant, ...]
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class FittedConstants:
         hardware: str,
         engine: str,
         version: str,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[PlacedConstant],
         kernels_of: str | None = None,
     ) -> "FittedConstants":
         """Makes the constants.
@@ -100,18 +100,24 @@ class FittedConstants:
         gpu = load_gpu(hardware)
         of_kernels = architecture_of(kernels.gpu or hardware)
         general_scopes = ("all", of_kernels, engine, f"{engine}.{of_kernels}")
-        devices = (*borrowed_scopes(gpu, kernels.gpu or gpu.name), gpu.name)
-        device_scopes = [scope for name in devices for scope in (name, f"{engine}.{name}")]
-        factors = {p.place: p for s in device_scopes for p in parameters if p.scope == s and p.times}
-        chosen: dict[str, Parameter] = {}
+        device_scopes = []
+        for name in (*borrowed_scopes(gpu, kernels.gpu or gpu.name), gpu.name):
+            device_scopes += [name, f"{engine}.{name}"]
+        by_scope = grouped(parameters, lambda p: p.scope)
+        factors: dict[str, PlacedConstant] = {}
+        chosen: dict[str, PlacedConstant] = {}
         for scope in (*general_scopes, *device_scopes):  # a later one overrides an earlier one
-            chosen |= {p.name: p for p in parameters if p.scope == scope and p.place not in factors}
+            for p in by_scope.get(scope, ()):
+                if scope in device_scopes and p.times:
+                    factors[p.place] = p
+                else:
+                    chosen[p.name] = p
         architectures = (of_kernels, architecture_of(gpu))
         drifts = _drifts(engine, version, architectures, parameters)
         return cls(kernels, chosen, (*factors.values(), *drifts))
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[PlacedConstant, ...]:
         """All parameters of these constants."""
         return (*self.chosen.values(), *self.drifts)
 
@@ -133,8 +139,8 @@ class FittedConstants:
 
 
 def _drifts(
-    engine: str, version: str, architectures: Collection[str], parameters: Sequence[Parameter]
-) -> list[Parameter]:
+    engine: str, version: str, architectures: Collection[str], parameters: Sequence[PlacedConstant]
+) -> list[PlacedConstant]:
     """The factors of a version, ``ENGINE@VERSION`` or ``ENGINE@VERSION/ARCHITECTURE``: of each constant the
     newest one that is no newer than the version.
     """
@@ -169,7 +175,7 @@ class StepGroup:
     _counted: tuple[tuple[object, ...], list[Op]] | None = field(default=None, kw_only=True)
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
-    def at(self, values: Values) -> Array:
+    def predicted(self, values: Values) -> Array:
         """Predicted measurements of the rows, by the values of the parameters. Parameters without effect on
         them cost no time.
         """
@@ -180,14 +186,15 @@ class StepGroup:
 
     def predict(self, calibration: Calibration) -> Array:
         """Seconds of a step. Operations are counted again only for a change in them."""
-        counted_for = (
-            tuple(getattr(calibration, name) for name in OF_SHARDS) if self.scenario.target.moe else ()
-        )
+        counted_for: tuple[object, ...] = ()
+        if self.scenario.target.moe:
+            counted_for = tuple(getattr(calibration, name) for name in OF_SHARDS)
         if self._counted is None or self._counted[0] != counted_for:
             self.scenario = with_calibration(self.scenario, calibration)
             self._counted = counted_for, self.scenario.target_ops(self.batch, self.context)
+        _, ops = self._counted
         machine = replace(self.scenario.machine, calibration=calibration)
-        return np.asarray(machine.predicted_s(self._counted[1], self.batch))
+        return np.asarray(machine.predicted_s(ops, self.batch))
 
 
 class DecodeRows(FittedRows[DecodeRow]):
@@ -196,26 +203,29 @@ class DecodeRows(FittedRows[DecodeRow]):
     def __init__(
         self,
         rows: Sequence[DecodeRow],
-        parameters: Sequence[Parameter],
+        parameters: Sequence[PlacedConstant],
         kernels_of: Mapping[str, str] | None = None,
     ) -> None:
         """kernels_of: device -> another one whose kernels replace its own."""
         self.rows = tuple(rows)
         self.parameters = tuple(parameters)
         self.logs = np.log([row.step_s for row in rows])
-        alike = grouped(range(len(rows)), lambda i: (*served_as(rows[i]), rows[i].weights, rows[i].kv_dtype))
+        keys = [(*served_as(row), row.weights, row.kv_dtype) for row in rows]
+        alike = grouped(range(len(rows)), lambda i: keys[i])
         self.groups = [self._group(index, kernels_of or {}) for index in alike.values()]
 
     def _group(self, index: list[int], kernels_of: Mapping[str, str]) -> StepGroup:
         rows = [self.rows[i] for i in index]
-        hardware = rows[0].hardware
         first = rows[0]
         constants = FittedConstants.of(
-            hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
+            first.hardware,
+            first.engine,
+            version_of(first),
+            self.parameters,
+            kernels_of.get(first.hardware),
         )
-        scenario = replace(
-            decoding(first, constants.kernels), context_std=np.array([r.context_std_tokens for r in rows])
-        )
+        context_std = np.array([r.context_std_tokens for r in rows])
+        scenario = replace(decoding(first, constants.kernels), context_std=context_std)
         batch = np.array([batch_of(r) for r in rows])
         context = np.array([r.context_tokens for r in rows], float)
         return StepGroup(constants, scenario, np.array(index), batch, context)
@@ -226,7 +236,7 @@ class DecodeRows(FittedRows[DecodeRow]):
         """
         groups = [served_as(r) for r in self.rows]
         kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
-        return parts_of(groups, kinds, train, [Spread()] * len(groups))
+        return parts_of(groups, kinds, train, [ErrorSpread()] * len(groups))
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:

@@ -23,7 +23,7 @@ from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.replay import replay
+from perfmodel.queueing.replay import ReplayedRequests, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
 from perfmodel.specs import architecture_of, load_gpu, serving_engines
@@ -99,11 +99,10 @@ class ServedRun:
             return None
         if self.tokens_per_iteration:
             return float(self.tokens_per_iteration)
-        baseline, drafting = (
-            _carried(row for row in rows_of(self.study) if row.steps == steps and self._is_like(row))
-            for steps in (0, self.steps)
-        )
-        return drafting / baseline if baseline and drafting else None
+        alike = [row for row in rows_of(self.study) if self._is_like(row)]
+        plain = _tokens_per_chunk(row for row in alike if row.steps == 0)
+        drafting = _tokens_per_chunk(row for row in alike if row.steps == self.steps)
+        return drafting / plain if plain and drafting else None
 
     def _is_like(self, row: "ServedRun") -> bool:
         """Whether a run has answers as long, and attention divided in the same way."""
@@ -119,6 +118,10 @@ class ServedRun:
         it is the median.
         """
         return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
+
+    def agrees(self, run: "ServedRun", columns: Iterable[str]) -> bool:
+        """Whether these columns are equal in two rows."""
+        return all(self.cells[name] == run.cells[name] for name in columns)
 
     def measured(self, name: str) -> Any:
         """A published figure; None without one. For a latency without a published mean it is the median."""
@@ -144,7 +147,7 @@ def _read(text: str) -> Any:
         return text or None
 
 
-def _carried(rows: Iterable[ServedRun]) -> float:
+def _tokens_per_chunk(rows: Iterable[ServedRun]) -> float:
     """Tokens per chunk: time between chunks over time per token."""
     shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
     return float(np.median(shares)) if shares else 0.0
@@ -155,7 +158,8 @@ def rows_of(study: str) -> tuple[ServedRun, ...]:
     """All rows of one study with a stated device and draft length."""
     with (data_folder("results") / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
         rows = [ServedRun(cells) for cells in csv.DictReader(file)]
-    return tuple(r for r in rows if r.study == study and r.requests and r.hardware and r.steps is not None)
+    of_study = [row for row in rows if row.study == study]
+    return tuple(row for row in of_study if row.requests and row.hardware and row.steps is not None)
 
 
 @cache
@@ -195,7 +199,9 @@ def shipped(run: ServedRun) -> Scenario:
         engine=engine,
         max_num_seqs=_default_seats(run),
     )
-    return resolve(query, Acceptance.from_tokens_per_iteration(run.gained, run.steps) if run.gained else None)
+    gained = run.gained
+    acceptance = Acceptance.from_tokens_per_iteration(gained, run.steps) if gained else None
+    return resolve(query, acceptance)
 
 
 def _default_seats(run: ServedRun) -> int | None:
@@ -211,18 +217,20 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     by "study": without its model's steps and its study's ratios. by "length": without those of its device, or
     of that length.
     """
-    found = recorded()
+    record = recorded()
+    step_folds = record["step_folds"]
+    ratio_folds = record["ratio_folds"]
     model = f"{run.engine} {run.target}"
     if by == "study":
-        step = found["step_folds"]["model"].get(model)
-        ratio = found["ratio_folds"]["model"].get(source_of(str(run.source)))
+        step = step_folds["model"].get(model)
+        ratio = ratio_folds["model"].get(source_of(str(run.source)))
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
-        step = None if run.steps else found["step_folds"]["seen"].get(f"{model} {device}")
+        step = None if run.steps else step_folds["seen"].get(f"{model} {device}")
         server = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel}"
-        ratio = found["ratio_folds"]["seen"].get(f"{server} {run.draft} gamma {run.steps}")
+        ratio = ratio_folds["seen"].get(f"{server} {run.draft} gamma {run.steps}")
     parameters = (*DECODING, *SPECULATING)
-    values = (step or found["steps"]) | (ratio or found["iteration"])
+    values = (step or record["steps"]) | (ratio or record["iteration"])
     if run.study == COOKBOOK:
         of_vllm = next(p.expected for p in DEFAULT_FLAGS if p.place == "vllm.hopper.expert_layer_s")
         parameters = (*parameters, *DEFAULT_FLAGS)
@@ -253,14 +261,14 @@ def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
 
 def limits_of(run: ServedRun, groups: int) -> Limits:
     """The limits of the run's server: those that it states, or the engine's own."""
-    own = account_of(run.engine, Server(run.version)).budget(load_gpu(run.hardware))
-    one = Limits()
-    budget = run.max_num_batched_tokens or own or one.max_num_batched_tokens
+    default = Limits()
+    of_engine = account_of(run.engine, Server(run.version)).budget(load_gpu(run.hardware))
+    budget = run.max_num_batched_tokens or of_engine or default.max_num_batched_tokens
     return Limits(
-        groups * one.max_num_seqs,
+        groups * default.max_num_seqs,
         groups * budget,
         FRACTION,
-        poll_passes=run.scheduler_recv_interval or one.poll_passes,
+        poll_passes=run.scheduler_recv_interval or default.poll_passes,
     )
 
 
@@ -278,26 +286,32 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
     published = request_constants().acceptance_std.get(run.target)
     spread = published.value if published else DEFAULT_STD
-    met = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
-    typical = np.mean if "mean" in run.ttft else np.median
-    predicted = {
-        "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
-        "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
-        "output_tokens_per_s": met.output_tokens.sum() / met.duration_s,
-        "ttft_mean_ms": 1e3 * typical(met.ttft_s),
-        "ttft_p99_ms": 1e3 * np.quantile(met.ttft_s, 0.99),
+    replayed = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
+    ratios = {}
+    for name, predicted in _figures_of(run, replayed).items():
+        if published_figure := run.measured(name):
+            ratios[name] = float(predicted / published_figure)
+    clients = np.array([float(run.concurrency)])
+    closed_form = serve(steps, Load(lengths, clients=clients), limits, spread)
+    tpot_ms = 1e3 * np.asarray(closed_form.tpot.mean).item()
+    ratios["closed_form"] = tpot_ms / run.measured("tpot_mean_ms")
+    return Compared(run, ratios, _stated(run))
+
+
+def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
+    """The figures of a replay that are comparable with those of its run."""
+    figures = {
+        "tpot_mean_ms": 1e3 * replayed.tpot_s.mean(),
+        "tpot_p99_ms": 1e3 * np.quantile(replayed.tpot_s, 0.99),
+        "output_tokens_per_s": replayed.output_tokens.sum() / replayed.duration_s,
     }
     # TensorRT-LLM delays prompts until its groups are even, by a setting that is not stated. SGLang's pages
     # run benchmarks with equal prompts one after another, and do not state whether the cache had them.
-    if run.data_parallel_attention or run.study == COOKBOOK:
-        predicted = {name: value for name, value in predicted.items() if not name.startswith("ttft")}
-    ratios = {}
-    for name, value in predicted.items():
-        if given := run.measured(name):
-            ratios[name] = float(value / given)
-    closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
-    ratios["closed_form"] = 1e3 * np.asarray(closed.tpot.mean).item() / run.measured("tpot_mean_ms")
-    return Compared(run, ratios, _stated(run))
+    if not run.data_parallel_attention and run.study != COOKBOOK:
+        typical = np.mean if "mean" in run.ttft else np.median
+        figures["ttft_mean_ms"] = 1e3 * typical(replayed.ttft_s)
+        figures["ttft_p99_ms"] = 1e3 * np.quantile(replayed.ttft_s, 0.99)
+    return figures
 
 
 SERVER = (
@@ -310,10 +324,10 @@ SERVER = (
     "weights",
 )
 """Columns that are equal for two runs of one server."""
-CROWDED, FAR = 0.5, 2.0
-"""Prompts between two chunks from which the median gap includes more than decoding, and the largest ratio of
-a batch to the largest batch with measured gaps.
-"""
+CROWDED_GAPS = 0.5
+"""Prompts between two chunks from which the median gap includes more than decoding."""
+MOST_EXTRAPOLATED = 2.0
+"""The largest ratio of a batch to the largest batch with measured gaps."""
 
 
 def gaps(run: ServedRun, batches: Array) -> Array | None:
@@ -330,30 +344,33 @@ def gaps_among(
     run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
 ) -> Array | None:
     """See `gaps`. replayed: runs of the study. rows: all its rows, of which a baseline may lack figures."""
-    same = (*SERVER[1:], "draft", "steps")
-    alike = [r for r in replayed if r.itl_p50_ms and all(r.cells[n] == run.cells[n] for n in same)]
+    columns = (*SERVER[1:], "draft", "steps")
+    alike = [r for r in replayed if r.itl_p50_ms and r.agrees(run, columns)]
     baselines = [r for r in rows if r.engine == run.engine and r.steps == 0]
     if run.steps == 0 and run.itl_p50_ms:
         baselines = [run]
-    passes = max(round(_carried(baselines), -1), 1.0)  # passes per chunk: one, or tens
-    pairs = sorted(
-        (r.batch, r.itl_p50_ms / passes / 1e3)
-        for r in alike
-        if passes * r.batch * (r.gained or 1.0) / r.lengths.decoded < CROWDED
-    )
-    if not pairs or FAR * pairs[-1][0] < run.batch:
+    passes = max(round(_tokens_per_chunk(baselines), -1), 1.0)  # passes per chunk: one, or tens
+    points = []
+    for r in alike:
+        prompts_per_gap = passes * r.batch * (r.gained or 1.0) / r.lengths.decoded
+        if prompts_per_gap < CROWDED_GAPS:
+            points.append((r.batch, r.itl_p50_ms / passes / 1e3))
+    if not points:
         return None
-    known, seconds = map(np.array, zip(*pairs, strict=True))
-    if len(pairs) > 1:
+    known, seconds = np.array(sorted(points)).T
+    if MOST_EXTRAPOLATED * known[-1] < run.batch:
+        return None
+    slope = 0.0
+    if len(points) > 1:
         slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2])
-    else:
-        slope = 0.0
     beyond = np.maximum(batches - known[-1], 0.0) * max(slope, 0.0)
     return np.asarray(np.interp(batches, known, seconds) + beyond)
 
 
 @cache
 def _stated(run: ServedRun) -> float:
-    stated = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.steps])[run.steps]
-    assert stated is not None
-    return stated
+    """The deviation of the logarithm of TPOT that an answer states."""
+    by_length = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.steps])
+    log_error = by_length[run.steps]
+    assert log_error is not None
+    return log_error

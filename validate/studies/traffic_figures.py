@@ -41,63 +41,75 @@ FIGURES = {
 """Figure of a served run -> its name in tables."""
 
 
-PARTS: dict[str, Callable[[Compared], str]] = {
+def _engine_heading(c: Compared) -> str:
+    title = ENGINES[c.run.engine]
+    return f"{title}, data-parallel attention" if c.run.data_parallel_attention else title
+
+
+GROUPINGS: dict[str, Callable[[Compared], str]] = {
     "studies": lambda c: str(c.run.study),
-    "engines": lambda c: (
-        ENGINES[c.run.engine] + (", data-parallel attention" if c.run.data_parallel_attention else "")
-    ),
+    "engines": _engine_heading,
 }
+"""Name of a grouping of runs -> the heading of a run in it."""
 
 
 def figures() -> dict[str, Any]:
     """The part of the accuracy record for served runs: by held-out group and by part, with every run's
     ratios.
     """
-    found: dict[str, Any] = {}
-    compared = {by: [compare(run, by) for study in STUDIES for run in runs(study)] for by in BY}
-    servers = {(c.run.engine, c.run.study) for c in compared["study"]}
-    late = {of: ttft_error(compared["study"], *of).log_rms for of in servers}
-    for by, everything in compared.items():
-        errors: dict[str, Any] = {}
-        for part, of in PARTS.items():
-            groups = grouped(everything, of)
-            errors[part] = {name: _part(some, everything, late) for name, some in groups.items()}
-        errors["all"] = _part(everything, everything, late)
-        errors["tpot"] = {c.run.id: c.ratios["tpot_mean_ms"] for c in everything}
-        found[by] = errors
-    return found
+    everything = [run for study in STUDIES for run in runs(study)]
+    compared = {by: [compare(run, by) for run in everything] for by in BY}
+    late = {}
+    for engine, study in {(c.run.engine, c.run.study) for c in compared["study"]}:
+        late[engine, study] = ttft_error(compared["study"], engine, study).log_rms
+    return {by: _fold_errors(of_fold, late) for by, of_fold in compared.items()}
 
 
-def _part(some: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
-    right, total = _sides(some, everything)
-    tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in some]
-    sources = {source_of(str(c.run.source)) for c in some}
+def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]:
+    """Errors of one kind of fold: by study, by engine, and of all runs."""
+    errors: dict[str, Any] = {}
+    for name, heading_of in GROUPINGS.items():
+        groups = grouped(runs_of_fold, heading_of)
+        errors[name] = {heading: _errors(group, runs_of_fold, late) for heading, group in groups.items()}
+    errors["all"] = _errors(runs_of_fold, runs_of_fold, late)
+    errors["tpot"] = {c.run.id: c.ratios["tpot_mean_ms"] for c in runs_of_fold}
+    return errors
+
+
+def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Late) -> dict[str, Any]:
+    """Errors of a group of runs; everything: with the baselines of their speedups."""
+    right, total = _sides(group, everything)
+    tpot_logs = [math.log(c.ratios["tpot_mean_ms"]) for c in group]
+    sources = {source_of(str(c.run.source)) for c in group}
+    mape = {name: _mean(c.ratios.get(name) for c in group) for name in FIGURES}
     return {
-        "rows": len(some),
+        "rows": len(group),
         "sources": len(sources),
         "bias": math.expm1(np.mean(tpot_logs)),
-        "growth": _growth(some),
-        "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
-        "inside": _inside(some, late),
+        "growth": _growth(group),
+        "mape": mape,
+        "inside": _inside(group, late),
         "right": right,
         "asked": total,
     }
 
 
-def _inside(some: Sequence[Compared], late: Late) -> dict[str, float | None]:
+def _inside(group: Sequence[Compared], late: Late) -> dict[str, float | None]:
     """Figure -> share of the runs inside its 90 % interval. Throughput is as uncertain as TPOT. The error of
     the TTFT is that of the other studies.
     """
-    found = {}
+    shares = {}
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
-        least = late if name == "ttft_mean_ms" else {}
-        widths = [max(c.log_error, least.get((c.run.engine, c.run.study), 0.0)) for c in some]
         inside = []
-        for c, width in zip(some, widths, strict=True):
-            if name in c.ratios:
-                inside.append(abs(math.log(c.ratios[name])) <= Z * width)
-        found[name] = float(np.mean(inside)) if inside else None
-    return found
+        for c in group:
+            if name not in c.ratios:
+                continue
+            log_error = c.log_error
+            if name == "ttft_mean_ms":
+                log_error = max(log_error, late.get((c.run.engine, c.run.study), 0.0))
+            inside.append(abs(math.log(c.ratios[name])) <= Z * log_error)
+        shares[name] = float(np.mean(inside)) if inside else None
+    return shares
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:

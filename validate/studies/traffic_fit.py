@@ -24,7 +24,7 @@ from perfmodel.operations import Array
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.traffic import (
     BY,
@@ -92,11 +92,11 @@ COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
 KEPT = " The other engines' constants and the common ones are those of an earlier fit."
 FIT_ROUNDS = 10
 """Rounds of a fit."""
-FAR = 3.0
+FAR_RESIDUAL = 3.0
 """The residual above which a run counts less."""
-COUNTS = 30.0
-"""Number of runs that a study counts as."""
-LEAST = 20
+MOST_RUNS = 30.0
+"""Most runs that a study counts as."""
+LEAST_RUNS = 20
 """Number of runs of an engine that state its own error of TPOT; one with fewer has that of all."""
 
 
@@ -128,16 +128,18 @@ def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines
 
     def off(costs: EngineRequests) -> Array:
         ratios = replay(run, "length", costs, measured=True).ratios
-        return np.array(
-            [math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()]
-        )
+        residuals = []
+        for name, width in WEIGHED.items():
+            residuals.append(math.log(ratios[name]) / width if name in ratios else 0.0)
+        return np.array(residuals)
 
     base = off(known)
     slopes = []
     for name, scale in SCALES.items():
         before = getattr(known, name)
         after = scale.trial(before)
-        slopes.append((off(known.replace(**{name: after})) - base) / scale.between(before, after))
+        moved = off(known.replace(**{name: after})) - base
+        slopes.append(moved / scale.between(before, after))
     return StraightLines(run, base, np.array(slopes).T)
 
 
@@ -145,37 +147,39 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
     """Changes of the constants from `before` that fit the residuals best, on the scales of `SCALES`.
 
     Least squares with a penalty for deviations from `start`, which are expected to have the standard
-    deviations `spreads`. A run with a large residual counts less (`FAR`).
+    deviations `spreads`. A run with a large residual counts less (`FAR_RESIDUAL`).
     """
-    known = [getattr(before, name) for name in SCALES]
-    ends = np.array([s.ends(value) for s, value in zip(SCALES.values(), known, strict=True)]).T
+    low, high = np.array([scale.ends(getattr(before, name)) for name, scale in SCALES.items()]).T
     off = np.concatenate([line.off for line in lines])
     slopes = np.concatenate([line.slopes for line in lines])
     runs_of = Counter(line.run.study for line in lines)
-    shares = [min(COUNTS / runs_of[line.run.study], 1.0) for line in lines]
+    shares = [min(MOST_RUNS / runs_of[line.run.study], 1.0) for line in lines]
     counted = np.repeat(shares, [line.off.size for line in lines])
     weights = np.ones(off.size)
     move = start
     for _ in range(FIT_ROUNDS):
-        left = (counted * weights)[:, None] * slopes
-        normal = left.T @ slopes + np.diag(spreads**-2.0)
-        move = within(normal, start / spreads**2 - left.T @ off, *ends)
-        weights = 1.0 / (1.0 + ((off + slopes @ move) / FAR) ** 2)
+        weighed = (counted * weights)[:, None] * slopes
+        normal = weighed.T @ slopes + np.diag(spreads**-2.0)
+        right = start / spreads**2 - weighed.T @ off
+        move = within(normal, right, low, high)
+        residuals = off + slopes @ move
+        weights = 1.0 / (1.0 + (residuals / FAR_RESIDUAL) ** 2)
     return np.asarray(move)
 
 
 def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
-    """The solution of normal equations. Constants that would exceed a limit are held at that limit."""
+    """The solution of normal equations. Constants that would exceed a limit are fixed at that limit."""
     move = np.linalg.solve(normal, right)
-    held = np.zeros(move.size, bool)
+    fixed = np.zeros(move.size, bool)
     while True:
-        beyond = ~held & ((move < low) | (move > high))
+        beyond = (move < low) | (move > high)
+        beyond &= ~fixed
         if not beyond.any():
             return np.asarray(move)
-        held |= beyond
-        free = ~held
+        fixed |= beyond
+        free = ~fixed
         move = np.clip(move, low, high)
-        rest = right[free] - normal[np.ix_(free, held)] @ move[held]
+        rest = right[free] - normal[np.ix_(free, fixed)] @ move[fixed]
         move[free] = np.linalg.solve(normal[np.ix_(free, free)], rest)
 
 
@@ -185,16 +189,17 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     engine = np.array([scale.engine for scale in SCALES.values()])
     before = request_constants()
     shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
-    found = {"common": _moved(before.common, shared)}
+    after = {"common": _moved(before.common, shared)}
     engines = {line.run.engine for line in lines}
     places = {line.run.place for line in lines}
-    for name in sorted(engines | places):
-        of = before.engines[name]
-        parent = found.get(name.partition(".")[0])
-        start = shared if parent is None else _between(of, parent)
-        own = [line.around(of) for line in lines if name in (line.run.engine, line.run.place)]
-        found[name] = _moved(of, solved(own, engine, start, of))
-    return found
+    for name in sorted(engines | places):  # an engine stands before its places
+        costs = before.engines[name]
+        of_engine = after.get(name.partition(".")[0])
+        start = shared if of_engine is None else _between(costs, of_engine)
+        of_place = [line for line in lines if name in (line.run.engine, line.run.place)]
+        move = solved([line.around(costs) for line in of_place], engine, start, costs)
+        after[name] = _moved(costs, move)
+    return after
 
 
 def _between(before: EngineRequests, after: EngineRequests) -> Array:
@@ -218,13 +223,13 @@ def without(
 
 
 def kept(
-    before: Mapping[str, EngineRequests], found: dict[str, EngineRequests], engines: Sequence[str]
+    before: Mapping[str, EngineRequests], after: dict[str, EngineRequests], engines: Sequence[str]
 ) -> dict[str, EngineRequests]:
-    """`found` for these engines, on all architectures, and `before` for the others and ``common``. Without
-    engines, `found`.
+    """`after` for these engines, on all architectures, and `before` for the others and ``common``. Without
+    engines, `after`.
     """
-    own = {name: costs for name, costs in found.items() if name.partition(".")[0] in engines}
-    return {**before, **own} if engines else found
+    of_engines = {name: costs for name, costs in after.items() if name.partition(".")[0] in engines}
+    return {**before, **of_engines} if engines else after
 
 
 def texts(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, str]:
@@ -236,29 +241,33 @@ def texts(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, s
     whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
     left_out = _left_out(lines, engines)
     costs = {run: of_run(left_out[run.study], run) for run in everything}
-    errors = _tpot_errors(used, costs, replay)
-    whole_runs = [replay(run, "study", of) for run, of in costs.items()]
-    ttft_errors = {name: ttft_error(whole_runs, name.replace("all", "")) for name in ("all", *ENGINES)}
-    text = _header(engines)
-    text.append(f"common: {_flow(whole.pop('common'))}")
-    text.append("engines:")
-    text += [f"  {name}: {_flow(of)}" for name, of in whole.items()]
-    text.append("errors:")
-    text += _error_lines(errors)
-    text.append("ttft_errors:")
-    text += [
-        f"  {name}: {{log_rms: {significant(e.log_rms, 2)}, rows: {e.rows}, source: '{e.source}'}}"
-        for name, e in ttft_errors.items()
-    ]
-    text.append("acceptance_std:")
+    lines_of_file = _header(engines)
+    lines_of_file.append(f"common: {_flow(whole.pop('common'))}")
+    lines_of_file.append("engines:")
+    lines_of_file += [f"  {name}: {_flow(of_place)}" for name, of_place in whole.items()]
+    lines_of_file.append("errors:")
+    lines_of_file += _error_lines(_tpot_errors(used, costs, replay))
+    lines_of_file.append("ttft_errors:")
+    lines_of_file += _ttft_lines([replay(run, "study", of_fold) for run, of_fold in costs.items()])
+    lines_of_file.append("acceptance_std:")
     for name, std in known.acceptance_std.items():
-        text.append(f"  {name}: {{value: {std.value}, source: '{std.source}'}}")
-    text.append("")
+        lines_of_file.append(f"  {name}: {{value: {std.value}, source: '{std.source}'}}")
+    lines_of_file.append("")
     folds_json = json.dumps(_plain(left_out), indent=1)
     return {
-        data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(text),
+        data_folder("hardware") / "fitted" / "requests.yaml": "\n".join(lines_of_file),
         BUNDLED / "requests.json": folds_json + "\n",
     }
+
+
+def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
+    """The errors of TTFT to state, of all engines together and of each."""
+    lines = []
+    for name in ("all", *ENGINES):
+        error = ttft_error(compared, name.replace("all", ""))
+        log_rms = significant(error.log_rms, 2)
+        lines.append(f"  {name}: {{log_rms: {log_rms}, rows: {error.rows}, source: '{error.source}'}}")
+    return lines
 
 
 def _is_fitted(run: ServedRun) -> bool:
@@ -290,11 +299,10 @@ def _tpot_errors(
         if gaps(run, np.ones(1)) is not None:
             replayed = replay(run, "study", costs[run], measured=True)
             off[run] = math.log(replayed.ratios["tpot_mean_ms"])
-    by_engine = grouped(off, lambda run: str(run.engine))
-    return {
-        "tpot": [*off.values()],
-        **{engine: [off[run] for run in of] for engine, of in by_engine.items()},
-    }
+    errors = {"tpot": [*off.values()]}
+    for run, error in off.items():
+        errors.setdefault(str(run.engine), []).append(error)
+    return errors
 
 
 def _header(engines: Sequence[str]) -> list[str]:
@@ -315,24 +323,25 @@ def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
     """The errors of TPOT to state, of engines with `LEAST` runs or more."""
     lines = []
     for name, off in errors.items():
-        if len(off) >= LEAST:
-            log_rms = float(np.sqrt(np.mean([error**2 for error in off])))
-            lines.append(
-                f"  {name}: {{log_rms: {significant(log_rms, 2)}, rows: {len(off)}, source: 'replays of "
-                "traffic.csv with measured passes, each study left out'}"
-            )
+        if len(off) >= LEAST_RUNS:
+            log_rms = significant(float(np.sqrt(np.mean([error**2 for error in off]))), 2)
+            source = "replays of traffic.csv with measured passes, each study left out"
+            lines.append(f"  {name}: {{log_rms: {log_rms}, rows: {len(off)}, source: '{source}'}}")
     return lines
 
 
 def _plain(left_out: Mapping[str, Mapping[str, EngineRequests]]) -> dict[str, dict[str, Any]]:
     """The constants of held-out groups in JSON types."""
-    return {
-        group: {engine: costs.as_mapping() for engine, costs in of.items()} for group, of in left_out.items()
-    }
+    plain = {}
+    for group, by_place in left_out.items():
+        plain[group] = {place: costs.as_mapping() for place, costs in by_place.items()}
+    return plain
 
 
-def _flow(of: EngineRequests) -> str:
-    return "{" + ", ".join(f"{name}: {json.dumps(value)}" for name, value in of.as_mapping().items()) + "}"
+def _flow(costs: EngineRequests) -> str:
+    """The costs as a mapping of YAML in one line."""
+    pairs = [f"{name}: {json.dumps(value)}" for name, value in costs.as_mapping().items()]
+    return "{" + ", ".join(pairs) + "}"
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def class_of_step(run: PublicRun) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MeasuredDraft:
     """A kind of draft in an engine, with a source that measured it on a class of device."""
 
     engine: str
@@ -79,27 +79,29 @@ class Cell:
     source: str
 
 
-def cells(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[Cell]:
-    """The cells of public runs that count and of the tables' rows."""
+def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[MeasuredDraft]:
+    """The drafts of public runs that count and of the tables' rows, each once."""
     measured = []
     for run in runs:
         device = device_class(load_gpu(run.hardware))
-        measured.append(Cell(run.engine, spelled_kind(run), device, run.source_id))
+        measured.append(MeasuredDraft(run.engine, spelled_kind(run), device, run.source_id))
     for row in ratios.rows:
         device = device_class(load_gpu(row.query.hardware))
-        measured.append(Cell(row.engine, row.kind, device, row.study))
+        measured.append(MeasuredDraft(row.engine, row.kind, device, row.study))
     return list(dict.fromkeys(measured))
 
 
-def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[Cell]) -> SpeedupClass:
+def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[MeasuredDraft]) -> SpeedupClass:
     """The class of a speedup without its source."""
-    others = (c for c in measured if (c.engine, c.draft) == (engine, draft) and not alike(c.source, source))
-    if next(others, None) is None:
+    of_kind = [m for m in measured if m.engine == engine and m.draft == draft]
+    if all(alike(m.source, source) for m in of_kind):
         return "new"
     return "llamacpp" if engine == LLAMACPP else "known"
 
 
-def of_tables(ratios: HeldOutReplay, measured: Sequence[Cell]) -> dict[SpeedupClass, list[LeftOutError]]:
+def of_tables(
+    ratios: HeldOutReplay, measured: Sequence[MeasuredDraft]
+) -> dict[SpeedupClass, list[LeftOutError]]:
     """Errors of the tables' rows by class: without their study, and without their kind of draft."""
     by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in get_args(SpeedupClass)}
     without_study = ratios.ratios["model"].off.tolist()
@@ -117,19 +119,26 @@ def within(by_class: ByClass, name: str, device: str = "", without: str = "") ->
     """Half-width of the intervals of a class on a class of devices, or on all of them, from all rows that
     count, or from those of other sources than `without`.
     """
+    relative = []
     cells = []
-    kept = []
-    for other, of_class in by_class.items():
-        seen = [e for e in of_class if e.counts and not alike(e.source, without)]
-        cells += [(other, e.device) for e in seen]
-        kept += seen
-    errors = np.array([e.relative for e in kept])
-    groups = [(cell, e.source) for cell, e in zip(cells, kept, strict=True)]
-    names = ["/".join(cell) for cell in cells]
-    independent = HeldOutErrors(errors, names, groups).weights("", borrowed=1.0)
-    same_class = np.array([1.0 if other == name else BORROWED for other, _ in cells])
-    near = np.array([not device or cell == (name, device) for cell in cells])
-    return quantile(np.abs(errors), independent * same_class * np.where(near, 1.0, OTHER_DEVICES))
+    groups = []
+    class_weights = []
+    device_weights = []
+    for class_name, errors in by_class.items():
+        for e in errors:
+            if not e.counts or alike(e.source, without):
+                continue
+            cell = (class_name, e.device)
+            is_near = not device or cell == (name, device)
+            class_weights.append(1.0 if class_name == name else BORROWED)
+            device_weights.append(1.0 if is_near else OTHER_DEVICES)
+            relative.append(e.relative)
+            cells.append("/".join(cell))
+            groups.append((cell, e.source))
+    off = np.array(relative)
+    independent = HeldOutErrors(off, cells, groups).weights("", borrowed=1.0)
+    weights = independent * np.array(class_weights) * np.array(device_weights)
+    return quantile(np.abs(off), weights)
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:

@@ -8,13 +8,13 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import MAX_GAMMA, Acceptance
-from perfmodel.validate.decoder import Model, Pair, RankShard, Sampling
+from perfmodel.validate.decoder import Model, ModelPair, RankShard, Sampling
 from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny import refused, write_documents, write_folder
 
 
-class Unloadable(Pair):
+class Unloadable(ModelPair):
     """A pair whose weights nobody may read."""
 
     def models(self, shard: RankShard) -> tuple[Model, Model | None]:

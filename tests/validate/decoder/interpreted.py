@@ -19,7 +19,7 @@ from perfmodel.validate.decoder import (
     RandomWeights,
     RankShard,
     Request,
-    Span,
+    CacheSpan,
     backends,
     build,
     make_decoder,
@@ -85,8 +85,8 @@ def attention() -> None:
     first = lengths[:, None] + torch.arange(2) - 30
     generator = torch.Generator().manual_seed(0)
     sees = masks(3, 2, 4, generator=generator)
-    whole = Span(lengths, 128)
-    window = Span(lengths, 128, first=first)
+    whole = CacheSpan(lengths, 128)
+    window = CacheSpan(lengths, 128, first=first)
     for span, mask, splits in (
         (whole, sees, 2),
         (whole, sees[:1], 1),
@@ -170,11 +170,11 @@ def selection() -> None:
         bounds = pages.amin(3), pages.amax(3)
         filled = (-(-size // page)).clamp(max=count)
         missing = (-size) % page  # of the last page
-        chosen = Span((filled * page - missing).clamp(min=0), count * page)
+        chosen = CacheSpan((filled * page - missing).clamp(min=0), count * page)
         sees = masks(3, n, m, generator=generator)
         arguments = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
         near(fused.over_pages(*arguments), plain.over_pages(*arguments), tolerance)
-        chosen = Span(size.clamp(max=7 * count), 7 * count)
+        chosen = CacheSpan(size.clamp(max=7 * count), 7 * count)
         arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
         near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
     few_scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]])
@@ -239,7 +239,7 @@ def eight() -> None:
         by_kernels = rotated_to_fp8(layer, qkv, fused)
         near(by_kernels, rotated_to_fp8(layer, qkv, plain))
         assert by_kernels[-1].any()
-        span = Span(torch.tensor([0, 60, 128]), 128)
+        span = CacheSpan(torch.tensor([0, 60, 128]), 128)
         q, k, v, new_k, new_v = inputs(2, 3, dtype)
         stored = (to_fp8(k), to_fp8(v))
         widened = [part.to(dtype) for part in stored]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import Span, backends
+from perfmodel.validate.decoder import CacheSpan, backends
 from perfmodel.validate.decoder.attention import FoldedAttention
 from tests.validate.tiny import refused
 
@@ -53,7 +53,7 @@ def check(
     bound: int = 128,
 ) -> None:
     q, k, v, new_k, new_v = inputs(n, m, dtype)
-    span = Span(torch.tensor(lengths), bound)
+    span = CacheSpan(torch.tensor(lengths), bound)
     out = chosen(q, k, v, span, new_k, new_v)
     assert out.dtype == dtype
     wanted = by_hand(q, k, v, lengths, new_k, new_v)
@@ -90,7 +90,7 @@ def test_a_sliding_window(name) -> None:
     last = lengths[:, None] + 2 + torch.arange(3)
     first = last - window + 1
     k[:, :, :23] = torch.nan
-    span = Span(lengths, 128, first=first, start=23)
+    span = CacheSpan(lengths, 128, first=first, start=23)
     k[1:, :, 23:53] = 1e6
     out = chosen(q, k, v, span, new_k, new_v)
     for b, length in enumerate(lengths.tolist()):
@@ -121,7 +121,7 @@ def test_a_stated_mask(name) -> None:
     """
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
-    span = Span(torch.tensor([0, 60, 128]), 128)
+    span = CacheSpan(torch.tensor([0, 60, 128]), 128)
     causal = chosen(q, k, v, span, new_k, new_v)
     triangle = torch.ones(3, 5, dtype=torch.bool).tril(2)[None]
     near(chosen(q, k, v, span, new_k, new_v, triangle), causal)
@@ -129,7 +129,7 @@ def test_a_stated_mask(name) -> None:
     sees[1, 2] = torch.tensor([True, False, False, True, False])
     out = chosen(q, k, v, span, new_k, new_v, sees)
     row = slice(1, 2)
-    one = Span(span.lengths[row], 128)
+    one = CacheSpan(span.lengths[row], 128)
     every_third = (new_k[row, :, ::3], new_v[row, :, ::3])
     alone = chosen(q[row, :, 2:], k[row], v[row], one, *every_third)
     near(out[1, 2:], alone[0])

@@ -145,8 +145,8 @@ def test_captured_parts_equal_eager_ones(target, small, prompts) -> None:
         parts = point_runner.PhaseRunner(point_runner.DecoderRun(made, state), replayed, emulated)
 
         def run() -> None:
-            for part in parts.parts:
-                parts.run(part)
+            for phase in parts.phases:
+                parts.run(phase)
 
         return run
 

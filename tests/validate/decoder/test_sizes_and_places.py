@@ -16,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import (
+    CacheSpan,
     KVCache,
-    Pair,
+    ModelPair,
     RandomWeights,
     RankShard,
     Request,
-    Span,
     backends,
     load,
     memory,
@@ -125,10 +125,12 @@ def test_a_spans_mask() -> None:
     """Half of the least number, which stays finite in a kernel that multiplies by log2(e)."""
     lengths = torch.tensor([4, 2])
     low = 0.5 * torch.finfo(torch.float32).min
-    assert Span(lengths, 4, exact=True).bias(2, torch.float32) is None
-    plain = Span(lengths, 4).bias(2, torch.float32)
+    assert CacheSpan(lengths, 4, exact=True).bias(2, torch.float32) is None
+    plain = CacheSpan(lengths, 4).bias(2, torch.float32)
     assert plain.tolist() == [[[[0, 0, 0, 0]]], [[[0, 0, low, low]]]]
-    slid = Span(lengths, 4, exact=True, first=torch.tensor([[2, 3], [1, 2]]), start=1).bias(2, torch.float32)
+    slid = CacheSpan(lengths, 4, exact=True, first=torch.tensor([[2, 3], [1, 2]]), start=1).bias(
+        2, torch.float32
+    )
     assert (slid == 0).tolist() == [
         [[[False, True, True], [False, False, True]] * 2],
         [[[True, False, False], [False, False, False]] * 2],
@@ -173,7 +175,7 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
 def test_the_place_of_a_pair(monkeypatch, cuda, device, found) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    pair = Pair("tinyllama-1.1b", device=device)
+    pair = ModelPair("tinyllama-1.1b", device=device)
     assert pair.tp == 1
     with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto or cpu where"):
         assert str(pair.place()) == found
@@ -185,7 +187,7 @@ def test_the_place_of_a_pair(monkeypatch, cuda, device, found) -> None:
     [(CHECKPOINT, None, 1), (CHECKPOINT, 3, 3), ("llama-68m", None, None), ("llama-68m", 2, 2)],
 )
 def test_a_small_target_has_one_thread_unless_asked(threads_before, target, chosen, threads) -> None:
-    Pair(str(target)).set_threads(chosen)
+    ModelPair(str(target)).set_threads(chosen)
     assert torch.get_num_threads() == (threads or threads_before)
 
 

@@ -43,7 +43,7 @@ mean.
 def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
     engine = Engine()
     with serving(engine) as url:
-        server = client.Server.at(url + "/v1/")
+        server = client.LiveServer.at(url + "/v1/")
         assert server.model() == "tiny"
         assert server.engine() == ("vllm", "9.9")
         assert served_gamma(server) is None
@@ -70,7 +70,7 @@ def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
 )
 def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine, how) -> None:
     with serving(engine) as url:
-        server = client.Server.at(url)
+        server = client.LiveServer.at(url)
         assert served_gamma(server) == 3
         found = measure(server, "tiny", 320, ServerLoad(2, 8, 120), 3, seed=1, rounds=2)
     assert found.how.startswith(how)
@@ -216,7 +216,7 @@ SHORTEST += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
 def test_a_server_that_does_not_end_is_refused_in_time(name) -> None:
     """Whether it is silent or sends a little again and again."""
     with broken(FAULTS[name], random.Random(name)) as url:
-        server = client.Server(url, page_s=0.2, answer_s=0.2)
+        server = client.LiveServer(url, page_s=0.2, answer_s=0.2)
         asked = server.model if FAULTS[name].path == "/v1/models" else partial(check, server, "tiny", 320)
         refused(f"^--url: {FAULTS[name].path}: is not whole after 0.2 s$", asked)
 

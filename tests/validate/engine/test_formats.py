@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.validate.engine.formats import FORMATS, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
-from perfmodel.validate.engine.pastes.serving_block import HEAD, ServingBlock
+from perfmodel.validate.engine.pastes.serving_block import BLOCK_TITLE, ServingBlock
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 from tests.validate.tiny import refused
@@ -335,7 +335,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 
     def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
         lines = [f"\n{name}:  {value}" for name, value in (printed | more).items()]
-        text = HEAD + "".join(lines)
+        text = BLOCK_TITLE + "".join(lines)
         (t,) = ServingBlock().read("x", text, GivenFacts(gamma=gamma))
         return t.gamma, t.tokens_per_iteration, t.seconds
 

@@ -9,7 +9,7 @@ from perfmodel.answers.question import Query
 from perfmodel.cli import run
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
-from perfmodel.validate.engine.watch import TOLERANCE, Served, command, running
+from perfmodel.validate.engine.watch import TOLERANCE, ServedCounts, command, running
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
 DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
@@ -103,7 +103,7 @@ def test_refusals_name_the_flag(words, says, capsys) -> None:
 
 
 def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> None:
-    counted = Served(3, Acceptance.from_alpha(0.71), 1538.0, None)
+    counted = ServedCounts(3, Acceptance.from_alpha(0.71), 1538.0, None)
     line = command(Query("m", "h100", 1, 1), counted, ["--tp", "2"])
     assert line.endswith("--draft self --rate 0.71 --context 1538 --tp 2")
 

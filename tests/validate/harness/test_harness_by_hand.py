@@ -17,7 +17,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs import load_model
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling
+from perfmodel.validate.decoder import Generation, KVCache, ModelPair, RankShard, Request, Sampling
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.harness import environment, measure, progress, side_by_side
 from perfmodel.validate.harness.acceptance import (
@@ -178,7 +178,7 @@ def test_what_is_observed_of_documents() -> None:
 
     def setting(**more: Any) -> AcceptanceSetting:
         known = {
-            "pair": Pair("llama-68m"),
+            "pair": ModelPair("llama-68m"),
             "draft_kv": (),
             "contexts": (8,),
             "gamma": 2,
@@ -203,13 +203,13 @@ def test_what_is_observed_of_documents() -> None:
         refused(says, prompts_at, setting(texts=texts), spec, context)
     assert tuple(draft_methods(setting())) == METHODS
     for draft in ("tinyllama-1.1b", "ngram"):
-        assert tuple(draft_methods(setting(pair=Pair("llama-68m", draft=draft)))) == ("full",)
+        assert tuple(draft_methods(setting(pair=ModelPair("llama-68m", draft=draft)))) == ("full",)
     twice = ("topk:8", "topk:9")
     assert tuple(draft_methods(setting(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
     for wrong in ({"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}):
         refused("must be", draft_methods, setting(**wrong))
     source = source_of(
-        setting(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
+        setting(pair=ModelPair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
     )
     assert source.endswith(
         "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, "

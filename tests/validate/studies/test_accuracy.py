@@ -25,7 +25,7 @@ def recorded() -> Record:
 
 def test_the_record_is_of_the_inputs_of_today(recorded: Record) -> None:
     """What the code makes of them now is for the slow test: it answers all public runs."""
-    today = shortened({"inputs": inputs()}, accuracy.DIGITS)
+    today = shortened({"inputs": inputs()}, accuracy.RECORD_DIGITS)
     assert gate.faults(recorded, recorded | today) == []
 
 
@@ -45,7 +45,7 @@ def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
     texts = [path.read_text(encoding="utf-8") for path in accuracy_page.PAGES]
     for text in texts:
         assert accuracy_page.filled(text, recorded) == text
-    named = [name for text in texts for name in accuracy_page.BLOCK.findall(text)]
+    named = [name for text in texts for name in accuracy_page.TABLE_BLOCK.findall(text)]
     assert sorted(named) == sorted(accuracy_page.TABLES)
     for name, lines in accuracy_page.TABLES.items():
         assert len(list(lines(recorded))) > 2, name

@@ -17,19 +17,13 @@ from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.specs.published import read_published
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.held_out import quantile
-from perfmodel.validate.studies.llamacpp import (
-    LEFT_OUT,
-    TERMS,
-    DeviceConstants,
-    LeftOut,
-    LlamaCppPasses,
-    scatter,
-    texts,
-)
+from perfmodel.validate.studies.llamacpp import LEFT_OUT, LeftOut, scatter, texts
+from perfmodel.validate.studies.llamacpp_constants import TERMS, DeviceConstants
+from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.llamacpp_prompts import PROMPTS, PromptRow, prompt_s
 from perfmodel.validate.studies.public_runs import PublicRun, answers, public_runs
 
-ALL = {f"all.{name}": term[0] for name, term in TERMS.items()}
+ALL = {f"all.{name}": term.expected for name, term in TERMS.items()}
 
 
 def share_of_eight_rows(calibration: Calibration) -> float:

@@ -32,7 +32,7 @@ def test_intervals_hold_sources_that_were_left_out() -> None:
 
 
 def test_a_device_is_a_factor_on_its_size_of_chip() -> None:
-    values = {f"all.{name}": term[0] for name, term in TERMS.items()}
+    values = {f"all.{name}": term.expected for name, term in TERMS.items()}
     values |= {"Ultra.small_kernel_s": 2.0, "apple-m3-ultra-512gb.small_kernel_s": 1.5}
     names = ("m4-pro", "m2-ultra", "m3-ultra")
     found = [ChipConstants(load_gpu(name)).calibration(values).small_kernel_s.value for name in names]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.robust import Parts, Spread, parts_of
+from perfmodel.validate.studies.robust import Parts, ErrorSpread, parts_of
 
-HARD = Spread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
+HARD = ErrorSpread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
 
 
@@ -40,11 +40,11 @@ def test_rows_that_are_not_trained_on_do_not_count_and_many_weigh_as_ten() -> No
 
 def test_far_off_parts_count_by_a_cauchy_loss_whose_slopes_are_those_of_differences() -> None:
     """w^2 log(1 + (d/w)^2): 4 log 2 at d = w = 2."""
-    soft = Spread(row=0.1, group=0.0, kind=0.0, soft=2.0)
+    soft = ErrorSpread(row=0.1, group=0.0, kind=0.0, soft=2.0)
     every = np.ones(1, dtype=bool)
     parts = parts_of(["a"], ["k"], every, [soft])
     assert squares(parts, [0.2]) == pytest.approx(4 * np.log(2))
-    softer = parts_of(["a", "a", "b"], ["k"] * 3, EVERY, [Spread()] * 3)
+    softer = parts_of(["a", "a", "b"], ["k"] * 3, EVERY, [ErrorSpread()] * 3)
     sizes = softer.matrix @ np.array([0.05, -0.3, 0.1])
     above = softer.residuals(sizes + 1e-7)
     below = softer.residuals(sizes - 1e-7)

@@ -22,24 +22,24 @@ from perfmodel.validate.studies.left_out import (
     neutral,
     on_borrowed_kernels,
 )
-from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.source_figures import Judged, _best_length, _part
+from perfmodel.validate.studies.source_figures import JudgedRun, _best_length, _group_errors
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
 
 
 def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_versions_are() -> None:
-    factor = Parameter("a.expert_factor", 3.0, 1.0)
+    factor = PlacedConstant("a.expert_factor", 3.0, 1.0)
     assert neutral(factor) == pytest.approx(-math.log(3))
-    multiple = Parameter("a.small_kernel_s", 2.0, 1.0, True)
+    multiple = PlacedConstant("a.small_kernel_s", 2.0, 1.0, True)
     assert neutral(multiple) == pytest.approx(-math.log(2))
-    time = Parameter("a.pass_fixed_s", 1e-3, 1.0)
+    time = PlacedConstant("a.pass_fixed_s", 1e-3, 1.0)
     assert neutral(time) == pytest.approx(math.log(0.1))
-    of_a_version = Parameter("a@2.0.small_kernel_s", 0.8, 1.0, True)
+    of_a_version = PlacedConstant("a@2.0.small_kernel_s", 0.8, 1.0, True)
     assert neutral(of_a_version) == pytest.approx(math.log(LATER / 0.8))
-    measured = Parameter("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
+    measured = PlacedConstant("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
 
@@ -124,16 +124,16 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
 
 
 PARTS = [
-    Judged("a", "vllm", "h100-sxm-80gb", "m", "ngram", 0.1, 0.2, (0.9, 1.2)),
-    Judged("a", "vllm", "h100-sxm-80gb", "m", "ngram", -0.3, -0.1, None),
+    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", 0.1, 0.2, (0.9, 1.2)),
+    JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "ngram", -0.3, -0.1, None),
     # holds the measurement by the constants that have not seen it
-    Judged("b", "vllm", "h100-sxm-80gb", "m", "ngram", 0.4, 0.5, (1.05, 1.5)),
+    JudgedRun("b", "vllm", "h100-sxm-80gb", "m", "ngram", 0.4, 0.5, (1.05, 1.5)),
 ]
 
 
 def test_errors_of_a_part_by_hand() -> None:
     """Two rows of a source that are off by 0.1 and -0.3, and one of another by 0.4."""
-    found = _part(PARTS)
+    found = _group_errors(PARTS)
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
     for name, off in logs.items():
         assert found[name] == pytest.approx(math.expm1(off)), name
@@ -146,7 +146,7 @@ def test_errors_of_a_part_by_hand() -> None:
     worst = math.expm1(0.4)
     assert found["worst"] == {"source": "b", "error": pytest.approx(worst)}
     assert found["width"] == pytest.approx((first_width + second_width) / 2 - 1)
-    assert "inside" not in _part(PARTS[1:2])
+    assert "inside" not in _group_errors(PARTS[1:2])
 
 
 def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -> None:

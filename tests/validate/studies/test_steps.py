@@ -15,13 +15,13 @@ from perfmodel.speculation import Workload, predict, with_calibration
 from perfmodel.validate.studies.engines import RATIO_FOLDS, recorded
 from perfmodel.validate.studies.held_out import refits
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations
-from perfmodel.validate.studies.parameters import Parameter, drift
+from perfmodel.validate.studies.parameters import PlacedConstant, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode, step_laws
 from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
 
-SCALE = Parameter("vllm.small_kernel_s", 0.6, 0.3, times=True)
-FIXED = Parameter("all.state_layer_s", 1e-5, 0.5)
-POPULAR = Parameter("all.expert_popularity", 1.0, 0.4)
+SCALE = PlacedConstant("vllm.small_kernel_s", 0.6, 0.3, times=True)
+FIXED = PlacedConstant("all.state_layer_s", 1e-5, 0.5)
+POPULAR = PlacedConstant("all.expert_popularity", 1.0, 0.4)
 VALUES = {"vllm.small_kernel_s": 0.5, "all.expert_popularity": 0.7, "all.state_layer_s": 3e-5}
 
 
@@ -34,8 +34,11 @@ def rows_with(**fields: Any) -> list[DecodeRow]:
 
 def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_wins() -> None:
     kernels = load_kernels("h100-sxm-80gb.vllm")
-    narrow = Parameter("vllm.hopper.state_layer_s", 1e-5, 0.1)
-    others = (Parameter("trtllm.quantise_s", 1.0, 0.1), Parameter("blackwell.gemm_factor_fp8", 1.0, 0.1))
+    narrow = PlacedConstant("vllm.hopper.state_layer_s", 1e-5, 0.1)
+    others = (
+        PlacedConstant("trtllm.quantise_s", 1.0, 0.1),
+        PlacedConstant("blackwell.gemm_factor_fp8", 1.0, 0.1),
+    )
     constants = FittedConstants.of("h100-sxm-80gb", "vllm", "0.22", [*others, narrow, SCALE, FIXED])
     assert constants.chosen["small_kernel_s"] == SCALE
     assert constants.chosen["state_layer_s"] == narrow
@@ -111,7 +114,7 @@ def test_kernels_may_be_those_of_another_device() -> None:
 
 def test_a_ragged_batch_waits_for_its_longest_request() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
-    slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
+    slow = PlacedConstant("all.multiprocessor_bandwidth", 0.01, 0.1)
     even = replace(row, context_std_tokens=0.0)
     ragged_s = DecodeRows([row], [slow]).predict({slow.place: 0.01})
     even_s = DecodeRows([even], [slow]).predict({slow.place: 0.01})
@@ -158,7 +161,7 @@ def test_a_chain_drafts_one_token_a_pass_and_a_tree_a_level(decoding: dict[str, 
 
 
 def test_constants_of_an_iteration_are_put_onto_those_of_steps(decoding: dict[str, float]) -> None:
-    fixed = Parameter("all.iteration_fixed_s", 1e-3, 1.0)
+    fixed = PlacedConstant("all.iteration_fixed_s", 1e-3, 1.0)
     rows = Iterations(decoding, [fixed], [ROW, replace(ROW, ratio=3.0)])
     low = np.exp(rows.off({fixed.place: 0.0}))
     high = np.exp(rows.off({fixed.place: 1e-3}))

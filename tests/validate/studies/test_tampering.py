@@ -172,7 +172,7 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         (head, *_, more) = gate.faults(one, other)
         assert head.startswith("stale: ")
         assert int(head.split()[1]) > 200
-        assert more == f"  ... and {int(head.split()[1]) - gate.SHOWN} more"
+        assert more == f"  ... and {int(head.split()[1]) - gate.MOST_LINES} more"
     assert gate.faults(recorded, scaled(recorded, 1 + 1e-7)) == []
     for one, other in ((recorded, recorded | {"more": 1}), (recorded | {"more": 1}, recorded)):
         assert gate.faults(one, other)[1].startswith("  /more: ")

@@ -6,8 +6,8 @@ import pytest
 from perfmodel.specs import COVERAGE, load_gpu, source_errors
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.studies.widths import (
-    Cell,
     LeftOutError,
+    MeasuredDraft,
     class_of_speedup,
     covered,
     fitted,
@@ -93,10 +93,10 @@ def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> No
 
 def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
     cells = [
-        Cell("vllm", "eagle", "hopper", "a"),
-        Cell("vllm", "eagle", "blackwell", "b"),
-        Cell("vllm", "mtp", "hopper", "InferenceX"),
-        Cell("llamacpp", "mtp", "apple", "c"),
+        MeasuredDraft("vllm", "eagle", "hopper", "a"),
+        MeasuredDraft("vllm", "eagle", "blackwell", "b"),
+        MeasuredDraft("vllm", "mtp", "hopper", "InferenceX"),
+        MeasuredDraft("llamacpp", "mtp", "apple", "c"),
     ]
     assert class_of_speedup("vllm", "eagle", "a", cells) == "known"
     assert class_of_speedup("sglang", "eagle", "a", cells) == "new"

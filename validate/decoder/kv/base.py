@@ -15,7 +15,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.cache import KVCache, pick_tokens
 from perfmodel.validate.decoder.memory import allocate
@@ -117,7 +117,7 @@ class Packed(View):
         self.pointwise.copy_tokens(self.source.kv.flatten(0, 1), places, self.kv.flatten(0, 1), kept)
 
     def begin(self) -> None:
-        self._span = Span(self.lengths, self.bound)
+        self._span = CacheSpan(self.lengths, self.bound)
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.kv.quest import Quest
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.kv.base import View, by_pages
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -59,7 +59,7 @@ class QuestView(View):
         seen = -(-self.source.bound // self.page)
         count = min(self.chosen, seen)
         filled = (-(-lengths // self.page)).clamp(max=count)
-        self._chosen = Span(filled * self.page - (-lengths) % self.page, count * self.page)
+        self._chosen = CacheSpan(filled * self.page - (-lengths) % self.page, count * self.page)
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None

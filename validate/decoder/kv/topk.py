@@ -4,7 +4,7 @@ time.
 
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.kv.base import View
 
 
@@ -18,7 +18,7 @@ class TopKView(View):
     def begin(self) -> None:
         super().begin()
         bound = min(self.budget or self._span.bound, self._span.bound)
-        self._chosen = Span(self._span.lengths.clamp(max=bound), bound)
+        self._chosen = CacheSpan(self._span.lengths.clamp(max=bound), bound)
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None

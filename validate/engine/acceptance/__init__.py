@@ -56,7 +56,10 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
 
 def counts_drafts(text: str) -> str | None:
     """The engine whose figures about drafts a text holds; None without any."""
-    return next((name for name, m in MODULES.items() if any(word in text for word in m.WORDS)), None)
+    for name, module in MODULES.items():
+        if any(word in text for word in module.WORDS):
+            return name
+    return None
 
 
 def draft_length(text: str) -> int | None:
@@ -67,11 +70,14 @@ def draft_length(text: str) -> int | None:
 def _row(
     where: str, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
 ) -> dict[str, Any]:
-    counted = rates.get("histogram")
-    if subject.gamma_given and not subject.lengths and counted and len(counted) != subject.gamma + 1:
-        raise refuse("--gamma", None, f"{len(counted) - 1}, the positions in {where}", subject.gamma)
-    held = Contexts.given(subject.context) if subject.context else contexts
-    if held is None:
+    histogram = rates.get("histogram")
+    if histogram and subject.gamma_given and not subject.lengths:
+        positions = len(histogram) - 1
+        if positions != subject.gamma:
+            raise refuse("--gamma", None, f"{positions}, the positions in {where}", subject.gamma)
+    if subject.context:
+        contexts = Contexts.given(subject.context)
+    if contexts is None:
         raise InputError(
             f"--context: must be given: {where} does not state the lengths of its requests; one number, or "
             "the ends of the range that was served, such as 500,4000"
@@ -82,19 +88,19 @@ def _row(
         "draft": _name(subject.draft),
         "draft_kv": method.name,
         "kv_budget_tokens": method.budget,
-        "context_tokens": round(held.mean),
-        "context_range_tokens": [round(end) for end in (held.low, held.high)],
+        "context_tokens": round(contexts.mean),
+        "context_range_tokens": [round(contexts.low), round(contexts.high)],
         **rates,
     }
 
 
-def _name(given: str) -> str:
+def _name(model: str) -> str:
     """The name of a model. A question's path stays a path, so that the same path finds its acceptance
     again.
     """
-    if not files.looks_like_path(given):
-        return given
+    if not files.looks_like_path(model):
+        return model
     try:
-        return load_model(given).name
+        return load_model(model).name
     except InputError:  # a head, or a model that is elsewhere
-        return given
+        return model

@@ -36,7 +36,8 @@ class Contexts:
             return None
         pairs = list(zip(prompts, outputs, strict=True))
         mean = sum(output * (prompt + output / 2) for prompt, output in pairs) / sum(outputs)
-        return cls(mean, max(min(prompts), 1.0), max(prompt + output for prompt, output in pairs))
+        longest = max(prompt + output for prompt, output in pairs)
+        return cls(mean, max(min(prompts), 1.0), longest)
 
     @classmethod
     def given(cls, tokens: Sequence[int]) -> "Contexts":
@@ -46,29 +47,37 @@ class Contexts:
 
 def octaves(
     contexts: Sequence[float | None], drafts: Sequence[float]
-) -> list[tuple[Contexts | None, list[int]]]:
+) -> Sequence[tuple[Contexts | None, list[int]]]:
     """Indices of counts by the octave of their context, the shortest first; all in one group if fewer than
     `LEAST_KNOWN` of the drafts have a context.
 
     An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first one the one above.
     """
-    stated = [(context, count) for context, count in zip(contexts, drafts, strict=True) if context]
-    if not stated or sum(count for _, count in stated) < LEAST_KNOWN * sum(drafts):
+    stated = [i for i, context in enumerate(contexts) if context]
+    counted = sum(drafts[i] for i in stated)
+    if not stated or counted < LEAST_KNOWN * sum(drafts):
         return [(None, list(range(len(contexts))))]
-    mean = _merged(*map(list, zip(*stated, strict=True))).mean
+    mean = _merged([contexts[i] or 0.0 for i in stated], [drafts[i] for i in stated]).mean
     known = [context or mean for context in contexts]
+    octave_of = [math.floor(math.log2(context)) for context in known]
     groups: list[list[int]] = []
     enough = LEAST_SHARE * sum(drafts)
-    for place in sorted(range(len(known)), key=known.__getitem__):
-        alike = groups and math.floor(math.log2(known[place])) == math.floor(math.log2(known[groups[-1][0]]))
-        if groups and (alike or sum(drafts[i] for i in groups[-1]) < enough):
-            groups[-1].append(place)
-        else:
-            groups.append([place])
+    for i in sorted(range(len(known)), key=known.__getitem__):
+        if groups:
+            last = groups[-1]
+            is_small = sum(drafts[j] for j in last) < enough
+            if is_small or octave_of[i] == octave_of[last[0]]:
+                last.append(i)
+                continue
+        groups.append([i])
     if sum(drafts[i] for i in groups[-1]) < enough:  # which a single group never is
         last = groups.pop()
         groups[-1] += last
-    return [(_merged([known[i] for i in g], [drafts[i] for i in g]), g) for g in groups]
+    merged = []
+    for group in groups:
+        of_group = _merged([known[i] for i in group], [drafts[i] for i in group])
+        merged.append((of_group, group))
+    return merged
 
 
 def _merged(contexts: list[float], drafts: list[float]) -> Contexts:

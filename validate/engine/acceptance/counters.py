@@ -33,6 +33,10 @@ class AcceptanceSubject:
     lengths: tuple[int, ...] = ()
 
 
+def _difference(now: float | None, before: float | None) -> float | None:
+    return None if now is None or before is None else now - before
+
+
 @dataclass(frozen=True, slots=True)
 class Counters:
     """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
@@ -75,14 +79,13 @@ class Counters:
 
     def since(self, before: "Counters") -> "Counters":
         """The counts since `before`."""
-        accepted = tuple(
-            a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0)
+        pairs = itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0)
+        return Counters(
+            drafts=self.drafts - before.drafts,
+            accepted=tuple(now - then for now, then in pairs),
+            draft_tokens=_difference(self.draft_tokens, before.draft_tokens),
+            decoded=_difference(self.decoded, before.decoded),
         )
-        tokens, decoded = (
-            None if one is None or other is None else one - other
-            for one, other in ((self.draft_tokens, before.draft_tokens), (self.decoded, before.decoded))
-        )
-        return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
         """Refuse (InputError) impossible totals, totals of zero, and totals of a restarted server."""
@@ -107,9 +110,7 @@ class Counters:
         InputError if lengths are needed and not given.
         """
         self.check(where)
-        if lengths and (
-            max(lengths) > len(self.accepted) or not min(lengths) <= self.draft_length <= max(lengths)
-        ):
+        if lengths and not self._agree(lengths):
             raise InputError(
                 f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; "
                 f"{where} counts {self.draft_length:.3g} tokens per draft and {len(self.accepted)} positions"
@@ -129,8 +130,15 @@ class Counters:
                 "suffix draft, which counts only its hits: save the whole page of /metrics, or the JSON of "
                 "vllm bench serve"
             )
-        reached = (self.iterations if draft.startswith(TRUNCATING) else self.drafts, *self.accepted, 0.0)
+        first = self.iterations if draft.startswith(TRUNCATING) else self.drafts
+        reached = (first, *self.accepted, 0.0)
         return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}
+
+    def _agree(self, lengths: tuple[int, ...]) -> bool:
+        """Whether drafts of these lengths can give the mean length and the positions that are counted."""
+        shortest = min(lengths)
+        longest = max(lengths)
+        return longest <= len(self.accepted) and shortest <= self.draft_length <= longest
 
     def _by_length(self, lengths: list[int]) -> list[float]:
         """Conditional acceptance by position."""

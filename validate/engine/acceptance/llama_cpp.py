@@ -13,7 +13,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
-from perfmodel.validate.engine.formats.fields import found
+from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, drafted_length, logged
 from perfmodel.validate.engine.text import is_count, parse_objects
 
@@ -35,14 +35,17 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     prompts = list[Any]()
     for answer in parse_objects(where, text):
         timings = answer.get("timings", answer)
-        values = [found(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+        values = [value_at(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
         if not all(map(is_count, values)):
             raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
-        counts.append([values[0] - 1, *values[1:]])
-        prompt, cached = (found(timings, key) for key in ("prompt_n", "cache_n"))
+        predicted, drafted, accepted = values
+        counts.append([predicted - 1, drafted, accepted])
+        prompt = value_at(timings, "prompt_n")
+        cached = value_at(timings, "cache_n")
         prompts.append(prompt + cached if is_count(prompt) and is_count(cached) else prompt)
     rates = _alpha(where, subject.gamma, *map(sum, zip(*counts, strict=True)))
-    return [(rates, Contexts.of_requests(prompts, [count for count, *_ in counts]))], CONVENTION
+    outputs = [tokens for tokens, *_ in counts]
+    return [(rates, Contexts.of_requests(prompts, outputs))], CONVENTION
 
 
 def draft_length(text: str) -> int | None:
@@ -80,10 +83,14 @@ def _of_log(
 
 def _by_position(where: str, answers: Sequence[LoggedAnswer]) -> dict[str, Any]:
     """Accepted tokens of each position, over the drafts of all answers."""
-    drafts = [answer.iterations or 0.0 for answer in answers]
-    reached = [[count * rate for rate in a.rates] for count, a in zip(drafts, answers, strict=True)]
+    drafts = 0.0
+    reached = []
+    for answer in answers:
+        iterations = answer.iterations or 0.0
+        drafts += iterations
+        reached.append([iterations * rate for rate in answer.rates])
     columns = itertools.zip_longest(*reached, fillvalue=0.0)
-    return Counters(sum(drafts), tuple(map(sum, columns))).rates(where)
+    return Counters(drafts, tuple(map(sum, columns))).rates(where)
 
 
 def _alpha(where: str, gamma: int, tokens: float, drafted: float, accepted: float) -> dict[str, Any]:

@@ -24,15 +24,18 @@ def since(before: str, now: str) -> str:
     earlier = dict(_SAMPLE.findall(before))
     restarted = []
 
-    def less(found: re.Match[str]) -> str:
-        name = found[1].partition("{")[0]
-        (was,), (value,) = floats([earlier.get(found[1], "0")]), floats([found[2]])
-        restarted.append(
-            value != was > 0 if name.endswith("_created") else name not in gauges and value < was
-        )
+    def less(sample: re.Match[str]) -> str:
+        metric = sample[1]
+        name = metric.partition("{")[0]
+        (before_value,) = floats([earlier.get(metric, "0")])
+        (value,) = floats([sample[2]])
+        if name.endswith("_created"):
+            restarted.append(before_value > 0 and value != before_value)
+        else:
+            restarted.append(name not in gauges and value < before_value)
         if name in gauges:
-            return found[0]
-        return f"{found[1]} {value - was!r}"
+            return sample[0]
+        return f"{metric} {value - before_value!r}"
 
     between = _SAMPLE.sub(less, now)  # fills `restarted`
     return now if any(restarted) else between
@@ -43,11 +46,18 @@ def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
     unreadable one.
     """
     metric = re.compile(rf"^[ \t]*{re.escape(name)}(?:_total)?(?![\w:]){_LABELS}", re.M)
-    for found in metric.finditer(text):
-        labels, rest = found.groups(default="")
+    for sample in metric.finditer(text):
+        labels, rest = sample.groups(default="")
         (value,) = floats(_VALUE.findall(rest)) or [math.nan]
         if not is_count(value):
-            at = re.search(r'(?:^|,)\s*position="(\d{1,9})"', labels)
-            place = name.partition(":")[2] + (f" position {at[1]}" if at else "")
-            raise refuse(where, place, "a finite count, 0 or more", rest.strip())
+            key = name.partition(":")[2]
+            position = re.search(r'(?:^|,)\s*position="(\d{1,9})"', labels)
+            if position:
+                key += f" position {position[1]}"
+            raise refuse(where, key, "a finite count, 0 or more", rest.strip())
         yield labels, value
+
+
+def total(where: str, text: str, name: str) -> float:
+    """The sum of a metric over all labels of a page; 0 without it. Raises InputError."""
+    return sum(value for _, value in samples(where, text, name))

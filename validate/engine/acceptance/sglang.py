@@ -9,19 +9,19 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
-from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
-TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
-"""Least accept rate from which a log line determines the draft length. Rounding error of a line, as a
-fraction and relative to the rate.
-"""
+LEAST_RATE = 0.1
+"""Least accept rate from which a log line determines the draft length."""
+ROUNDED_SHARE, ROUNDED_TOKENS = 0.02, 0.1
+"""Rounding error of a line: a share of the drafted tokens, and tokens over the rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
@@ -31,7 +31,7 @@ _LOG = re.compile(
 )
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
-LONGEST = 64
+LONGEST_DRAFT = 64
 """Longest draft length that a log's rates may have."""
 
 
@@ -47,14 +47,15 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
         groups = _logged(where, text, gamma, whole=bool(subject.context))
         return [(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
     requests = parse_objects(where, text)
-    infos = [info for request in requests if isinstance(info := request.get("meta_info", request), dict)]
-    prompts, outputs = ([i.get(f"{of}_tokens") for i in infos] for of in ("prompt", "completion"))
-    held = Contexts.of_requests(prompts, outputs)
-    counted = [
-        info["spec_correct_drafts_histogram"] for info in infos if "spec_correct_drafts_histogram" in info
-    ]
-    if counted:
-        return [({"histogram": _histogram(where, counted)}, held)], HISTOGRAM
+    infos = [request.get("meta_info", request) for request in requests]
+    infos = [info for info in infos if isinstance(info, dict)]
+    prompts = [info.get("prompt_tokens") for info in infos]
+    outputs = [info.get("completion_tokens") for info in infos]
+    contexts_of_requests = Contexts.of_requests(prompts, outputs)
+    key = "spec_correct_drafts_histogram"
+    histograms = [info[key] for info in infos if key in info]
+    if histograms:
+        return [({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
     if len(requests) == 1 and "internal_states" in requests[0]:
         return [(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION
     if all("accept_length" in request for request in requests):
@@ -62,21 +63,24 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
         if not all(map(is_count, lengths)):
             raise refuse(where, "accept_length", "a finite number in each line", lengths)
         return [(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
-    tokens, passes = (
-        sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct")
-    )
-    return [(_alpha(where, tokens / passes if passes else None, gamma), held)], CONVENTION
+    tokens = sum(_of_requests(where, requests, "completion_tokens"))
+    passes = sum(_of_requests(where, requests, "spec_verify_ct"))
+    gained = tokens / passes if passes else None
+    return [(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION
 
 
 def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
     """The mean request of each run of ``bench_serving``."""
-    means: list[list[Any]] = [[], []]
-    for run in runs:
-        count = run.get("completed")
-        for each, of in zip(means, ("input", "output"), strict=True):
-            total = run.get(f"total_{of}_tokens")
-            each.append(total / count if is_count(total) and is_count(count) and count else None)
-    return Contexts.of_requests(*means)
+    prompts = [_mean_of_run(run, "total_input_tokens") for run in runs]
+    outputs = [_mean_of_run(run, "total_output_tokens") for run in runs]
+    return Contexts.of_requests(prompts, outputs)
+
+
+def _mean_of_run(run: dict[str, Any], key: str) -> float | None:
+    """A total over the completed requests of a run; None if one of them is missing."""
+    tokens = run.get(key)
+    completed = run.get("completed")
+    return tokens / completed if is_count(tokens) and is_count(completed) and completed else None
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
@@ -87,10 +91,9 @@ def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
 
 def _page_length(where: str, text: str) -> float | None:
     """Tokens per iteration of all finished requests of a page; None if a counter of it is missing."""
-    passes, tokens, requests = (
-        sum(value for _, value in samples(where, text, f"sglang:{name}"))
-        for name in ("spec_verify_calls", "generation_tokens", "num_requests")
-    )
+    passes = total(where, text, "sglang:spec_verify_calls")
+    tokens = total(where, text, "sglang:generation_tokens")
+    requests = total(where, text, "sglang:num_requests")
     return (tokens - requests) / passes if passes and tokens and requests else None
 
 
@@ -106,19 +109,39 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
 
     Raises InputError for lines of another draft length.
     """
-    lines = [floats(word or "0" for word in found) for found in _LOG.findall(text)]
-    if not all(is_count(value) for line in lines for value in line):
+    lines = _log_lines(text)
+    if not all(map(_is_finite, lines)):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
-    weights = [max(running, 1) for running, *_ in lines]
-    if not _agree([(length, rate) for *_, length, rate in lines], gamma):
+    if not _agree(lines, gamma):
         logged = draft_length(text)
         allowed = "the draft length of" if logged is None else f"{logged}, the draft length of"
         raise refuse("--gamma", None, f"{allowed} {where}", gamma)
-    held = [None if whole else line[1] / weight for line, weight in zip(lines, weights, strict=True)]
-    return [
-        (sum(weights[i] * lines[i][2] for i in group) / sum(weights[i] for i in group), contexts)
-        for contexts, group in octaves(held, weights)
-    ]
+    weights = [max(line.running, 1) for line in lines]
+    cached: list[float | None] = [None] * len(lines)
+    if not whole:
+        cached = [line.cached / weight for line, weight in zip(lines, weights, strict=True)]
+    means = []
+    for contexts, group in octaves(cached, weights):
+        gained = sum(weights[i] * lines[i].length for i in group)
+        means.append((gained / sum(weights[i] for i in group), contexts))
+    return means
+
+
+class _LogLine(NamedTuple):
+    """Running requests, their cached tokens, tokens per iteration, and the rate of accepted tokens."""
+
+    running: float
+    cached: float
+    length: float
+    rate: float
+
+
+def _log_lines(text: str) -> list[_LogLine]:
+    return [_LogLine(*floats(word or "0" for word in words)) for words in _LOG.findall(text)]
+
+
+def _is_finite(line: _LogLine) -> bool:
+    return all(map(is_count, line))
 
 
 def draft_length(text: str) -> int | None:
@@ -130,19 +153,22 @@ def draft_length(text: str) -> int | None:
     steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
     if steps and len(set(steps)) == 1 and steps[0] >= 1:
         return int(steps[0])
-    lines = [floats(word or "0" for word in found) for found in _LOG.findall(text)]
-    pairs = [(length, rate) for *_, length, rate in lines if rate >= TOLD_RATE]
-    if not pairs:
+    lines = [line for line in _log_lines(text) if line.rate >= LEAST_RATE]
+    if not lines:
         return None
-    misfits = sorted((_misfit(pairs, k), k) for k in range(1, LONGEST + 1) if _agree(pairs, k))
-    clear = len(misfits) == 1 or (len(misfits) > 1 and 2 * misfits[0][0] <= misfits[1][0])
-    return misfits[0][1] if clear else None
+    possible = [k for k in range(1, LONGEST_DRAFT + 1) if _agree(lines, k)]
+    misfits = sorted((_misfit(lines, k), k) for k in possible)
+    if not misfits:
+        return None
+    (least, length), *others = misfits
+    is_clear = not others or 2 * least <= others[0][0]
+    return length if is_clear else None
 
 
-def _misfit(pairs: list[tuple[float, float]], gamma: int) -> float:
+def _misfit(lines: list[_LogLine], gamma: int) -> float:
     """Mean relative distance of the lines from a draft length, by the better reading of the rate."""
-    drafted = [(length - 1) / rate for length, rate in pairs]
-    with_bonus = [length / rate for length, rate in pairs]
+    drafted = [(line.length - 1) / line.rate for line in lines]
+    with_bonus = [line.length / line.rate for line in lines]
     return min(_relative_distance(drafted, gamma), _relative_distance(with_bonus, gamma + 1))
 
 
@@ -150,19 +176,19 @@ def _relative_distance(values: list[float], wanted: int) -> float:
     return statistics.fmean(abs(value - wanted) / wanted for value in values)
 
 
-def _agree(pairs: list[tuple[float, float]], gamma: int) -> bool:
+def _agree(lines: list[_LogLine], gamma: int) -> bool:
     """Whether all accepted lengths and rates belong to this draft length.
 
     SGLang before April 2026 counts the bonus token in the rate (sglang#23530): length / (gamma + 1); later
     ones do not: (length - 1) / gamma. A log has one of both.
     """
-    told = [(length, rate) for length, rate in pairs if rate >= TOLD_RATE]
+    decisive = [line for line in lines if line.rate >= LEAST_RATE]
 
     def near(tokens: float, rate: float, drafted: int) -> bool:
-        return abs(tokens / rate - drafted) <= ROUNDED[0] * drafted + ROUNDED[1] / rate
+        return abs(tokens / rate - drafted) <= ROUNDED_SHARE * drafted + ROUNDED_TOKENS / rate
 
-    without_bonus = all(near(length - 1, rate, gamma) for length, rate in told)
-    with_bonus = all(near(length, rate, gamma + 1) for length, rate in told)
+    without_bonus = all(near(line.length - 1, line.rate, gamma) for line in decisive)
+    with_bonus = all(near(line.length, line.rate, gamma + 1) for line in decisive)
     return without_bonus or with_bonus
 
 
@@ -173,8 +199,8 @@ def _server(where: str, info: dict[str, Any]) -> object:
             "none of them; use the requests' spec_correct_drafts_histogram, or serve one length"
         )
     states = info.get("internal_states")
-    first = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
-    return first.get("avg_spec_accept_length")
+    first = states[0] if isinstance(states, list) and states else None
+    return first.get("avg_spec_accept_length") if isinstance(first, dict) else None
 
 
 def _histogram(where: str, counted: list[Any]) -> list[float]:

@@ -14,8 +14,8 @@ from perfmodel.reading import parse_json
 from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
-from perfmodel.validate.engine.acceptance.prometheus import samples
-from perfmodel.validate.engine.formats.fields import found as value_at
+from perfmodel.validate.engine.acceptance.prometheus import samples, total
+from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
@@ -27,8 +27,8 @@ _LOG = re.compile(
     r"|Running: (?P<running>\d+) reqs.*?KV cache usage: (?P<used>[\d.]+)%"
 )
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
-LENGTHS, ENDS = ("prompt", "generation"), (0.05, 0.95)
-"""Histograms of requests by their tokens, and the shares of requests that end a range."""
+LOW_END, HIGH_END = 0.05, 0.95
+"""Shares of requests that end the range of contexts."""
 LEAST_USED = 0.01
 """Least share of the cache in use from which a context is computed, because a line rounds the share to 0.1
 %.
@@ -39,8 +39,8 @@ WORDS = (
     '"num_accepted_tokens_per_pos"',
     '"acceptance_histogram"',
 )
-OF_ANSWER, USAGE = "metrics.speculative_decoding", ("prompt", "completion")
-"""Where an answer of vLLM (0.32) counts its verifications, and whose tokens it counts."""
+OF_ANSWER = "metrics.speculative_decoding"
+"""Where an answer of vLLM (0.32) counts its verifications."""
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
@@ -49,13 +49,14 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
-    notes = "; ".join(
-        dict.fromkeys(note for counters, _ in counts if (note := counters.draft_length_note(subject.lengths)))
-    )
-    rows = [
-        (counters.rates(where, subject.draft, subject.lengths), contexts) for counters, contexts in counts
-    ]
-    return rows, f"{CONVENTION}; {notes}" if notes else CONVENTION
+    rows = []
+    notes = [CONVENTION]
+    for counters, contexts in counts:
+        rows.append((counters.rates(where, subject.draft, subject.lengths), contexts))
+        note = counters.draft_length_note(subject.lengths)
+        if note and note not in notes:
+            notes.append(note)
+    return rows, "; ".join(notes)
 
 
 def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:
@@ -64,9 +65,10 @@ def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Cont
     """
     if "SpecDecoding metrics:" in text and not whole and not _is_json(text):
         lines = _lines(where, text)
-        drafts = [line.drafts for line, _ in lines]
-        contexts = [context for _, context in lines]
-        return [(_added([lines[i][0] for i in g]), held) for held, g in octaves(contexts, drafts)]
+        counters = [of_line for of_line, _ in lines]
+        drafts = [of_line.drafts for of_line in counters]
+        groups = octaves([context for _, context in lines], drafts)
+        return [(_added([counters[i] for i in group]), contexts) for contexts, group in groups]
     return [(read_counters(where, text), served_contexts(where, text))]
 
 
@@ -77,25 +79,34 @@ def served_contexts(where: str, text: str) -> Contexts | None:
     if _is_json(text):
         answers = parse_objects(where, text)
         if any(value_at(answer, OF_ANSWER) for answer in answers):
-            usage = ([value_at(each, f"usage.{of}_tokens") for each in answers] for of in USAGE)
-            return Contexts.of_requests(*usage)
-        data = parse_json(where, text)
-        lists = [data.get(name) for name in ("input_lens", "output_lens")]
-        completed, *totals = (
-            data.get(name) for name in ("completed", "total_input_tokens", "total_output_tokens")
-        )
-        if not all(lists) and is_count(completed) and completed:
-            lists = [[total / completed] if is_count(total) else None for total in totals]
-        return Contexts.of_requests(*lists)
-    inputs_histogram, outputs_histogram = (
-        _histogram(where, text, f"vllm:request_{kind}_tokens") for kind in LENGTHS
-    )
-    if inputs_histogram is None or outputs_histogram is None:
+            prompts = [value_at(answer, "usage.prompt_tokens") for answer in answers]
+            outputs = [value_at(answer, "usage.completion_tokens") for answer in answers]
+            return Contexts.of_requests(prompts, outputs)
+        return _bench_contexts(parse_json(where, text))
+    inputs = _histogram(where, text, "vllm:request_prompt_tokens")
+    outputs_histogram = _histogram(where, text, "vllm:request_generation_tokens")
+    if inputs is None or outputs_histogram is None:
         return None
-    high = quantile(inputs_histogram.bounds, ENDS[1]) + quantile(outputs_histogram.bounds, ENDS[1])
-    mean = inputs_histogram.mean + outputs_histogram.mean / 2
-    low = min(max(quantile(inputs_histogram.bounds, ENDS[0]), 1.0), mean)
-    return Contexts(mean, low, max(high, mean))
+    longest = quantile(inputs.bounds, HIGH_END) + quantile(outputs_histogram.bounds, HIGH_END)
+    shortest = max(quantile(inputs.bounds, LOW_END), 1.0)
+    mean = inputs.mean + outputs_histogram.mean / 2
+    return Contexts(mean, min(shortest, mean), max(longest, mean))
+
+
+def _bench_contexts(run: dict[str, Any]) -> Contexts | None:
+    """Contexts from the lengths of a run's requests, or from their means."""
+    inputs = run.get("input_lens")
+    outputs = run.get("output_lens")
+    completed = run.get("completed")
+    if (not inputs or not outputs) and is_count(completed) and completed:
+        inputs = _mean(run.get("total_input_tokens"), completed)
+        outputs = _mean(run.get("total_output_tokens"), completed)
+    return Contexts.of_requests(inputs, outputs)
+
+
+def _mean(tokens: object, completed: float) -> list[float] | None:
+    """The mean length of the requests of a run; None if their tokens are not stated."""
+    return [tokens / completed] if is_count(tokens) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +121,13 @@ def _histogram(where: str, text: str, name: str) -> _Histogram | None:
     """The histogram over all engines of a page; None if it is missing or empty."""
     counts: dict[float, float] = {}
     for labels, value in samples(where, text, f"{name}_bucket"):
-        bound = _BOUND.search(labels)
-        if bound:
-            at = float(bound[1].replace("Inf", "inf"))
-            counts[at] = counts.get(at, 0.0) + value
-    total, number = (sum(v for _, v in samples(where, text, f"{name}_{part}")) for part in ("sum", "count"))
+        label = _BOUND.search(labels)
+        if label:
+            bound = float(label[1].replace("Inf", "inf"))
+            counts[bound] = counts.get(bound, 0.0) + value
+    number = total(where, text, f"{name}_count")
     if counts and number:
-        return _Histogram(sorted(counts.items()), total / number)
+        return _Histogram(sorted(counts.items()), total(where, text, f"{name}_sum") / number)
     return None
 
 
@@ -137,10 +148,8 @@ def read_counters(where: str, text: str) -> Counters:
     drafts, accepted, tokens = _page(where, text)
     if drafts is None or not accepted:
         raise _lacking(where)
-    generated, finished = (
-        [value for _, value in samples(where, text, f"vllm:{name}")]
-        for name in ("generation_tokens", "request_success")
-    )
+    generated = [value for _, value in samples(where, text, "vllm:generation_tokens")]
+    finished = [value for _, value in samples(where, text, "vllm:request_success")]
     decoded = sum(generated) - sum(finished) if generated and finished else None
     return Counters(drafts, tuple(accepted), tokens, decoded)
 
@@ -169,11 +178,12 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
 
 def _of_answers(where: str, answers: list[dict[str, Any]]) -> Counters:
     """The histograms of answers (``--per-request-spec-decode-metrics``): verifications by accepted tokens."""
-    counted = [value_at(answer, f"{OF_ANSWER}.acceptance_histogram") for answer in answers]
-    for each in counted:
-        if not isinstance(each, list) or len(each) < 2 or not all(map(is_count, each)):
-            raise refuse(where, f"{OF_ANSWER}.acceptance_histogram", "a list of counts in each answer", each)
-    passes = [sum(column) for column in itertools.zip_longest(*counted, fillvalue=0)]
+    key = f"{OF_ANSWER}.acceptance_histogram"
+    histograms = [value_at(answer, key) for answer in answers]
+    for histogram in histograms:
+        if not isinstance(histogram, list) or len(histogram) < 2 or not all(map(is_count, histogram)):
+            raise refuse(where, key, "a list of counts in each answer", histogram)
+    passes = [sum(column) for column in itertools.zip_longest(*histograms, fillvalue=0)]
     survivors = [float(sum(passes[length:])) for length in range(len(passes))]
     return Counters(survivors[0], tuple(survivors[1:]))
 
@@ -221,29 +231,29 @@ def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
     """
     lines: list[tuple[Counters, float | None]] = []
     size = context = None
-    for found in _LOG.finditer(text):
-        if found["size"]:
-            size = float(found["size"].replace(",", ""))
-        elif found["running"]:
-            running = float(found["running"])
-            used = floats([found["used"]])[0] / 100
+    for line in _LOG.finditer(text):
+        if line["size"]:
+            size = float(line["size"].replace(",", ""))
+        elif line["running"]:
+            running = float(line["running"])
+            (used_percent,) = floats([line["used"]])
+            used = used_percent / 100
             context = size * used / running if size and running and used >= LEAST_USED else None
         else:
-            lines.append((_line(where, found), context))
+            lines.append((_line(where, line), context))
     if not lines:
         raise InputError(f"{where}: its lines 'SpecDecoding metrics' must state a rate for each position")
     return lines
 
 
-def _line(where: str, found: re.Match[str]) -> Counters:
+def _line(where: str, line: re.Match[str]) -> Counters:
     """One line. The rates of positions are relative to its drafts, whose number follows from them."""
-    gained, drafted, *rates = floats(
-        [found["accepted"], found["drafted"], *filter(None, found["rates"].replace(" ", "").split(","))]
-    )
-    if not all(map(is_count, [gained, drafted, *rates])) or max(rates) > 1:
-        raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
-    count = gained / sum(rates) if sum(rates) else drafted / len(rates)
-    return Counters(count, tuple(count * rate for rate in rates), drafted)
+    words = filter(None, line["rates"].replace(" ", "").split(","))
+    accepted, drafted, *rates = floats([line["accepted"], line["drafted"], *words])
+    if not all(map(is_count, [accepted, drafted, *rates])) or max(rates) > 1:
+        raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", line[0])
+    drafts = accepted / sum(rates) if sum(rates) else drafted / len(rates)
+    return Counters(drafts, tuple(drafts * rate for rate in rates), drafted)
 
 
 def _added(lines: list[Counters]) -> Counters:

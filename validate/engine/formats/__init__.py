@@ -93,7 +93,10 @@ def read(path: Path, given: GivenFacts) -> list[Timing]:
     form = form_of(text)
     if form is not None:
         return form.read(path.name, text, given)
-    runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
+    if path.suffix in (".yaml", ".yml"):
+        runs = [files.read_mapping(path)]
+    else:
+        runs = parse_objects(str(path), text)
     known = format_of(runs)
     if known is None:
         raise InputError(f"{path}: holds no benchmark known here; known: {titles()}")
@@ -115,11 +118,11 @@ def read_pasted(where: str, text: str, given: GivenFacts) -> list[Timing]:
 
 
 def _timings(known: BenchFormat, name: str, runs: list[dict[str, Any]], given: GivenFacts) -> list[Timing]:
-    if len(runs) == 1:
-        places = [name]
-    else:
-        places = [f"{name}: run {n}" for n in range(1, len(runs) + 1)]
-    return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
+    timings = []
+    for n, run in enumerate(runs, 1):
+        where = name if len(runs) == 1 else f"{name}: run {n}"
+        timings += known.read(where, run, given)
+    return timings
 
 
 def format_of(runs: list[dict[str, Any]]) -> BenchFormat | None:
@@ -129,4 +132,6 @@ def format_of(runs: list[dict[str, Any]]) -> BenchFormat | None:
 
 def titles() -> str:
     """All formats in words."""
-    return "; ".join([*(known.title for known in FORMATS.values()), *(form.title for form in text_forms())])
+    files_of = [known.title for known in FORMATS.values()]
+    printed = [form.title for form in text_forms()]
+    return "; ".join([*files_of, *printed])

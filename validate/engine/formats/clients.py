@@ -9,7 +9,6 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import (
     check_in_flight,
-    found,
     number,
     numbers,
     of_client,
@@ -17,6 +16,7 @@ from perfmodel.validate.engine.formats.fields import (
     positive,
     step,
     unfailed,
+    value_at,
 )
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
@@ -26,11 +26,12 @@ SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "
 
 def _seconds(where: str, place: Any, name: str, unit: str) -> float:
     """The median of a latency that states its unit; the mean if there is no median."""
-    stated_unit = found(place, unit)
+    stated_unit = value_at(place, unit)
     if stated_unit not in SECONDS:
         raise refuse(where, f"{name}.{unit}", " or ".join(SECONDS), stated_unit)
-    middle = optional(where, place, "p50")
-    return (number(where, place, "mean") if middle is None else middle) * SECONDS[stated_unit]
+    median = optional(where, place, "p50")
+    latency = number(where, place, "mean") if median is None else median
+    return latency * SECONDS[stated_unit]
 
 
 def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -41,7 +42,7 @@ def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """
     accepted = optional(where, run, "accept_length")
     served = {"server_info": run.get("server_info")}
-    if found(served, "server_info.speculative_adaptive"):
+    if value_at(served, "server_info.speculative_adaptive"):
         raise InputError(
             f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one"
         )
@@ -65,16 +66,19 @@ def sglang_costs(where: str, table: dict[str, Any], given: GivenFacts) -> list[T
     Each request verifies gamma + 1 tokens, with the drafted ones from ``gamma=N`` and the context from
     ``input=N``.
     """
-    gamma, prompt = (needed(where, key, getattr(given, key)) for key in ("gamma", "input"))
-    tokens, rates = (numbers(where, table, f"sample_{name}") for name in ("batch_tokens", "steps_per_sec"))
+    gamma = needed(where, "gamma", given.gamma)
+    prompt = needed(where, "input", given.input)
+    tokens = numbers(where, table, "sample_batch_tokens")
+    rates = numbers(where, table, "sample_steps_per_sec")
     if len(tokens) != len(rates) or not all((*tokens, *rates)):
         raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
     lengths = (prompt, given.output or 0.0)
     drafted = (int(gamma), 1.0)
-    return [
-        step(where, 1.0 / rate, count / (gamma + 1), lengths, drafted, how="of a cost table")
-        for count, rate in zip(tokens, rates, strict=True)
-    ]
+    steps = []
+    for verified, rate in zip(tokens, rates, strict=True):
+        batch = verified / (gamma + 1)
+        steps.append(step(where, 1.0 / rate, batch, lengths, drafted, how="of a cost table"))
+    return steps
 
 
 def guidellm(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -86,20 +90,19 @@ def guidellm(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timi
 
 
 def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
-    def of(metric: str, figure: str = "median") -> float:
-        return number(where, run, f"metrics.{metric}.successful.{figure}")
+    def figure(metric: str, statistic: str = "median") -> float:
+        return number(where, run, f"metrics.{metric}.successful.{statistic}")
 
     unfailed(where, run, "metrics.request_totals.errored")
-    prompt = of("prompt_token_count", "mean")
-    output = of("output_token_count", "mean")
-    tpot = of("inter_token_latency_ms") / 1e3
-    ttft = of("time_to_first_token_ms") / 1e3
+    prompt = figure("prompt_token_count", "mean")
+    output = figure("output_token_count", "mean")
+    tpot_s = figure("inter_token_latency_ms") / 1e3
+    ttft_s = figure("time_to_first_token_ms") / 1e3
     concurrency = optional(where, run, "config.strategy.streams")
-    prompts = of("prompt_token_count", "count")
-    batch = concurrency or given.batch or of("request_concurrency", "mean")
-    return of_client(
-        where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts
-    )
+    prompts = figure("prompt_token_count", "count")
+    batch = concurrency or given.batch or figure("request_concurrency", "mean")
+    drafted = speculation(where, given, None, None)
+    return of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)
 
 
 def aiperf(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -109,29 +112,29 @@ def aiperf(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     iteration, if the server streams each.
     """
     unfailed(where, run, "error_request_count.avg")
-    prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
-    tpot, ttft = (
-        _seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token")
-    )
-    pieces = optional(where, run, "inter_chunk_latency.avg") if given.gamma else None
-    gained = pieces / positive(where, run, "inter_token_latency.avg") if pieces else None
+    prompt = number(where, run, "input_sequence_length.avg")
+    output = number(where, run, "output_sequence_length.avg")
+    tpot_s = _seconds(where, run.get("inter_token_latency"), "inter_token_latency", "unit")
+    ttft_s = _seconds(where, run.get("time_to_first_token"), "time_to_first_token", "unit")
+    chunk_ms = optional(where, run, "inter_chunk_latency.avg") if given.gamma else None
+    gained = chunk_ms / positive(where, run, "inter_token_latency.avg") if chunk_ms else None
     batch = needed(where, "batch", _concurrency(run.get("input_config")) or given.batch)
     prompts = number(where, run, "request_count.avg")
-    return [
-        of_client(
-            where, tpot, speculation(where, given, gained, None), batch, (prompt, output), ttft, prompts
-        )
-    ]
+    drafted = speculation(where, given, gained, None)
+    return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]
 
 
 def _concurrency(config: Any) -> float | None:
     """The outermost `concurrency` of the configuration, because versions keep it in different places."""
-    parts = [config]
-    for part in parts:  # which grows on the way
-        value = part.get("concurrency") if isinstance(part, dict) else None
-        if is_count(value) and value:
-            return float(value)
-        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    sections = [config]
+    for section in sections:  # which grows on the way
+        if isinstance(section, dict):
+            value = section.get("concurrency")
+            if is_count(value) and value:
+                return float(value)
+            sections += section.values()
+        elif isinstance(section, list):
+            sections += section
     return None
 
 
@@ -139,17 +142,17 @@ def llmd(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run per
     file.
     """
-    of = "results.request_performance.aggregate"
-    unfailed(where, report, f"{of}.requests.failures")
-    prompt, output = (
-        number(where, report, f"{of}.requests.{part}_length.mean") for part in ("input", "output")
-    )
-    latencies = [f"{of}.latency.{name}" for name in ("time_per_output_token", "time_to_first_token")]
-    tpot, ttft = (_seconds(where, found(report, name), name, "units") for name in latencies)
-    batch = needed(
-        where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or given.batch
-    )
-    prompts = number(where, report, f"{of}.requests.total")
-    return [
-        of_client(where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts)
-    ]
+    requests = "results.request_performance.aggregate.requests"
+    unfailed(where, report, f"{requests}.failures")
+    prompt = number(where, report, f"{requests}.input_length.mean")
+    output = number(where, report, f"{requests}.output_length.mean")
+    prompts = number(where, report, f"{requests}.total")
+    latency = "results.request_performance.aggregate.latency"
+    tpot = f"{latency}.time_per_output_token"
+    ttft = f"{latency}.time_to_first_token"
+    tpot_s = _seconds(where, value_at(report, tpot), tpot, "units")
+    ttft_s = _seconds(where, value_at(report, ttft), ttft, "units")
+    concurrency = optional(where, report, "scenario.load.standardized.concurrency")
+    batch = needed(where, "batch", concurrency or given.batch)
+    drafted = speculation(where, given, None, None)
+    return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]

@@ -21,10 +21,10 @@ MOST_SAMPLES = 200
 """Most samples that a record should hold."""
 
 
-def found(data: Any, key: str) -> Any:
+def value_at(data: Any, key: str) -> Any:
     """The value at a dotted key, which enters objects; None if there is none."""
-    for part in key.split("."):
-        data = data.get(part) if isinstance(data, dict) else None
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
     return data
 
 
@@ -38,7 +38,7 @@ def number(where: str, data: dict[str, Any], key: str) -> float:
 
 def optional(where: str, data: dict[str, Any], key: str) -> float | None:
     """As `number`; None if it is missing or null."""
-    value = found(data, key)
+    value = value_at(data, key)
     if value is None:
         return None
     if not is_count(value):
@@ -58,7 +58,7 @@ def objects(where: str, data: Any, key: str) -> list[Any]:
     """The list at a key, with elements of any type; empty if the key is missing. Raises InputError for
     another value.
     """
-    value = found(data, key) or []
+    value = value_at(data, key) or []
     if not isinstance(value, list):
         raise refuse(where, key, "a list", value)
     return value
@@ -79,19 +79,22 @@ def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: floa
     By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average. Times are
     means if the file has them; output is the mean tokens of an answer.
     """
-    duration = optional(where, run, "duration")
-    ttft, tpot = (
-        optional(where, run, f"mean_{name}_ms") or optional(where, run, f"median_{name}_ms")
-        for name in ("ttft", "tpot")
-    )
-    if not duration or ttft is None or tpot is None:
+    duration_s = optional(where, run, "duration")
+    ttft_ms = _mean_or_median(where, run, "ttft_ms")
+    tpot_ms = _mean_or_median(where, run, "tpot_ms")
+    if not duration_s or ttft_ms is None or tpot_ms is None:
         return
-    in_flight = answers * (ttft + tpot * (output - 1.0)) / 1e3 / duration
+    answer_s = (ttft_ms + tpot_ms * (output - 1.0)) / 1e3
+    in_flight = answers * answer_s / duration_s
     if not LEAST_FULL <= in_flight / batch <= MOST_FULL:
         raise InputError(
             f"{where}: concurrency: must agree with the times: {answers:g} answers of {output:.4g} tokens in "
-            f"{duration:.4g} s are {in_flight:.3g} in flight on average, given {batch:g}"
+            f"{duration_s:.4g} s are {in_flight:.3g} in flight on average, given {batch:g}"
         )
+
+
+def _mean_or_median(where: str, run: dict[str, Any], name: str) -> float | None:
+    return optional(where, run, f"mean_{name}") or optional(where, run, f"median_{name}")
 
 
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:
@@ -135,7 +138,8 @@ def thinned(values: Sequence[float]) -> tuple[float, ...]:
     ordered = sorted(values)
     if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
-    return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_SAMPLES - 1))] for i in range(MOST_SAMPLES))
+    stride = (len(ordered) - 1) / (MOST_SAMPLES - 1)
+    return tuple(ordered[round(i * stride)] for i in range(MOST_SAMPLES))
 
 
 def interference(

@@ -8,7 +8,6 @@ from perfmodel.validate.engine.acceptance import vllm as acceptance
 from perfmodel.validate.engine.formats.fields import (
     bunched,
     check_in_flight,
-    found,
     number,
     numbers,
     objects,
@@ -17,6 +16,7 @@ from perfmodel.validate.engine.formats.fields import (
     positive,
     thinned,
     unfailed,
+    value_at,
 )
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
@@ -41,35 +41,49 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
         length, gained = speculation(where, given, None, None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
-    inputs = numbers(where, run, "input_lens")
-    outputs = numbers(where, run, "output_lens")
-    prompt = statistics.fmean(inputs) if inputs else number(where, run, "total_input_tokens") / completed
-    output = statistics.fmean(outputs) if outputs else number(where, run, "total_output_tokens") / completed
-    tpot = positive(where, run, "median_tpot_ms") / 1e3
-    ttft = optional(where, run, "median_ttft_ms")
+    prompt = _mean_length(where, run, "input_lens", "total_input_tokens")
+    output = _mean_length(where, run, "output_lens", "total_output_tokens")
+    tpot_s = positive(where, run, "median_tpot_ms") / 1e3
+    ttft_ms = optional(where, run, "median_ttft_ms")
+    ttft_s = None if ttft_ms is None else ttft_ms / 1e3
     concurrency = optional(where, run, "max_concurrency") or given.batch
-    # without a concurrency, requests in flight on average
     if concurrency:
         batch = min(concurrency, completed)
-    else:
+        check_in_flight(where, run, batch, completed, output)
+    else:  # requests in flight on average
         in_flight = sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
         batch = needed(where, "batch", in_flight or None)
-    if concurrency:
-        check_in_flight(where, run, batch, completed, output)
-    chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
-    tokens = sum(outputs) - completed
-    ttft_s = None if ttft is None else ttft / 1e3
-    step = of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
-    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or bunched(chunks):
+    step = of_client(where, tpot_s, (length, gained), batch, (prompt, output), ttft_s, completed)
+    gaps_s = _gaps_between_chunks(where, run)
+    if not gaps_s:
+        return [step]
+    chunk_tokens = (sum(numbers(where, run, "output_lens")) - completed) / len(gaps_s)
+    if abs(chunk_tokens / gained - 1) > ONE_CHUNK or bunched(gaps_s):
         return [step]
     by_chunk = {
-        "seconds": statistics.median(chunks),
-        "tokens_per_iteration": min(max(tokens / len(chunks), 1.0), length + 1.0),
+        "seconds": statistics.median(gaps_s),
+        "tokens_per_iteration": min(max(chunk_tokens, 1.0), length + 1.0),
         "how": "median time between chunks, one an iteration",
         "prefill_share": 0.0,
-        "samples": thinned(chunks),
+        "samples": thinned(gaps_s),
     }
     return [Timing.checked(**step.as_mapping() | by_chunk)]
+
+
+def _mean_length(where: str, run: dict[str, Any], lengths: str, total: str) -> float:
+    """The mean tokens of the prompts or answers of a run: by its lengths, else by its total."""
+    tokens = numbers(where, run, lengths)
+    if tokens:
+        return statistics.fmean(tokens)
+    return number(where, run, total) / positive(where, run, "completed")
+
+
+def _gaps_between_chunks(where: str, run: dict[str, Any]) -> list[float]:
+    """Seconds between the chunks of all answers of a detailed file; empty for any other."""
+    gaps_s = []
+    for of_answer in objects(where, run, "itls"):
+        gaps_s += numbers(where, {"itls": of_answer}, "itls")
+    return gaps_s
 
 
 def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -82,20 +96,28 @@ def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]
     requests = case["requests"]
     if not isinstance(requests, list) or not requests or not all(isinstance(r, dict) for r in requests):
         raise refuse(where, "requests", "a list of requests", requests)
-    sizes = [[number(where, r, key) for key in ("query_len", "kv_len", "num_draft_tokens")] for r in requests]
-    lengths = {drafted for _, _, drafted in sizes}
-    if len(lengths) > 1 or any(query != drafted + 1 or kv <= query for query, kv, drafted in sizes):
+    contexts = []
+    lengths = set()
+    is_decoding = True
+    for request in requests:
+        queries = number(where, request, "query_len")
+        tokens = number(where, request, "kv_len")
+        drafted = number(where, request, "num_draft_tokens")
+        contexts.append(tokens - queries)
+        lengths.add(drafted)
+        is_decoding &= queries == drafted + 1 and tokens > queries
+    if not is_decoding or len(lengths) > 1:
         return []
-    rank = (objects(where, case, "ranks") or [{}])[0]
-    scope = found(rank, "timing_scope") or "target_only"
-    samples_us = numbers(where, rank, "latency_us.samples_us")
+    ranks = objects(where, case, "ranks") or [{}]
+    scope = value_at(ranks[0], "timing_scope") or "target_only"
     timed = scope.replace("_", " ")
+    samples_us = numbers(where, ranks[0], "latency_us.samples_us")
     timing = Timing.checked(
         where=where,
         kind="pass_with_draft" if scope == "target_and_drafter" else "pass",
         seconds=positive(where, case, "median_us") / 1e6,
         batch=float(len(requests)),
-        context=statistics.fmean(kv - query for query, kv, _ in sizes),
+        context=statistics.fmean(contexts),
         gamma=int(lengths.pop()),
         how=f"median of graph replays, {timed}",
         samples=thinned([us / 1e6 for us in samples_us]),

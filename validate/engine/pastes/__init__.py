@@ -13,11 +13,11 @@ __all__ = ["PromptTiming", "TextForm", "form_of", "text_forms"]
 @cache
 def text_forms() -> tuple[TextForm, ...]:
     """All known forms."""
-    return tuple(
-        class_in(f"{__name__}.{name}", TextForm)()  # type: ignore[type-abstract]
-        for name in names_in(__path__)
-        if not name.startswith("_")
-    )
+    forms = []
+    for name in names_in(__path__):
+        if not name.startswith("_"):
+            forms.append(class_in(f"{__name__}.{name}", TextForm)())  # type: ignore[type-abstract]
+    return tuple(forms)
 
 
 def form_of(text: str) -> TextForm | None:

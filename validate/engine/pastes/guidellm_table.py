@@ -39,38 +39,41 @@ class GuideLLMTable(TextForm):
 
     def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        found: dict[str, dict[str, str]] = {}
+        benchmarks: dict[str, dict[str, str]] = {}
         for name, row in _rows(text):
-            found.setdefault(name, {}).update(row)
-        if not any(set(_COLUMNS["tpot"]) & set(row) for row in found.values()):
+            benchmarks.setdefault(name, {}).update(row)
+        if not any(set(_COLUMNS["tpot"]) & set(row) for row in benchmarks.values()):
             raise refuse(where, "ITL (ms)", "in the tables: copy those of latencies and tokens", None)
-        return [_step(f"{where}: {name}", name, row, given) for name, row in found.items()]
+        return [_step(f"{where}: {name}", name, row, given) for name, row in benchmarks.items()]
 
 
 def _step(where: str, name: str, row: Mapping[str, str], given: GivenFacts) -> Timing:
-    def of(figure: str) -> float | None:
-        heads = _COLUMNS[figure]
+    """The step of one benchmark. row: its cells in all tables by their heads."""
+
+    def figure(name: str) -> float | None:
+        heads = _COLUMNS[name]
         cell = next((row[head] for head in heads if head in row), None)
         if cell is None:
             return None
         printed = _NUMBER.match(cell)
         return number(where, heads[0], printed[0] if printed else cell)
 
-    failed = of("failed")
+    failed = figure("failed")
     if failed:
         raise refuse(where, "Err", "0 failed requests (the others shared a smaller batch)", int(failed))
     streams = _STREAMS.match(name)
-    batch = float(streams[1]) if streams else given.batch or of("concurrency")
-    prompt = needed(where, "input", of("prompt") or given.input)
-    output = needed(where, "output", of("output") or given.output)
-    batch = needed(where, "batch", batch)
-    tpot_ms = of("tpot")
+    concurrency = float(streams[1]) if streams else given.batch or figure("concurrency")
+    prompt = needed(where, "input", figure("prompt") or given.input)
+    output = needed(where, "output", figure("output") or given.output)
+    batch = needed(where, "batch", concurrency)
+    tpot_ms = figure("tpot")
     if not tpot_ms:
         raise refuse(where, "ITL (ms)", "a time above 0", tpot_ms)
-    ttft_ms = of("ttft")
-    drafted = speculation(where, given, None, None)
+    ttft_ms = figure("ttft")
     ttft_s = None if ttft_ms is None else ttft_ms / 1e3
-    return of_client(where, tpot_ms / 1e3, drafted, batch, (prompt, output), ttft_s, of("prompts") or batch)
+    prompts = figure("prompts") or batch
+    drafted = speculation(where, given, None, None)
+    return of_client(where, tpot_ms / 1e3, drafted, batch, (prompt, output), ttft_s, prompts)
 
 
 def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -78,21 +81,21 @@ def _rows(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
     A table is two rules around several lines of heads, then rows up to a third rule.
     """
-    part: list[Cells] = []
+    head_lines: list[Cells] = []
     heads: Cells = []
     for line in text.splitlines():
         if _RULE.match(line):
-            heads = [] if heads else _joined(part)
-            part = []
+            heads = [] if heads else _joined(head_lines)
+            head_lines = []
         elif "|" not in line:
             heads = []
-            part = []
+            head_lines = []
         elif heads:
             cells = [cell.strip() for cell in _cells(line)]
             if len(cells) == len(heads):
                 yield cells[0], dict(zip(heads[1:], cells[1:], strict=True))
         else:
-            part.append(_cells(line))
+            head_lines.append(_cells(line))
 
 
 def _cells(line: str) -> Cells:

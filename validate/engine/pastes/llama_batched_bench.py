@@ -28,11 +28,11 @@ class LlamaBatchedBench(TextForm):
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`. Only rows of one sequence: several prompts share a pass."""
-        return [
-            PromptTiming(prompt, 0.0, seconds)
-            for prompt, _, batch, seconds, _ in _numbers(where, text)
-            if batch == 1 and prompt
-        ]
+        timed = []
+        for prompt, _, batch, seconds, _ in _numbers(where, text):
+            if batch == 1 and prompt:
+                timed.append(PromptTiming(prompt, 0.0, seconds))
+        return timed
 
 
 def _numbers(where: str, text: str) -> list[list[float]]:

@@ -9,6 +9,7 @@ token.
 import math
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
@@ -16,7 +17,7 @@ from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
-SHORT = 0.15
+MISSING_SHARE = 0.15
 """Share of a draft's tokens that may be missing at the ends of answers before the length is rounded down."""
 _LINE = re.compile(
     r"(?P<prompt>prompt )?eval time\s*=\s*(?P<ms>[\d.]+) ms\s*/\s*(?P<tokens>\d+) (?P<unit>tokens|runs)"
@@ -28,7 +29,7 @@ _LINE = re.compile(
 
 def drafted_length(mean: float) -> int:
     """The draft length behind the mean tokens of a draft, which the ends of answers shorten."""
-    return max(math.ceil(mean - SHORT * mean), 1)
+    return max(math.ceil(mean - MISSING_SHARE * mean), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ class LoggedAnswer:
             self.drafts or other.drafts,
             self.rates or other.rates,
         )
+
+    def begins_after(self, other: "LoggedAnswer") -> bool:
+        """Whether a line is of the next request: it states again what is known of this one, or a prompt after
+        its answer.
+        """
+        for name in ("prompt", "decoding", "drafts"):
+            if getattr(self, name) is not None and getattr(other, name) is not None:
+                return True
+        return bool(self.prompt and other.decoding)
 
     @property
     def tpot_s(self) -> float | None:
@@ -86,15 +96,10 @@ def logged(where: str, text: str) -> list[LoggedAnswer]:
     answers = [LoggedAnswer()]
     for line in _LINE.finditer(text):
         printed = _line(where, line)
-        last = answers[-1]
-        again = any(
-            getattr(printed, key) is not None and getattr(last, key) is not None
-            for key in ("prompt", "decoding", "drafts")
-        )
-        if again or (printed.prompt and last.decoding):
+        if printed.begins_after(answers[-1]):
             answers.append(printed)
         else:
-            answers[-1] = last.joined(printed)
+            answers[-1] = answers[-1].joined(printed)
     return answers
 
 
@@ -109,7 +114,8 @@ def _line(where: str, line: re.Match[str]) -> LoggedAnswer:
 
 
 def _drafts(where: str, line: re.Match[str]) -> tuple[float, float]:
-    accepted, drafted = (number(where, name, line[name]) for name in ("accepted", "drafted"))
+    accepted = number(where, "accepted", line["accepted"])
+    drafted = number(where, "drafted", line["drafted"])
     if accepted > drafted:
         raise refuse(where, "draft acceptance", f"at most the {drafted:g} generated tokens", accepted)
     return accepted, drafted
@@ -120,11 +126,10 @@ def _rates(where: str, line: re.Match[str]) -> tuple[float, ...]:
     if not line["rates"]:
         return ()
     rates = floats(word for word in line["rates"].replace(" ", "").split(",") if word)
-    falling = all(later <= earlier for earlier, later in zip([1.0, *rates], rates, strict=False))
-    if not all(map(is_count, rates)) or not falling:
-        raise refuse(
-            where, "acceptance rate per position", "rates from 0 to 1 that do not rise", line["rates"]
-        )
+    is_falling = all(later <= earlier for earlier, later in pairwise([1.0, *rates]))
+    if not all(map(is_count, rates)) or not is_falling:
+        allowed = "rates from 0 to 1 that do not rise"
+        raise refuse(where, "acceptance rate per position", allowed, line["rates"])
     return tuple(rates)
 
 
@@ -144,20 +149,22 @@ class LlamaServerLog(TextForm):
         timed = [answer for answer in answers if answer.decoding]
         if not timed:
             raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
-        if len(answers) == 1:
-            places = [where]
-        else:
-            places = [f"{where}: request {n}" for n in range(1, len(timed) + 1)]
-        steps = [_step(place, answer, given) for place, answer in zip(places, timed, strict=True)]
-        return [each for each in steps if each is not None]
+        steps = []
+        for n, answer in enumerate(timed, 1):
+            place = where if len(answers) == 1 else f"{where}: request {n}"
+            timing = _step(place, answer, given)
+            if timing is not None:
+                steps.append(timing)
+        return steps
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""
-        return [
-            PromptTiming(answer.prompt[1], 0.0, answer.prompt[0] / 1e3)
-            for answer in logged(where, text)
-            if answer.prompt and answer.prompt[1] and answer.prompt[0]
-        ]
+        timed = []
+        for answer in logged(where, text):
+            milliseconds, tokens = answer.prompt or (0.0, 0.0)
+            if milliseconds and tokens:
+                timed.append(PromptTiming(tokens, 0.0, milliseconds / 1e3))
+        return timed
 
 
 def _step(where: str, answer: LoggedAnswer, given: GivenFacts) -> Timing | None:
@@ -169,16 +176,18 @@ def _step(where: str, answer: LoggedAnswer, given: GivenFacts) -> Timing | None:
         return None
     prompt = given.input if answer.prompt is None else answer.prompt[1]
     lengths = (needed(where, "input", prompt), tokens)
-    drafted = (0, 1.0)
+    speculated = (0, 1.0)
     iterations = tokens
-    if answer.drafts is not None and answer.drafts[1]:
-        iterations = tokens - answer.drafts[0]
+    accepted, drafted = answer.drafts or (0.0, 0.0)
+    if drafted:
+        iterations = tokens - accepted
         if iterations < 1:
             allowed = "below the tokens of the answer, which count one of each iteration"
-            raise refuse(where, "draft acceptance", allowed, answer.drafts[0])
-        length = answer.draft_length or given.gamma or drafted_length(answer.drafts[1] / iterations)
+            raise refuse(where, "draft acceptance", allowed, accepted)
+        length = answer.draft_length or given.gamma or drafted_length(drafted / iterations)
         gained = min(tokens / iterations, length + 1.0)
-        drafted = speculation(where, given, gained, length)
+        speculated = speculation(where, given, gained, length)
     seconds = milliseconds / 1e3 / iterations
-    made = step(where, seconds, given.batch or 1.0, lengths, drafted, how="answer time over iterations")
-    return made.replace(output=count)
+    how = "answer time over iterations"
+    timing = step(where, seconds, given.batch or 1.0, lengths, speculated, how=how)
+    return timing.replace(output=count)

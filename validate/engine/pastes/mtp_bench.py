@@ -35,16 +35,17 @@ class MtpBench(TextForm):
 
 
 def _answer(where: str, line: re.Match[str], prompt: float, given: GivenFacts) -> Timing:
-    tokens, drafted, accepted, rate = (
-        number(where, name, line[name]) for name in ("tokens", "drafted", "accepted", "rate")
-    )
+    tokens = number(where, "tokens", line["tokens"])
+    drafted = number(where, "drafted", line["drafted"])
+    accepted = number(where, "accepted", line["accepted"])
+    rate = number(where, "rate", line["rate"])
     iterations = tokens - accepted
     if iterations < 1 or accepted > drafted or not rate:
         raise refuse(where, "acc", "at most draft, and below pred, with tok/s above 0", accepted)
-    gained = tokens / iterations
-    length = given.gamma or drafted_length(drafted / iterations)
-    count = speculation(where, given, gained, length) if drafted else (0, 1.0)
+    speculated = (0, 1.0)
+    if drafted:
+        length = given.gamma or drafted_length(drafted / iterations)
+        speculated = speculation(where, given, tokens / iterations, length)
     seconds = tokens / rate / iterations
-    return step(
-        where, seconds, given.batch or 1.0, (prompt, tokens), count, how="answer time over iterations"
-    )
+    how = "answer time over iterations"
+    return step(where, seconds, given.batch or 1.0, (prompt, tokens), speculated, how=how)

@@ -14,7 +14,7 @@ from perfmodel.validate.engine.formats.fields import number
 from perfmodel.validate.engine.pastes.base import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
-HEAD = "Serving Benchmark Result"
+BLOCK_TITLE = "Serving Benchmark Result"
 KEYS = {
     "successful requests": "completed",
     "failed requests": "failed",
@@ -42,32 +42,32 @@ _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 class ServingBlock(TextForm):
     """One step per block. A truncated block is refused."""
 
-    title = f"block {HEAD!r} of vllm bench serve or sglang.bench_serving"
+    title = f"block {BLOCK_TITLE!r} of vllm bench serve or sglang.bench_serving"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return HEAD in text
+        return BLOCK_TITLE in text
 
     def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        before, *blocks = text.split(HEAD)
-        if len(blocks) == 1:
-            places = [where]
-        else:
-            places = [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
-        return [
-            timing
-            for place, ahead, block in zip(places, [before, *blocks], blocks, strict=False)
-            for timing in _block(place, block, given.over(_started(place, ahead)))
-        ]
+        before, *blocks = text.split(BLOCK_TITLE)
+        timings = []
+        for n, block in enumerate(blocks, 1):
+            place = where if len(blocks) == 1 else f"{where}: block {n}"
+            timings += _block(place, block, given.over(_started(place, before)))
+            before = block
+        return timings
 
 
 def _started(where: str, text: str) -> GivenFacts:
     """What the client prints before it starts: the requests at once."""
-    behind = text.rstrip(" =").rpartition("=====")[2]
-    printed = {label.strip().lower(): value for label, value in _LINE.findall(behind)}
-    value = next((printed[label] for label in AT_ONCE if label in printed), None)
-    return GivenFacts() if value is None else GivenFacts(batch=_float(where, AT_ONCE[0], value))
+    printed = {}
+    for label, value in _LINE.findall(text.rstrip(" =").rpartition("=====")[2]):
+        printed[label.strip().lower()] = value
+    for label in AT_ONCE:
+        if label in printed:
+            return GivenFacts(batch=_float(where, AT_ONCE[0], printed[label]))
+    return GivenFacts()
 
 
 def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
@@ -79,13 +79,15 @@ def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
     rates = [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
     if rates:
         run[acceptance.BENCH] = rates
-    elif "accepted" in run and (given.gamma or run.get("spec_decode_num_drafts")):
-        length = given.gamma or round(
-            number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"]
-        )
-        given = GivenFacts(gamma=length, accepted=run["accepted"]).over(given)
-    elif run.get("accepted", 1.0) > 1.0:
-        raise MissingFact(where, "gamma")
+    elif "accepted" in run:
+        length = given.gamma
+        drafts = run.get("spec_decode_num_drafts")
+        if not length and drafts:
+            length = round(number(where, run, "spec_decode_draft_tokens") / drafts)
+        if length or drafts:
+            given = GivenFacts(gamma=length, accepted=run["accepted"]).over(given)
+        elif run["accepted"] > 1.0:
+            raise MissingFact(where, "gamma")
     if "concurrency" in run and "max_concurrency" not in run:
         given = given.over(GivenFacts(batch=run["concurrency"]))
     return vllm.serve(where, run, given)

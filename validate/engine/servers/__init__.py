@@ -6,7 +6,7 @@ from perfmodel.plugins import class_in, names_in
 from perfmodel.validate.engine.servers.base import OWN, BenchRequest, BenchServer
 
 __all__ = ["OWN", "BenchRequest", "BenchServer", "bench_servers"]
-ORDER = ("vllm", "sglang", "trtllm")
+FIRST = ("vllm", "sglang", "trtllm")
 """Those that are listed first."""
 
 
@@ -14,9 +14,10 @@ ORDER = ("vllm", "sglang", "trtllm")
 def bench_servers() -> dict[str, BenchServer]:
     """Word of ``--engine`` in a plan -> the class that measures it."""
     names = names_in(__path__)
-    listed = [*(name for name in ORDER if name in names), *(name for name in names if name not in ORDER)]
-    found = {}
-    for name in listed:
-        made = class_in(f"{__name__}.{name}", BenchServer)()  # type: ignore[type-abstract]
-        found[made.word or name] = made
-    return found
+    first = [name for name in FIRST if name in names]
+    others = [name for name in names if name not in FIRST]
+    servers = {}
+    for name in (*first, *others):
+        server = class_in(f"{__name__}.{name}", BenchServer)()  # type: ignore[type-abstract]
+        servers[server.word or name] = server
+    return servers

@@ -106,7 +106,9 @@ def simulated_rates(gamma: int) -> list[float]:
 
 def driven(request: BenchRequest, gamma: int, port: int) -> str:
     """Our own client against the server."""
-    places = {"--batches": request.batches, "--prompts": request.prompts}
-    points = [word for flag, each in places.items() for word in (flag, ",".join(map(str, each)))]
-    server = ["--gamma", str(gamma), "--engine", request.engine, "--url", f"http://127.0.0.1:{port}"]
-    return shlex.join(["perfmodel", "validate", "engine", *request.question, *points, *server])
+    words = ["perfmodel", "validate", "engine", *request.question]
+    words += ["--batches", ",".join(map(str, request.batches))]
+    words += ["--prompts", ",".join(map(str, request.prompts))]
+    words += ["--gamma", str(gamma), "--engine", request.engine]
+    words += ["--url", f"http://127.0.0.1:{port}"]
+    return shlex.join(words)

@@ -5,7 +5,7 @@ import shlex
 from perfmodel.validate.engine.servers.base import BenchRequest, BenchServer, driven, with_server
 
 
-class LlamaCpp(BenchServer):
+class LlamaCppBench(BenchServer):
     """llama.cpp."""
 
     word = "llama.cpp"
@@ -20,15 +20,8 @@ class LlamaCpp(BenchServer):
                 f"llama-batched-bench -m {shlex.quote(request.model)} -npp {prompts} "
                 f"-ntg {request.new_tokens} -npl {batches} --output-format jsonl > K0.jsonl"
             ]
-        words = [
-            "llama-server",
-            "-m",
-            request.model,
-            "--spec-type",
-            "draft-simple",
-            "-md",
-            request.draft or "DRAFT",
-        ]
+        words = ["llama-server", "-m", request.model]
+        words += ["--spec-type", "draft-simple", "-md", request.draft or "DRAFT"]
         words += f"--spec-draft-n-max {gamma} --spec-draft-n-min {gamma} --spec-draft-p-min 0".split()
         words += ["-np", str(request.batches[-1])]
         return with_server(words, port, [driven(request, gamma, port)])

@@ -18,7 +18,7 @@ def algorithm(method: str) -> str:
     return serving_engines()["sglang"].drafts[KINDS.get(method, method)].method
 
 
-class SGLang(BenchServer):
+class SGLangBench(BenchServer):
     """SGLang and its client."""
 
     client_rounds = 3
@@ -40,7 +40,8 @@ class SGLang(BenchServer):
             elif request.method != "dflash":
                 words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
             if request.pretends:
-                words = ["env", f"SGLANG_SIMULATE_ACC_LEN={1 + sum(simulated_rates(gamma)):.4g}", *words]
+                tokens_per_iteration = 1 + sum(simulated_rates(gamma))
+                words = ["env", f"SGLANG_SIMULATE_ACC_LEN={tokens_per_iteration:.4g}", *words]
         clients = " ".join(map(str, request.batches))
         runs = []
         for prompt in request.prompts:

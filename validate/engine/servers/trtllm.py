@@ -12,7 +12,7 @@ from perfmodel.validate.engine.servers.base import (
 )
 
 
-class TensorRTLLM(BenchServer):
+class TensorRTLLMBench(BenchServer):
     """TensorRT-LLM."""
 
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
@@ -26,7 +26,8 @@ class TensorRTLLM(BenchServer):
                 "mtp for a plan of trtllm, whose other keys differ by version",
                 request.method,
             )
-        options, words = ["kv_cache_config: {enable_block_reuse: false}"], ["trtllm-serve", request.model]
+        options = ["kv_cache_config: {enable_block_reuse: false}"]
+        words = ["trtllm-serve", request.model]
         if gamma:
             options += [f"speculative_config: {{decoding_type: MTP, num_nextn_predict_layers: {gamma}}}"]
             forced = round(sum(simulated_rates(gamma)))

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from typing import Any
 
 from perfmodel.validate.engine.servers.base import (
     OWN,
@@ -14,7 +15,7 @@ from perfmodel.validate.engine.servers.base import (
 NEEDS_PANDAS = "# vllm bench serve reads such a file with pandas: pip install 'vllm[bench]'"
 
 
-class VLLM(BenchServer):
+class VLLMBench(BenchServer):
     """vLLM and its client."""
 
     client_rounds = 1
@@ -28,30 +29,40 @@ class VLLM(BenchServer):
     def runs(self, request: BenchRequest, gamma: int, port: int) -> list[str]:
         """The lines of one draft length."""
         words = ["vllm", "serve", request.model, "--no-enable-prefix-caching"]
-        words += ["--tensor-parallel-size", str(request.tp)] if request.tp > 1 else []
+        if request.tp > 1:
+            words += ["--tensor-parallel-size", str(request.tp)]
         if gamma:
-            named = {} if request.method in OWN else {"model": request.draft or "DRAFT"}
-            config = {"method": request.method, **named, "num_speculative_tokens": gamma}
-            if request.pretends:
-                rates = [round(rate, 4) for rate in simulated_rates(gamma)]
-                config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
-            words += ["--speculative-config", json.dumps(config)]
+            words += ["--speculative-config", json.dumps(self._speculative_config(request, gamma))]
         first, *longer = request.prompts
         batches = " ".join(map(str, request.batches))
-        each = f"for c in {batches}; do {self._bench(request, gamma, first, '$c', port)}; done"
-        ends = [self._bench(request, gamma, prompt, str(request.batches[-1]), port) for prompt in longer]
-        return with_server(words, port, [each, *ends])
+        runs = [f"for c in {batches}; do {self._bench(request, gamma, first, '$c', port)}; done"]
+        for prompt in longer:
+            runs.append(self._bench(request, gamma, prompt, str(request.batches[-1]), port))
+        return with_server(words, port, runs)
+
+    def _speculative_config(self, request: BenchRequest, gamma: int) -> dict[str, Any]:
+        """The value of ``--speculative-config``."""
+        config: dict[str, Any] = {"method": request.method}
+        if request.method not in OWN:
+            config["model"] = request.draft or "DRAFT"
+        config["num_speculative_tokens"] = gamma
+        if request.pretends:
+            config["rejection_sample_method"] = "synthetic"
+            config["synthetic_acceptance_rates"] = [round(rate, 4) for rate in simulated_rates(gamma)]
+        return config
 
     def _bench(self, request: BenchRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
         """One run of vLLM's client, with as many prompts as clients, so that no request waits for another's
         prompt.
         """
-        prompts = (
-            f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl --skip-chat-template "
-            f"--custom-output-len {request.new_tokens}"
-            if self.repeats(request)
-            else f"--dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens}"
-        )
+        if self.repeats(request):
+            prompts = (
+                f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl --skip-chat-template "
+                f"--custom-output-len {request.new_tokens}"
+            )
+        else:
+            lengths = f"--random-input-len {prompt} --random-output-len {request.new_tokens}"
+            prompts = f"--dataset-name random {lengths}"
         return (
             f"vllm bench serve --port {port} --model {shlex.quote(request.model)} {prompts} --ignore-eos "
             f"--temperature 0 --num-warmups 1 --max-concurrency {batch} --num-prompts {batch} --save-result "

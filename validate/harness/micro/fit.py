@@ -26,10 +26,12 @@ else.
 """
 COLUMN_S = 1e-8
 """Scale of the fit for the time of an output column."""
-SOFT = 1.0
+SOFT_RESIDUAL = 1.0
 """Logarithm above which a residual counts linearly."""
+NEEDED_KINDS = ("gemm", "attention", "rope", "shell", "bare", "loop", "sampling")
+"""Kinds of kernels without which there is no calibration."""
 LOWER_QUARTILE = 0.25
-Found = dict[str, tuple[float, float]]
+WithErrors = dict[str, tuple[float, float]]
 """Constant -> its value and standard error."""
 GEMM = (
     Parameter("gemm_bandwidth_fraction", 0.8, 0.01, 1.0, log=True),
@@ -50,7 +52,7 @@ KINK = 1.02
 """A fit without FLOP-limited calls ends at the FLOP limit of one. Above this ratio a call is really
 FLOP-limited.
 """
-FAR, LEAST_FRACTION = 0.25, 0.0105
+FAR_KERNELS, LEAST_FRACTION = 0.25, 0.0105
 """Log rms of kernels above which, and share of the bandwidth below which, the device is probably another
 one.
 """
@@ -65,11 +67,7 @@ def calibration_from(record: Record, gpu: GPUSpec | None = None, name: str | Non
     if record.data.protocol.timer == THREAD_TIME:
         rows = [undisturbed(row) for row in rows]
     kinds = grouped(rows, lambda row: row.kind)
-    missing = [
-        kind
-        for kind in ("gemm", "attention", "rope", "shell", "bare", "loop", "sampling")
-        if kind not in kinds
-    ]
+    missing = [kind for kind in NEEDED_KINDS if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
     gpu = gpu or load_gpu(record.hardware)
@@ -84,10 +82,12 @@ def most_rows(plan: Plan) -> int:
 def pooled(rows: Iterable[KernelRow]) -> list[KernelRow]:
     """Each timed kernel once, with the samples of all sweeps."""
     timed = (row for row in rows if row.status == "ok")
-    return [_one(sweeps) for sweeps in grouped(timed, lambda row: (row.kind, *row.at.items())).values()]
+    by_kernel = grouped(timed, lambda row: (row.kind, *row.at.items()))
+    return [_of_all_sweeps(sweeps) for sweeps in by_kernel.values()]
 
 
-def _one(sweeps: Sequence[KernelRow]) -> KernelRow:
+def _of_all_sweeps(sweeps: Sequence[KernelRow]) -> KernelRow:
+    """A kernel with the samples of all its rows."""
     samples = [seconds for row in sweeps for seconds in row.samples["call_s"]]
     return sweeps[0].replace(samples={"call_s": tuple(samples)})
 
@@ -116,12 +116,13 @@ class KernelFit:
 
     def calibration(self, name: str) -> Calibration:
         """The calibration `name` from all stages of the fit; a stage uses the constants of earlier ones."""
-        found = self.gemm()
-        found |= self.attention(found["gemm_flops_fraction"])
-        found |= self.small()
-        found |= self.host()
-        found |= self.loop()
-        found |= self.search(found["attention_fixed_s"][0])
+        constants = self.gemm()
+        constants |= self.attention(constants["gemm_flops_fraction"])
+        constants |= self.small()
+        constants |= self.host()
+        constants |= self.loop()
+        launch_s, _ = constants["attention_fixed_s"]
+        constants |= self.search(launch_s)
         timer = self.record.data.protocol.timer
         statistic = "lower quartiles" if timer == THREAD_TIME else "median samples"
         errors = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
@@ -135,43 +136,48 @@ class KernelFit:
             "kind": "fitted",
             "fitted_on": (self.record.name,),
             "date": datetime.datetime.strptime(day, "%Y%m%d").date(),
-            "notes": notes + self._doubts(found),
+            "notes": notes + self._doubts(constants),
             "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
         curve = self.allreduce()
         if curve:
             fields["allreduce"] = curve
-        for constant, (value, error) in found.items():
+        for constant, (value, error) in constants.items():
             fields[constant] = self._stated(constant, value, error)
         return files.parse(Calibration, fields, str(self.record.path))
 
-    def _doubts(self, found: Found) -> str:
+    def _doubts(self, constants: WithErrors) -> str:
         """Warnings about kernels that no efficiency of this device explains."""
-        ends = {kind: found[f"{kind}_bandwidth_fraction"][0] for kind in self.residuals}
-        far = [
-            k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999
-        ]
-        if far:
-            return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times."
-        return ""
+        doubted = []
+        for kind, error in self.residuals.items():
+            fraction, _ = constants[f"{kind}_bandwidth_fraction"]
+            is_at_end = not LEAST_FRACTION < fraction < 0.999
+            if error > FAR_KERNELS and is_at_end:
+                doubted.append(kind)
+        if not doubted:
+            return ""
+        return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(doubted)} times."
 
-    def gemm(self) -> Found:
+    def gemm(self) -> WithErrors:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
         rows = self.kinds["gemm"]
-        n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
-        size = self.precision.weights.base.bytes_per_value
-        act = self.precision.activation_bytes
-        load = (n * k * size + m * (n + k) * act) / self.bandwidth
-        compute = 2 * m * n * k / self.peak
-        weight = np.where(m <= most_rows(self.plan), 1.0, LARGE_WEIGHT) * self._shares(rows, m)
+        n = _sizes(rows, "n")
+        k = _sizes(rows, "k")
+        m = _sizes(rows, "m")
+        weight_bytes = n * k * self.precision.weights.base.bytes_per_value
+        activation_bytes = m * (n + k) * self.precision.activation_bytes
+        load_s = (weight_bytes + activation_bytes) / self.bandwidth
+        compute_s = 2 * m * n * k / self.peak
+        in_passes = np.where(m <= most_rows(self.plan), 1.0, LARGE_WEIGHT)
 
-        def model(at: Values) -> Array:
-            memory = load / at["gemm_bandwidth_fraction"] + n * at["gemm_column_s"]
-            flops = compute / at["gemm_flops_fraction"]
-            power = at["gemm_blend_power"]
-            return np.asarray(at["gemm_fixed_s"] + (memory**power + flops**power) ** (1 / power))
+        def model(values: Values) -> Array:
+            memory_s = load_s / values["gemm_bandwidth_fraction"] + n * values["gemm_column_s"]
+            flops_s = compute_s / values["gemm_flops_fraction"]
+            power = values["gemm_blend_power"]
+            blended_s = (memory_s**power + flops_s**power) ** (1 / power)
+            return np.asarray(values["gemm_fixed_s"] + blended_s)
 
-        return self._fit("gemm", rows, model, GEMM, weight)
+        return self._fit("gemm", rows, model, GEMM, in_passes * self._shares(rows, m))
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M, which is the weight of its error."""
@@ -179,98 +185,104 @@ class KernelFit:
         for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
             launches.update([*layered * spec.num_hidden_layers, head])
-        spent = np.array([launches[row.at["n"], row.at["k"]] * row.call_s for row in rows])
+        spent_s = np.array([launches[row.at["n"], row.at["k"]] * row.call_s for row in rows])
         shares = []
-        for shape_s, tokens in zip(spent, m, strict=True):
-            same = m == tokens
-            shares.append(shape_s * np.count_nonzero(same) / spent[same].sum())
+        for shape_s, tokens in zip(spent_s, m, strict=True):
+            same_m = m == tokens
+            shares.append(shape_s * np.count_nonzero(same_m) / spent_s[same_m].sum())
         return np.array(shares)
 
-    def attention(self, gemm_flops: tuple[float, float]) -> Found:
+    def attention(self, gemm_flops: tuple[float, float]) -> WithErrors:
         """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
         rows = self.kinds["attention"]
-        heads, kv, dim, batch, context, query = (
-            np.array([row.at[key] for row in rows], float)
-            for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
-        )
-        token = 2 * kv * dim * self.precision.kv.bytes_per_value
-        act = self.precision.activation_bytes
-        read = batch * context * token / self.bandwidth
-        fresh = batch * query * (2 * heads * dim * act + token) / self.bandwidth
+        heads = _sizes(rows, "heads")
+        head_dim = _sizes(rows, "head_dim")
+        batch = _sizes(rows, "batch")
+        context = _sizes(rows, "context")
+        query = _sizes(rows, "query")
+        token_bytes = 2 * _sizes(rows, "kv_heads") * head_dim * self.precision.kv.bytes_per_value
+        query_bytes = 2 * heads * head_dim * self.precision.activation_bytes
+        read_s = batch * context * token_bytes / self.bandwidth
+        new_s = batch * query * (query_bytes + token_bytes) / self.bandwidth
         pairs = query * context + query * (query + 1) / 2
-        compute = 4 * heads * dim * batch * pairs / self.gpu.peak_flops(self.precision.attention_compute)
+        peak = self.gpu.peak_flops(self.precision.attention_compute)
+        at_peak_s = 4 * heads * head_dim * batch * pairs / peak
 
-        def memory_s(at: Values) -> Array:
-            reads = 1 + at["kv_reread_per_query"] * (query - 1)
-            return np.asarray((read * reads + fresh) / at["attention_bandwidth_fraction"])
+        def memory_s(values: Values) -> Array:
+            reads = 1 + values["kv_reread_per_query"] * (query - 1)
+            return np.asarray((read_s * reads + new_s) / values["attention_bandwidth_fraction"])
 
-        def model(at: Values) -> Array:
-            compute_s = compute / at["attention_flops_fraction"]
-            return at["attention_fixed_s"] + np.maximum(memory_s(at), compute_s)
+        def model(values: Values) -> Array:
+            compute_s = at_peak_s / values["attention_flops_fraction"]
+            return values["attention_fixed_s"] + np.maximum(memory_s(values), compute_s)
 
-        found = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
-        fitted = {name: value for name, (value, _) in found.items()}
-        computes = compute / fitted["attention_flops_fraction"] > KINK * memory_s(fitted)
-        if not computes.any():
-            name = "attention_flops_fraction"
-            why = "not determined, no attention call was limited by FLOPs: the GEMM one"
-            found[name], self.sources[name] = gemm_flops, why
-        return found
+        constants = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
+        values = {name: value for name, (value, _) in constants.items()}
+        name = "attention_flops_fraction"
+        is_limited = at_peak_s / values[name] > KINK * memory_s(values)
+        if not is_limited.any():
+            constants[name] = gemm_flops
+            self.sources[name] = "not determined, no attention call was limited by FLOPs: the GEMM one"
+        return constants
 
-    def small(self) -> Found:
+    def small(self) -> WithErrors:
         """Bandwidth fraction of element-wise kernels: the slope of time over bytes, with an intercept per
         kind.
         """
+        activation_bytes = self.precision.activation_bytes
         slopes = []
-        for kind in filter(self.kinds.__contains__, (*SMALL, "norm", "residual")):
-            rows = self.kinds[kind]
-            moved = np.array(
-                [small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows]
-            )
-            seconds = np.array([row.call_s for row in rows])
-            slopes.append(np.polyfit(moved, seconds, 1, w=np.reciprocal(seconds))[0])
+        for kind in (*SMALL, "norm", "residual"):
+            rows = self.kinds.get(kind)
+            if rows is None:
+                continue
+            token_bytes = [small_bytes(kind, row.at, activation_bytes) for row in rows]
+            moved_bytes = np.array(token_bytes) * _sizes(rows, "tokens")
+            seconds = _seconds(rows)
+            slope, _ = np.polyfit(moved_bytes, seconds, 1, w=np.reciprocal(seconds))
+            slopes.append(slope)
         fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
         spread = float(fractions.std() / math.sqrt(len(fractions)))
         return {"small_bandwidth_fraction": (float(np.median(fractions)), spread)}
 
-    def host(self) -> Found:
+    def host(self) -> WithErrors:
         """Time of a nearly empty pass beyond its linear ops and attention, and of drawing a draft's token."""
         rows = self.kinds["shell"]
-        bare = defaultdict[tuple[int, int], float](float)
+        layer_s = defaultdict[tuple[int, int], float](float)
         for row in self.kinds["bare"]:
-            bare[row.at["batch"], row.at["query"]] += row.call_s
-        seconds = np.array([row.call_s for row in rows])
-        rest = seconds - [row.at["layers"] * bare[row.at["batch"], row.at["query"]] for row in rows]
-        tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
-        smalls = np.array([shell_smalls(row.at["layers"], self.plan) for row in rows])
-        columns = {"small_kernel_s": smalls, "pass_fixed_s": np.ones(len(rows)), "token_s": tokens}
-        layers = max(row.at["layers"] for row in rows)
-        drawn = [row.call_s / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
-        return _nonnegative(columns, rest, seconds) | {
-            "sparse_cache_sequence_s": (float(np.median(drawn)), float(np.std(drawn)))
+            layer_s[row.at["batch"], row.at["query"]] += row.call_s
+        layers = _sizes(rows, "layers")
+        seconds = _seconds(rows)
+        in_layers_s = layers * [layer_s[row.at["batch"], row.at["query"]] for row in rows]
+        columns = {
+            "small_kernel_s": np.array([shell_smalls(row.at["layers"], self.plan) for row in rows]),
+            "pass_fixed_s": np.ones(len(rows)),
+            "token_s": _sizes(rows, "batch") * _sizes(rows, "query"),
         }
+        constants = _nonnegative(columns, seconds - in_layers_s, seconds)
+        draws = self.kinds["sampling"]
+        drawn_s = _seconds(draws) / (_sizes(draws, "batch") * layers.max())
+        constants["sparse_cache_sequence_s"] = float(np.median(drawn_s)), float(np.std(drawn_s))
+        return constants
 
-    def loop(self) -> Found:
+    def loop(self) -> WithErrors:
         """Times of deciding and committing, per iteration and per sequence."""
         rows = self.kinds["loop"]
-        batch = np.array([row.at["batch"] for row in rows], float)
-        seconds = np.array([row.call_s for row in rows])
-        return _nonnegative(
-            {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds
-        )
+        seconds = _seconds(rows)
+        columns = {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": _sizes(rows, "batch")}
+        return _nonnegative(columns, seconds, seconds)
 
-    def search(self, launch_s: float) -> Found:
+    def search(self, launch_s: float) -> WithErrors:
         """Times of a search and of each unit among which it looks, beyond the launch that a pass counts.
 
         Searches of more sequences and KV heads than multiprocessors take several rounds.
         """
         rows = self.kinds.get("search", [])
-        units = np.array([row.at["units"] for row in rows], float)
+        units = _sizes(rows, "units")
         if len(np.unique(units)) < LEAST_KNOTS:
             return {}
         processors = self.gpu.multiprocessors.value if self.gpu.multiprocessors else math.inf
-        rounds = np.array([np.ceil(row.at["batch"] * row.at["kv_heads"] / processors) for row in rows])
-        seconds = np.array([row.call_s for row in rows])
+        rounds = np.ceil(_sizes(rows, "batch") * _sizes(rows, "kv_heads") / processors)
+        seconds = _seconds(rows)
         columns = {"search_s": rounds, "searched_unit_s": rounds * units}
         return _nonnegative(columns, np.maximum(seconds - launch_s, 0.0), seconds)
 
@@ -289,23 +301,28 @@ class KernelFit:
         model: Callable[[Values], Array],
         parameters: Sequence[Parameter],
         weight: Array,
-    ) -> Found:
+    ) -> WithErrors:
         """Fits the times of calls, weighted, by their logarithm."""
-        measured = np.log([row.call_s for row in rows])
+        measured = np.log(_seconds(rows))
         root = np.sqrt(weight)
-        end = estimate(parameters, lambda at: root * (np.log(model(at)) - measured), soft=SOFT)
-        left = np.log(model(end.values)) - measured
-        self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=weight)))
-        spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(parameters)))
-        stderr = end.scaled(math.sqrt(spread)).stderr
-        return {name: (value, stderr[name]) for name, value in end.values.items()}
+
+        def residuals(values: Values) -> Array:
+            return np.asarray(root * (np.log(model(values)) - measured))
+
+        solved = estimate(parameters, residuals, soft=SOFT_RESIDUAL)
+        off = np.log(model(solved.values)) - measured
+        self.residuals[kind] = float(np.sqrt(np.average(off**2, weights=weight)))
+        freedom = max(1, len(rows) - len(parameters))
+        variance = float(np.sum(weight * off**2) / freedom)
+        stderr = solved.scaled(math.sqrt(variance)).stderr
+        return {name: (value, stderr[name]) for name, value in solved.values.items()}
 
     def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
         """The constant with a standard error that a file may state; an undetermined one has the largest."""
-        stderr = significant(error, 4) if error <= CONSTANTS[name].widest else CONSTANTS[name].widest
+        widest = CONSTANTS[name].widest
         return {
             "value": significant(value, 4),
-            "stderr": stderr,
+            "stderr": significant(error, 4) if error <= widest else widest,
             "source": self.sources.get(name, self._source()),
         }
 
@@ -313,10 +330,21 @@ class KernelFit:
         return f"results/{self.record.data.machine}/{self.record.path.name}"
 
 
-def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Found:
+def _sizes(rows: Sequence[KernelRow], name: str) -> Array:
+    """One size of each kernel."""
+    return np.array([row.at[name] for row in rows], float)
+
+
+def _seconds(rows: Sequence[KernelRow]) -> Array:
+    """Seconds of each kernel's call."""
+    return np.array([row.call_s for row in rows])
+
+
+def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> WithErrors:
     """Non-negative least squares on relative errors, with one constant per column."""
-    x, error = nonnegative(np.stack([*columns.values()], 1) / scale[:, None], seconds / scale)
-    return dict(zip(columns, zip(x, error, strict=True), strict=True))
+    matrix = np.stack([*columns.values()], 1) / scale[:, None]
+    values, errors = nonnegative(matrix, seconds / scale)
+    return dict(zip(columns, zip(values, errors, strict=True), strict=True))
 
 
 LARGE_BYTES = 2**27

@@ -23,7 +23,7 @@ from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Array, Cost
 from perfmodel.reading import read_text
 from perfmodel.specs import Calibration, Constant, GPUSpec, Precision, attention_of, weight_format
-from perfmodel.validate.harness.micro.fit import LARGE_WEIGHT, SOFT, most_rows, pooled
+from perfmodel.validate.harness.micro.fit import LARGE_WEIGHT, SOFT_RESIDUAL, most_rows, pooled
 from perfmodel.validate.records import read_record
 from perfmodel.validate.solving import Parameter, Values, estimate, significant
 
@@ -104,16 +104,16 @@ def _attention(calls: Iterable[dict[str, Any]], precision: Precision, unsplit: b
     assert backends is not None
     name = UNSPLIT if unsplit else "triton"
     tile_rows = backends.backends[name].tile_rows or math.inf
-    kept = []
+    described = []
     for call in calls:
         is_wide = call["query"] * _layout(call, precision).group > tile_rows
         if call["query"] > 1 and is_wide != unsplit:
-            kept.append(call)
-    if not kept:
+            described.append(call)
+    if not described:
         return []
-    seconds = np.array([call["call_s"] for call in kept])
+    seconds = np.array([call["call_s"] for call in described])
     parameters = ONE_PIECE if unsplit else TILES
-    return [Timed(_attention_op(kept, precision), seconds, parameters, backend=name)]
+    return [Timed(_attention_op(described, precision), seconds, parameters, backend=name)]
 
 
 def _layout(call: dict[str, Any], precision: Precision) -> KVLayout:
@@ -124,17 +124,20 @@ def _layout(call: dict[str, Any], precision: Precision) -> KVLayout:
 
 def _attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
     """The op of attention calls, as a pass counts one layer. Every count is an array ``[call]``."""
-    heads, kv_heads, dim, batch, context, query = (
-        np.array([call[key] for call in calls], float)
-        for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
-    )
+    heads = _column(calls, "heads")
+    head_dim = _column(calls, "head_dim")
+    batch = _column(calls, "batch")
+    context = _column(calls, "context")
+    query = _column(calls, "query")
+    kv_heads = _column(calls, "kv_heads")
     layouts = [_layout(call, precision) for call in calls]
     token_bytes = np.array([layout.token_bytes for layout in layouts])
+    query_bytes = 2 * heads * head_dim * precision.activation_bytes
     pairs = query * context + query * (query + 1) / 2
     cost = Cost(
-        flops=4 * heads * dim * batch * pairs,
+        flops=4 * heads * head_dim * batch * pairs,
         kv_bytes=batch * context * token_bytes,
-        activation_bytes=batch * query * (2 * heads * dim * precision.activation_bytes + token_bytes),
+        activation_bytes=batch * query * (query_bytes + token_bytes),
     )
     return AttentionOp(
         "attention",
@@ -151,11 +154,18 @@ def _attention_op(calls: Sequence[dict[str, Any]], precision: Precision) -> Op:
 
 def _products(shapes: Sequence[dict[str, Any]]) -> GemmOp:
     """The op of products in fp8, one each."""
-    n, k, m = (np.array([at[key] for at in shapes], float) for key in "nkm")
+    n = _column(shapes, "n")
+    k = _column(shapes, "k")
+    m = _column(shapes, "m")
     form = weight_format("fp8").base
-    activations = m * (n + k) * 2.0
-    cost = Cost(2 * m * n * k, n * k * form.bytes_per_value, 0.0, activations)
+    activation_bytes = m * (n + k) * 2.0
+    cost = Cost(2 * m * n * k, n * k * form.bytes_per_value, 0.0, activation_bytes)
     return GemmOp.of_format("product", 1, cost, form, n, rows=m)
+
+
+def _column(calls: Sequence[dict[str, Any]], name: str) -> Array:
+    """One size of all calls."""
+    return np.array([call[name] for call in calls], float)
 
 
 def _fitted(calibration: Calibration, gpu: GPUSpec, timed: Timed, source: str) -> Calibration:
@@ -173,8 +183,8 @@ def _fitted(calibration: Calibration, gpu: GPUSpec, timed: Timed, source: str) -
         machine = Machine(gpu, stated(values), attention_backend=timed.backend)
         return np.asarray(timed.weight * np.log(machine.op_predicted_s(timed.op) / timed.seconds))
 
-    end = estimate(timed.parameters, residuals, soft=SOFT)
-    left = residuals(end.values)
-    freedom = max(1, len(left) - len(timed.parameters))
-    deviation = math.sqrt(float(np.sum(left**2)) / freedom)
-    return stated(end.values, 4, end.scaled(deviation).stderr)
+    solved = estimate(timed.parameters, residuals, soft=SOFT_RESIDUAL)
+    off = residuals(solved.values)
+    freedom = max(1, len(off) - len(timed.parameters))
+    deviation = math.sqrt(float(np.sum(off**2)) / freedom)
+    return stated(solved.values, 4, solved.scaled(deviation).stderr)

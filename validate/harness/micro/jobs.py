@@ -31,7 +31,8 @@ class Job:
     @property
     def key(self) -> str:
         """Key of its row."""
-        return f"{self.kind}/" + ",".join(f"{name}={value}" for name, value in self.at.items())
+        sizes = ",".join(f"{name}={value}" for name, value in self.at.items())
+        return f"{self.kind}/{sizes}"
 
 
 def jobs(plan: Plan) -> list[Job]:
@@ -42,34 +43,35 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def _jobs(plan: Plan) -> list[Job]:
-    names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
-    specs = [spec_of(name) for name in names]
-    out = []
+    names = {name for block in plan.grid for name in (block.target, block.draft)}
+    specs = [spec_of(name) for name in sorted(names - {"self"})]
+    planned = []
     for size in COPY_BYTES:
         if size <= plan.micro.max_bytes:
-            out += [Job(kind, {"bytes": size}) for kind in ("copy", "read")]
+            planned += [Job("copy", {"bytes": size}), Job("read", {"bytes": size})]
     for spec in specs:
-        out += _small(plan, spec) + _host(plan, spec)
+        planned += _small(plan, spec) + _host(plan, spec)
     for spec in specs:
         for n, k in linear_shapes(spec, plan.tensor_parallel):
-            out += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
-        out += _search(plan, spec) + _attention(plan, spec)
+            planned += [Job("gemm", {"n": n, "k": k, "m": m}) for m in plan.micro.rows]
+        planned += _search(plan, spec) + _attention(plan, spec)
     if plan.tensor_parallel > 1:
-        out += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
-    return out
+        planned += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
+    return planned
 
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
     """(outputs, inputs) of every dense projection of one device, including the LM head."""
-    heads, kv_heads, dim = heads_of(spec, devices).values()
+    heads, kv_heads, head_dim = heads_of(spec, devices).values()
+    hidden = spec.hidden_size
     inner = spec.intermediate_size // devices
-    width = heads * dim
+    width = heads * head_dim
     return [
-        (width + 2 * kv_heads * dim, spec.hidden_size),
-        (spec.hidden_size, width),
-        (2 * inner, spec.hidden_size),
-        (spec.hidden_size, inner),
-        (spec.vocab_size // devices, spec.hidden_size),
+        (width + 2 * kv_heads * head_dim, hidden),
+        (hidden, width),
+        (2 * inner, hidden),
+        (hidden, inner),
+        (spec.vocab_size // devices, hidden),
     ]
 
 
@@ -95,39 +97,52 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 def _search(plan: Plan, spec: ModelSpec) -> list[Job]:
     """The searches for the best pages of a cache, for drafts of the target itself that choose pages."""
-    out = []
+    searches = []
     kv_heads = heads_of(spec, plan.tensor_parallel)["kv_heads"]
     for point in plan.points():
         kv = parse_kv(point.draft_kv)
         if isinstance(kv, Quest) and spec.name == point.target and kv.budget < point.context:
-            units = -(-point.context // kv.page)
-            at = {"kv_heads": kv_heads, "batch": point.batch, "units": units, "count": kv.budget // kv.page}
-            out.append(Job("search", at))
-    return out
+            pages = -(-point.context // kv.page)
+            sizes = {"kv_heads": kv_heads, "batch": point.batch, "units": pages}
+            searches.append(Job("search", {**sizes, "count": kv.budget // kv.page}))
+    return searches
 
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
-    at = {
+    widths = {
         **heads_of(spec, plan.tensor_parallel),
         "hidden": spec.hidden_size,
         "inner": spec.intermediate_size // plan.tensor_parallel,
     }
-    out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in SMALL]
-    return out + [Job("sampling", {"vocab": spec.vocab_size, "batch": b}) for b in (1, 4, 16)]
+    small = [Job(kind, {**widths, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in SMALL]
+    for batch in (1, 4, 16):
+        small.append(Job("sampling", {"vocab": spec.vocab_size, "batch": batch}))
+    return small
 
 
 def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
     """Nearly empty passes (hidden size `SHELL_HIDDEN`), their linear ops and attention alone (``bare``, of
     one layer), and iterations of one such layer.
     """
-    batches = sorted({min(b.batch) for b in plan.grid} | {max(b.batch) for b in plan.grid})
-    layers = sorted({1, spec.num_hidden_layers})
-    sizes = [{"batch": b, "query": q} for b in batches for q in (1, 4)]
-    shells = [Job("shell", {"layers": n, **size}) for n in layers for size in sizes]
-    shells += [Job("bare", {"what": what, **size}) for what in BARE for size in sizes]
-    kv = next(block.draft_kv[0] for block in plan.grid if spec.name in (block.target, block.draft))
-    at = {**heads_of(spec, 1), "layers": spec.num_hidden_layers, "vocab": spec.vocab_size, "draft_kv": kv}
-    return shells + [Job("loop", {**at, "batch": b, "gamma": g}) for b in batches for g in (1, 4)]
+    smallest = {min(block.batch) for block in plan.grid}
+    largest = {max(block.batch) for block in plan.grid}
+    batches = sorted(smallest | largest)
+    loads = [{"batch": batch, "query": query} for batch in batches for query in (1, 4)]
+    host = []
+    for layers in sorted({1, spec.num_hidden_layers}):
+        host += [Job("shell", {"layers": layers, **load}) for load in loads]
+    for what in BARE:
+        host += [Job("bare", {"what": what, **load}) for load in loads]
+    blocks = [block for block in plan.grid if spec.name in (block.target, block.draft)]
+    sizes = {
+        **heads_of(spec, 1),
+        "layers": spec.num_hidden_layers,
+        "vocab": spec.vocab_size,
+        "draft_kv": blocks[0].draft_kv[0],
+    }
+    for batch in batches:
+        host += [Job("loop", {**sizes, "batch": batch, "gamma": gamma}) for gamma in (1, 4)]
+    return host
 
 
 def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
@@ -168,4 +183,5 @@ def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256
 
 def shell_smalls(layers: int, plan: Plan) -> float:
     """Element-wise kernels in a shell's pass, counted as in the engine."""
-    return float(sum(op.kernels for op in costs.shard(shell_spec(layers), 1, plan.precisions()).smalls))
+    shard = costs.shard(shell_spec(layers), 1, plan.precisions())
+    return float(sum(op.kernels for op in shard.smalls))

@@ -7,6 +7,7 @@ do.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 
 from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder import (
+    CacheSpan,
     Decoder,
     KVCache,
     Layer,
@@ -23,7 +25,6 @@ from perfmodel.validate.decoder import (
     RandomWeights,
     RankShard,
     Request,
-    Span,
     backends,
     build,
     captured,
@@ -145,12 +146,9 @@ class KernelMaker:
         return lambda: F.rms_norm(x, (SPACER_VALUES,))
 
     def _random(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        drawn = self.dtype if dtype in (None, FP8) else dtype
-        return (
-            torch.empty(shape, device=self.device, dtype=drawn)
-            .normal_(generator=self.generator)
-            .to(dtype or drawn)
-        )
+        drawn_in = self.dtype if dtype in (None, FP8) else dtype
+        drawn = torch.empty(shape, device=self.device, dtype=drawn_in).normal_(generator=self.generator)
+        return drawn.to(dtype or drawn_in)
 
     def rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[torch.Tensor, ...]]:
         """Buffers of random tensors of these shapes, each in its own memory; the same ones for the next job
@@ -198,7 +196,7 @@ class KernelMaker:
         caches = self.rotating(self.cached, shape, shape)
         q = self._random(batch, heads, query, head_dim)
         k, v = (self._random(batch, kv_heads, query, head_dim) for _ in "kv")
-        span = Span(torch.full((batch,), context, dtype=torch.int64, device=self.device), context)
+        span = CacheSpan(torch.full((batch,), context, dtype=torch.int64, device=self.device), context)
 
         def call(i: int) -> torch.Tensor:
             return attend(q, caches[i][0], caches[i][1], span, k, v)
@@ -236,9 +234,8 @@ class KernelMaker:
 
     def _search(self, kv_heads: int, batch: int, units: int, count: int) -> Kernel:
         """The search for the best pages, over random scores."""
-        selection = backends.selection(
-            backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
-        )
+        attention = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
+        selection = backends.selection(attention)
         score = self._random(batch, kv_heads, units, dtype=torch.float32)
         return Kernel(lambda i: selection.search(score, count), 1, score.nbytes)
 
@@ -246,26 +243,30 @@ class KernelMaker:
         """The linear ops, or the attention, of one layer of a shell."""
         spec = shell_spec(1)
         if what == "attention":
-            return replace(
-                self._attention(**heads_of(spec, 1), batch=batch, context=SHELL_CONTEXT, query=query),
-                spacer=None,
-            )
+            heads = heads_of(spec, 1)
+            attention = self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query)
+            return replace(attention, spacer=None)
         *layer, _ = linear_shapes(spec)
-        pairs = [
-            (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n))
-            for n, k in layer
-        ]
-        return Kernel(lambda i: [linear(x, weight) for x, weight, linear in pairs], 1, 0.0)
+        products: list[Callable[[], torch.Tensor]] = []
+        for n, k in layer:
+            x = self._random(batch * query, k)
+            weight = self._random(n, k, dtype=self.stored)
+            products.append(partial(self._linear(n), x, weight))
+        return Kernel(lambda i: [run() for run in products], 1, 0.0)
 
     def _model(self, spec: ModelSpec) -> Model:
         return build(spec, RandomWeights(self.plan.protocol.seed, self.device, self.dtype), fp8=self.fp8)
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = self._model(shell_spec(layers))
-        decoder = make_decoder(
-            model,
-            Request(batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype),
+        request = Request(
+            batch,
+            SHELL_CONTEXT,
+            SHELL_ROOM,
+            attention=self.plan.attention,
+            kv_dtype=self.kv_dtype,
         )
+        decoder = make_decoder(model, request)
         start_random(decoder, SHELL_CONTEXT, SHELL_ROOM)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)

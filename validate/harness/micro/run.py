@@ -61,28 +61,27 @@ def run_micro(
         "stretch_s": STRETCH_S,
         "data": "normal random values; buffers take turns",
     }
-    return run_rows(
-        RowsToMeasure(
-            plan,
-            "microbench",
-            machine,
-            results,
-            {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol},
-            rows,
-            again=partial(run_micro, plan, machine, results=results, only=only),
-        ),
-        resume,
-        deadline,
+    kinds = sorted({job.kind for job in wanted})
+    record = RowsToMeasure(
+        plan,
+        "microbench",
+        machine,
+        results,
+        {"kinds": kinds, "protocol": protocol},
+        rows,
+        again=partial(run_micro, plan, machine, results=results, only=only),
     )
+    return run_rows(record, resume, deadline)
 
 
 def swept(jobs: list[Job], sweeps: int) -> list[tuple[str, Job]]:
     """Every job with its row's key, in so many sweeps over all jobs: a drift of the machine then slows none
     of them alone.
     """
-    first = [(job.key, job) for job in jobs]
-    later = [(f"{job.key}/{sweep}", job) for sweep in range(1, sweeps) for job in jobs]
-    return first + later
+    keyed = [(job.key, job) for job in jobs]
+    for sweep in range(1, sweeps):
+        keyed += [(f"{job.key}/{sweep}", job) for job in jobs]
+    return keyed
 
 
 @torch.inference_mode()
@@ -111,8 +110,8 @@ def time_job(
     assert kernel is not None
     try:
         calls = max(shard.of_all(_calls(kernel, once, clock, device, shard)))
-        captured = job.kind in CAPTURED or (job.kind == "shell" and maker.plan.protocol.graphs)
-        run = _captured(kernel, calls) if device.type == "cuda" and captured else None
+        is_captured = job.kind in CAPTURED or (job.kind == "shell" and maker.plan.protocol.graphs)
+        run = _captured(kernel, calls) if is_captured and device.type == "cuda" else None
         seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
     except Exception as error:
         return {**base, **failure(error)}

@@ -1,0 +1,151 @@
+"""The question of ``perfmodel validate engine``: the served configuration, its timings, and the outputs."""
+
+from dataclasses import KW_ONLY, replace
+from pathlib import Path
+from typing import Annotated
+
+from perfmodel.answers.declaration import Argument, Question, argument, question
+from perfmodel.answers.question import Query, arguments as arg
+from perfmodel.answers.readers import whole
+from perfmodel.errors import InputError
+from perfmodel.specs import DRIFT, ENGINES
+from perfmodel.validate.cli.arguments import Machine, ResultsFolder, Resume
+from perfmodel.validate.records import RESULTS, machine_folder
+
+
+@question
+class EngineQuestion(Question):
+    """The served configuration, the source of its timings, and the outputs."""
+
+    _: KW_ONLY
+    model: arg.Model
+    hardware: arg.Hardware
+    source: Annotated[
+        tuple[str, ...],
+        Argument(
+            "Benchmark file, log or page of any supported form; - reads standard input. May be repeated.",
+            "FILE|-[,batch=N,input=N,output=N,gamma=N,accepted=X]",
+            flag="--from",
+        ),
+    ] = ()
+    files: Annotated[tuple[str, ...], Argument("More files of --from.", "FILE", place=True)] = ()
+    url: Annotated[
+        str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
+    ] = None
+    plan: Annotated[bool, Argument("Print the benchmark commands without running them.")] = False
+    watch: Annotated[
+        tuple[str, ...],
+        Argument(
+            "Check if the served draft length is still the best one. Given twice: by the counts between.",
+            "http://HOST:PORT|FILE",
+            repeated=True,
+        ),
+    ] = ()
+    acceptance: arg.AcceptanceFile = None
+    context: Annotated[
+        tuple[int, ...] | None,
+        Argument(
+            "With --watch: one context, or the ends of the served range.",
+            arg.COUNTS,
+            default="that of the counters",
+        ),
+    ] = None
+    tp: arg.TP = argument(default=1)
+    draft: Annotated[
+        str | None,
+        Argument(
+            "Draft of the runs; needed for files of speculative runs.",
+            "self|KIND|NAME|PATH",
+            "--draft-model",
+            default="none",
+            group="Draft",
+        ),
+    ] = None
+    draft_tp: arg.DraftTP = argument(default=None)
+    draft_kv: Annotated[
+        str, Argument("KV method and budget of the draft.", "METHOD[:BUDGET]", group="Draft")
+    ] = "full"
+    gamma: Annotated[
+        int | None,
+        Argument("Draft length, if neither file nor server states it; 0 is the baseline.", "N", "-g", whole),
+    ] = None
+    weights: arg.Weights = None
+    kv_dtype: arg.KVType = None
+    engine: Annotated[
+        str | None,
+        Argument("Name of the engine.", "NAME", default="that of the server, else vllm", group="Engine"),
+    ] = None
+    version: Annotated[
+        str | None,
+        Argument(
+            "Version of the engine.", "TEXT", default="that of the server, else unknown", group="Engine"
+        ),
+    ] = None
+    calibration: Annotated[
+        str | None,
+        Argument(
+            "Base calibration for all other constants.",
+            "NAME|PATH",
+            default="the device's own",
+            group="Engine",
+        ),
+    ] = None
+    batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
+    prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
+    new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS, group="Acceptance")] = 256
+    draft_path: Annotated[
+        str | None,
+        Argument(
+            "With --plan: path or id of the draft for the engine.",
+            "PATH",
+            default="the id of --draft or of a published head",
+            group="Draft",
+        ),
+    ] = None
+    machine: Machine = "local-1"
+    results: ResultsFolder = None
+    resume: Resume = False
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        self.results_folder()
+        others = {
+            "--plan, which runs nothing": self.plan,
+            "--url, which calibrates": self.url,
+            "--from, which calibrates": self.source or self.files,
+        }
+        wanted = [words for words, value in others.items() if value]
+        if self.watch and wanted:
+            raise InputError(f"--watch: must be left out with {wanted[0]}")
+        if not self.watch and not wanted and self.url is None:
+            raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
+
+    def query(self) -> Query:
+        """The question whose model, formats and draft the engine serves."""
+        return Query(
+            self.model,
+            self.hardware,
+            batch=1,
+            context=1,
+            draft=self.draft or "ngram",
+            tp=self.tp,
+            draft_tp=self.draft_tp,
+            draft_kv=self.draft_kv,
+            weights=self.weights,
+            kv_dtype=self.kv_dtype,
+            calibration=self.calibration,
+        )
+
+    def query_of_engine(self, printed_by: str = "") -> Query:
+        """The same question about the engine that is named, or that prints a text."""
+        query = self.query()
+        name = self.engine or printed_by
+        if name not in ENGINES or self.calibration is not None:
+            return query
+        return replace(query, engine=f"{name}{DRIFT}{self.version}" if self.version else name)
+
+    def results_folder(self) -> Path:
+        """The folder for the machine's records. Raises InputError for a label with other characters than
+        letters, digits, dots and dashes.
+        """
+        return machine_folder(self.machine, self.results or RESULTS)

@@ -1,0 +1,98 @@
+"""``perfmodel validate engine --watch``: whether the served draft length is still good."""
+
+from collections.abc import Sequence
+
+import click
+
+from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.cli.output import say, say_whole
+from perfmodel.errors import InputError, refuse
+from perfmodel.validate.cli.engine_question import EngineQuestion
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, draft_length, import_text
+from perfmodel.validate.engine.acceptance.prometheus import since
+from perfmodel.validate.engine.client import without_words
+from perfmodel.validate.engine.watch import (
+    ServedCounts,
+    check_health,
+    command,
+    drift,
+    expected,
+    read_page,
+    running,
+)
+
+
+def watch_pages(question: EngineQuestion) -> None:
+    """`watch` for a page, or for the counts between two."""
+    if len(question.watch) > 2:
+        allowed = "given once, or twice: an earlier page and a later one"
+        raise refuse("--watch", None, allowed, len(question.watch))
+    (where, text), *earlier = [read_page(place) for place in reversed(question.watch)]
+    if earlier:
+        text = since(earlier[0][1], text)
+    watch(question, where, text)
+
+
+def watch(question: EngineQuestion, where: str, text: str) -> None:
+    """Prints whether the served draft length is still good, and exits with 1 if it is not."""
+    query = question.query_of_engine()
+    scenario = resolve_costs(query)
+    longest = scenario.target.max_position_embeddings
+    if question.context and max(question.context) > longest:
+        allowed = f"at most {longest}, the longest of {scenario.target.name}"
+        raise refuse("--context", None, allowed, question.context[-1])
+    served = served_counts(question, query, where, text)
+    usual = [expected(query, scenario, counts.context, question.acceptance) for counts in served]
+    drifts = [drift(query, counts, known) for counts, known in zip(served, usual, strict=True)]
+    for of_range in drifts:
+        for line in of_range.lines:
+            say(line)
+    health = check_health(query, served[-1], usual[-1], where, text)
+    if health is not None:
+        for line in health.lines:
+            say(line)
+        if not health.healthy:
+            say("mend this before the draft length: the figures above hold for a server as fast as predicted")
+            raise click.exceptions.Exit(1)
+    if all(of_range.holds for of_range in drifts):
+        return say(f"keep K = {served[0].gamma}")
+    say_whole(f"run instead: {command(query, served[-1], further_flags(question, query))}")
+    raise click.exceptions.Exit(1)
+
+
+def served_counts(question: EngineQuestion, query: Query, where: str, text: str) -> list[ServedCounts]:
+    """The counts of a page or log, by range of contexts. Raises InputError, which repeats no word of a server
+    while there is a key.
+    """
+    gamma = question.gamma or draft_length(text)
+    subject = AcceptanceSubject(
+        query.model,
+        query.draft or "self",
+        question.draft_kv,
+        question.context or (),
+        gamma or 1,
+        gamma is not None,
+    )
+    try:
+        rows = import_text(where, text, None, subject).rows
+        requests = running(where, text)
+    except InputError as error:
+        raise without_words(error) from None
+    return [ServedCounts.of(row, gamma, requests) for row in rows]
+
+
+def further_flags(question: EngineQuestion, query: Query) -> Sequence[str]:
+    """The flags of the question that its model, device and draft do not say."""
+    values = {
+        "--tp": query.tp if query.tp > 1 else None,
+        "--weights": question.weights,
+        "--kv-dtype": question.kv_dtype,
+        "--draft-tp": question.draft_tp,
+        "--engine": query.engine,
+        "--calibration": query.calibration,
+    }
+    words = []
+    for flag, value in values.items():
+        if value is not None:
+            words += [flag, str(value)]
+    return words

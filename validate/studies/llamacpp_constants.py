@@ -1,0 +1,198 @@
+"""llama.cpp's constants on a device, as functions of the parameters that its runs determine.
+
+A constant is the product of a common value, a maker's factor and a device's factor, both expected to be 1. A
+device with few rows stays near its maker, a maker with few rows near the common value.
+"""
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from perfmodel.specs import LLAMACPP, Calibration, GPUSpec
+from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_peak_share
+from perfmodel.validate.studies.robust import Values
+
+FUSED = "2025-09"
+"""Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
+FITTED = "fitted to public_runs.csv"
+
+
+class Term(NamedTuple):
+    """A fitted constant: its expected value, and the spreads of its logarithm: of the common value, of the
+    factor of a group of devices (a maker, a size of chip) and of a device's factor.
+    """
+
+    expected: float
+    common: float
+    group: float
+    device: float
+
+    @property
+    def spreads(self) -> tuple[float, float, float]:
+        """By scope, the widest first."""
+        return self.common, self.group, self.device
+
+
+SET: dict[str, tuple[float, str]] = {
+    "gemm_fixed_s": (0.0, "part of small_kernel_s"),
+    "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
+    "attention_flops_fraction": (0.3, "set: no prompt was timed"),
+    "attention_fixed_s": (3e-6, "set"),
+    "kv_reread_per_query": (0.0, "set: the contexts of iterations are short"),
+    "small_bandwidth_fraction": (0.7, "set"),
+    "scan_copies": (
+        5.5,
+        "steps of Nemotron-3-Super on DGX Spark at batch 1 to 32, github.com/ggml-org/llama.cpp",
+    ),
+    "routing_independence": (1.0, "set: fits end there"),
+    "allreduce_multiplier": (1.0, "the curve of boards on PCIe"),
+    "pass_fixed_s": (0.0, "part of small_kernel_s"),
+    "token_s": (0.0, "part of gemm_efficiency"),
+}
+"""Fixed constants, which the rows do not determine."""
+REFERENCE_BANDWIDTH = 5e11
+"""Bytes per second at which `iteration_fixed_s` is fitted. A device's is inversely proportional to its own,
+because an iteration copies states, hidden values and logits.
+"""
+ALONE_TOKENS = {"NVIDIA": 4.0, "AMD": 4.0, "Apple": 31.0}
+"""Maker -> tokens of a pass up to which each token reads its own experts: those of the matrix-vector kernels
+in ggml-cuda and ggml-metal of 0c1e57098.
+"""
+FITTED_ALONE = {
+    "attention_bandwidth_fraction": Term(0.65, 0.3, 0.3, 0.15),
+    "small_kernel_s": Term(7e-6, 0.6, 0.5, 0.3),
+    "expert_popularity": Term(0.5, 0.6, 0.3, 0.0),
+    "state_layer_s": Term(6e-6, 0.6, 0.3, 0.0),
+    "drafted_token_s": Term(2e-4, 0.6, 0.3, 0.0),
+    "iteration_fixed_s": Term(1e-3, 0.6, 0.3, 0.0),
+}
+"""Constants of a calibration that are fitted as they are."""
+TOKENS = (1, 2, 4, 8, 16, 32)
+PROMPT = "prompt_share"
+ONE_TOKEN = 0.85
+"""Expected share of the bandwidth that the GEMMs of one token reach."""
+VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
+"""Curve -> bytes of a weight for its expected shares: of q8_0, and of q4_k."""
+TERMS = FITTED_ALONE | {
+    "expert_s": Term(1.3e-5, 0.5, 0.2, 0.0),
+    "expert_share": Term(0.8, 0.2, 0.15, 0.1),
+    "share": Term(1.0, 0.15, 0.1, 0.07),
+    "flops_share": Term(0.45, 0.3, 0.2, 0.5),
+    PROMPT: Term(0.24, 0.5, 0.2, 0.15),
+    **{f"bf16@{n}": Term(1.0, 0.1, 0.1, 0.3) for n in (2, 4, 8)},
+    **{f"bf16@{n}": Term(1.0, 0.08, 0.4, 0.0) for n in (16, 32)},
+    "q4_k@1": Term(1.0, 0.1, 0.1, 0.1),
+    **{f"q4_k@{n}": Term(1.0, 0.1, 0.1, 0.3) for n in (2, 4, 8, 16, 32)},
+}
+"""All fitted constants, with those that form the curves of GEMMs and the kernels of experts.
+
+prompt_share: of the int8 peak (`prompt_peak_share`). ``bf16@N``: factor on the expected share of a pass of N
+tokens; ``q4_k@N``: another one for formats below one byte.
+"""
+
+
+def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: float) -> float:
+    """Share of the roofline that the GEMMs of a pass reach if the times of loading and computing add.
+
+    ridge: peak FLOPs per byte of bandwidth. flops_share: of the peak, while computing.
+    """
+
+    def per_weight(n: int) -> float:
+        """Time per weight of n tokens, in times of loading a byte."""
+        return value_bytes / ONE_TOKEN + 2.0 * n / (ridge * flops_share)
+
+    roofline = max(1.0, 2.0 * tokens / (ridge * value_bytes))
+    return ONE_TOKEN * roofline * per_weight(1) / per_weight(tokens)
+
+
+def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Values) -> dict[str, float]:
+    """Constants by name: the product of their values over the scopes. Factors of scopes without rows are
+    1.
+    """
+    constants = {}
+    for name in names:
+        constants[name] = math.prod(values.get(f"{scope}.{name}", 1.0) for scope in scopes)
+    return constants
+
+
+def with_sources(constants: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, Any]]:
+    """Constants in the form of a calibration's file. constants: value and source by name."""
+    return {name: {"value": value, "source": source} for name, (value, source) in constants.items()}
+
+
+@dataclass(frozen=True)
+class DeviceConstants:
+    """llama.cpp's constants on a device as functions of the parameters. old: of a build before `FUSED`."""
+
+    gpu: GPUSpec
+    old: bool = False
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes of a constant, the widest first: all devices, the maker's, this device."""
+        scopes = ("all", self.gpu.vendor, self.gpu.name)
+        return (*scopes, "old") if self.old else scopes
+
+    def known(self, values: Values) -> dict[str, float]:
+        """The constants by name. Factors of scopes without rows are 1."""
+        constants = products_over_scopes(TERMS, self.scopes, values)
+        constants["iteration_fixed_s"] *= REFERENCE_BANDWIDTH / self.gpu.memory_bandwidth_bytes_per_s
+        return constants
+
+    def calibration(self, values: Values) -> Calibration:
+        """The calibration with these values by place."""
+        return Calibration.of_mapping(self.stated(values))
+
+    def stated(self, values: Values, **more: Any) -> dict[str, Any]:
+        """The content of the file. more: its other keys."""
+        constants = self.known(values)
+        curves = self.curves(constants)
+        kernel = {
+            "fixed_s": constants["expert_s"],
+            "bandwidth_fraction": constants["expert_share"],
+            "flops_fraction": 0.3,
+        }
+        _, one_token_share = curves["bf16"][0]
+        _, prompt_share = curves["bf16"][-1]
+        alone = dict(SET)
+        alone["gemm_bandwidth_fraction"] = one_token_share, FITTED
+        alone["gemm_flops_fraction"] = prompt_share, f"as at {PROMPT_TOKENS} tokens"
+        alone["expert_alone_tokens"] = ALONE_TOKENS.get(self.gpu.vendor, 1.0), "code of 0c1e57098"
+        for name in FITTED_ALONE:
+            alone[name] = min(constants[name], 1.0), FITTED
+        return {
+            "name": f"{self.gpu.name}.{LLAMACPP}",
+            "gpu": self.gpu.name,
+            "stack": LLAMACPP,
+            "kind": "fitted",
+            "fitted_on": ["public_runs.csv"],
+            "date": datetime.date.min,
+            "gemm_efficiency": {"source": FITTED, "knots": curves},
+            "expert_kernels": {"source": FITTED, "kernels": {"bf16": kernel}},
+            **with_sources(alone),
+            **more,
+        }
+
+    def curves(self, constants: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
+        """Format -> (tokens of a pass, share of the roofline) of its GEMMs."""
+        wide = {n: constants["share"] * constants.get(f"bf16@{n}", 1.0) for n in TOKENS}
+        packed = {n: factor * constants[f"q4_k@{n}"] for n, factor in wide.items()}
+        flops_share = constants["flops_share"]
+        prompt = PROMPT_TOKENS, prompt_peak_share(self.gpu, constants[PROMPT])
+        return {
+            "bf16": [*self._curve("bf16", wide, flops_share), prompt],
+            "q4_k": [*self._curve("q4_k", packed, flops_share), prompt],
+        }
+
+    def _curve(
+        self, form: str, factors: Mapping[int, float], flops_share: float
+    ) -> list[tuple[float, float]]:
+        """(tokens, share of the roofline) of a format: the expected share times a factor, at most 1."""
+        ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
+        points: list[tuple[float, float]] = []
+        for tokens, factor in factors.items():
+            expected = expected_share(tokens, VALUE_BYTES[form], ridge, flops_share)
+            points.append((tokens, min(factor * expected, 1.0)))
+        return points

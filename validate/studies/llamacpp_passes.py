@@ -1,0 +1,221 @@
+"""Measured passes of llama.cpp, and the constants that they determine.
+
+Rows are seconds of a decode step, of a verification alone (kind ``pass``), of an iteration with drafts, and
+of a whole prompt. The errors of a source are alike, and more so those of one server.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import LLAMACPP, Calibration, load_gpu
+from perfmodel.specs.published import MS
+from perfmodel.speculation import with_calibration
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.llamacpp_constants import FUSED, PROMPT, TERMS, DeviceConstants, Term
+from perfmodel.validate.studies.llamacpp_prompts import prompt_s, prompts
+from perfmodel.validate.studies.parameters import PlacedConstant
+from perfmodel.validate.studies.public_runs import SET_ALPHA, PublicRun, public_runs
+from perfmodel.validate.studies.reasons import Reason
+from perfmodel.validate.studies.robust import (
+    LOG_STEP,
+    Array,
+    ErrorSpread,
+    FittedRows,
+    Parts,
+    Values,
+    parts_of,
+    solve,
+)
+from perfmodel.validate.studies.steps import StepGroup
+
+GAUSS_NEWTON_STEPS = 4
+STEP_LENGTHS = (1.0, 0.5, 0.25, 0.0)
+"""Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
+SLOWER = 0.9
+"""Factor on a constant that shows which rows depend on it."""
+USED = (None, Reason.NO_BASELINE, Reason.PASS_ALONE)
+"""Reasons why rows of the fit are left out of the judgement."""
+SPREAD = ErrorSpread(row=0.04, group=0.05, kind=0.08)
+"""Spread of an error: the parts of a row, of a server (model, weights, device) and of a source."""
+SPREAD_ALONE = ErrorSpread(row=0.1, group=0.15, kind=0.15)
+"""Spread of passes alone, which ran on year-old builds."""
+
+
+@dataclass(frozen=True)
+class MeasuredPass:
+    """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone), ``iteration`` or
+    ``prompt`` (of `input_tokens`, without a draft).
+    """
+
+    run: PublicRun
+    figure: str
+    seconds: float
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a verification was timed without an engine around it."""
+        return self.figure == "pass"
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """Key of the rows that differ only in batch and context."""
+        gamma = None if self.figure == "step" else self.run.gamma
+        return self.run.server, self.run.kv_dtype, self.run.draft, self.figure, gamma
+
+
+@dataclass
+class PassGroup(StepGroup):
+    """Rows with a common part, represented by the first."""
+
+    first: MeasuredPass
+
+    def moved(self, name: str, values: Values, factor: float) -> Array:
+        """Logarithm of the seconds of each row with one constant times a factor."""
+        place = f"all.{name}"
+        changed = {**values, place: values[place] * factor}
+        return np.asarray(np.log(self.predict(self.constants.calibration(changed))))
+
+    def depends_on(self, name: str, values: Values) -> bool:
+        """Whether a constant changes these rows. Prompts determine `PROMPT`, and nothing else does."""
+        of_prompts = self.first.figure == "prompt"
+        if of_prompts != (name == PROMPT):
+            return False
+        moved = self.moved(name, values, SLOWER)
+        return bool(np.any(moved != np.log(self.predicted(values))))
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Seconds of each row."""
+        if self.first.figure == "step":
+            return super().predict(calibration)
+        s = with_calibration(self.scenario, calibration)
+        if self.first.figure == "prompt":
+            return np.array([prompt_s(s, tokens) for tokens in self.context.tolist()])
+        place = (self.batch, self.context)
+        gamma = self.first.run.gamma or 0
+        verify_s = s.target_pass_s(*place, gamma + 1.0)
+        if self.first.is_alone:
+            return np.asarray(verify_s)
+        draft_s = gamma * s.draft_token_s(*place, np.array([gamma]))
+        return np.asarray(draft_s + verify_s + s.overhead_s(*place))
+
+
+class LlamaCppPasses(FittedRows[MeasuredPass]):
+    """All rows, with their seconds as functions of the parameters."""
+
+    terms: ClassVar[Mapping[str, Term]] = TERMS
+    further: ClassVar[tuple[PlacedConstant, ...]] = (
+        PlacedConstant("old.small_kernel_s", 1.3, 0.3, times=True),
+    )
+
+    @staticmethod
+    def runs() -> Iterable[PublicRun]:
+        """The runs of the engine, and its prompts."""
+        return (*(run for run in public_runs() if run.engine == LLAMACPP), *prompts())
+
+    @staticmethod
+    def constants_of(run: PublicRun) -> Any:
+        """The constants of a run's device and build."""
+        return DeviceConstants(load_gpu(run.hardware), run.date < FUSED)
+
+    def __init__(self) -> None:
+        self.rows = tuple(row for run in self.runs() for row in _passes(run))
+        self.logs = np.log([row.seconds for row in self.rows])
+        self.parameters = [*self._scoped_terms(), *self.further]
+        start = {p.place: p.expected for p in self.parameters}
+        alike = grouped(range(len(self.rows)), lambda i: self.rows[i].alike)
+        self.groups = [self._group(index, start) for index in alike.values()]
+        pairs = product(self.terms, self.groups)
+        self.moving = [(name, group) for name, group in pairs if group.depends_on(name, start)]
+        """Constants with the groups that they move."""
+
+    def _scoped_terms(self) -> Iterator[PlacedConstant]:
+        """Every constant in every scope: all devices, those of a maker, and each device."""
+        level_of = {}
+        for row in self.rows:
+            widest_three = self.constants_of(row.run).scopes[:3]
+            for level, scope in enumerate(widest_three):
+                level_of[scope] = level
+        for scope, level in level_of.items():
+            for name, term in self.terms.items():
+                is_factor = level > 0
+                if spread := term.spreads[level]:
+                    expected = 1.0 if is_factor else term.expected
+                    yield PlacedConstant(f"{scope}.{name}", expected, spread, times=is_factor)
+
+    def _group(self, index: list[int], start: Values) -> PassGroup:
+        rows = [self.rows[i] for i in index]
+        run = rows[0].run
+        constants = self.constants_of(run)
+        query = Query(
+            batch=1,
+            context=1,
+            gamma=run.gamma or 0,
+            draft=run.draft or None,
+            alpha=SET_ALPHA,
+            **run.query_arguments(),
+        )
+        scenario = with_calibration(resolve(query), constants.calibration(start))
+        batch = np.array([row.run.batch for row in rows], float)
+        context = np.array([row.run.context_tokens for row in rows], float)
+        # a group needs only these two functions of its constants
+        return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])
+
+    def slopes(self, values: Values, off: Array) -> Array:
+        """See `FittedRows.slopes`. Scopes multiply, so a constant has the same slope in each of them."""
+        slopes = np.zeros((len(self.rows), len(self.parameters)))
+        for name, group in self.moving:
+            moved_off = group.moved(name, values, np.exp(LOG_STEP)) - self.logs[group.index]
+            slope = (moved_off - off[group.index]) / LOG_STEP
+            scopes = group.constants.scopes
+            columns = [p.name == name and p.scope in scopes for p in self.parameters]
+            slopes[np.ix_(group.index, columns)] = slope[:, None]
+        return slopes
+
+    def settled(self, train: NDArray[np.bool_]) -> Values:
+        """The values from the rows of `train` alone: `GAUSS_NEWTON_STEPS` steps from the expectations."""
+        parts = self.parts(train)
+        values: Values = {p.place: p.expected for p in self.parameters}
+
+        def misfit(values: Values) -> float:
+            of_expectations = [np.log(values[p.place] / p.expected) / p.spread for p in self.parameters]
+            of_rows = parts.residuals(parts.matrix @ self.off(values))
+            return float(np.dot(of_rows, of_rows) + np.dot(of_expectations, of_expectations))
+
+        for _ in range(GAUSS_NEWTON_STEPS):
+            off = self.off(values)
+            end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
+            on_the_way = [_between(values, end, length) for length in STEP_LENGTHS]
+            values = min(on_the_way, key=misfit)
+        return values
+
+    def parts(self, train: NDArray[np.bool_]) -> Parts:
+        """The parts of the errors: of a source, of its servers, and of rows."""
+        servers = [(row.run.server, row.is_alone) for row in self.rows]
+        sources = [(row.run.source_id, row.is_alone) for row in self.rows]
+        spreads = [SPREAD_ALONE if row.is_alone else SPREAD for row in self.rows]
+        return parts_of(servers, sources, train, spreads)
+
+
+def _between(start: Values, end: Values, share: float) -> Values:
+    """The values after a share of the way from `start` to `end`, in logarithms."""
+    return {name: value ** (1 - share) * end[name] ** share for name, value in start.items()}
+
+
+def _passes(run: PublicRun) -> list[MeasuredPass]:
+    """The known times of a run."""
+    if run.left_out not in USED or not run.time_ms:
+        return []
+    if run.kind != "speculation":
+        return [MeasuredPass(run, run.kind, run.time_ms * MS)]
+    if not run.tokens_per_iteration:
+        return []
+    passes = [MeasuredPass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
+    if run.baseline_ms:
+        passes.append(MeasuredPass(run, "step", run.baseline_ms * MS))
+    return passes
