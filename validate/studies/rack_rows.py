@@ -74,7 +74,7 @@ class RackRow:
 
     def question(self) -> dict[str, Any]:
         """The arguments of `whatif` for this row."""
-        asked = {
+        arguments = {
             "model": self.model,
             "hardware": self.hardware,
             "engine": self.engine,
@@ -91,8 +91,25 @@ class RackRow:
             "gamma": self.gamma,
         }
         if self.gamma:
-            asked |= {"draft": "mtp", "tokens_per_iteration": self.tokens_per_iteration}
-        return {name: value for name, value in asked.items() if value is not None}
+            arguments |= {"draft": "mtp", "tokens_per_iteration": self.tokens_per_iteration}
+        return {name: value for name, value in arguments.items() if value is not None}
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether the row states both pools, its clients and its lengths."""
+        lengths = (self.input_len, self.output_len)
+        stated = (self.prefill, self.clients, *lengths, self.tokens_per_s_gpu, self.tp)
+        return self.kind in ("step", "served") and all(stated)
+
+    @property
+    def measured_step_ms(self) -> float:
+        """Milliseconds of an iteration; NaN for a row without them."""
+        return self.step_ms or math.nan
+
+    @property
+    def measured_tokens_per_s_gpu(self) -> float:
+        """Tokens per second of a device; NaN for a row without them."""
+        return self.tokens_per_s_gpu or math.nan
 
 
 @cache
@@ -107,7 +124,7 @@ def row_of(row_id: str) -> RackRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class FoldConstants:
     """The fitted constants of one fold. overlap: by engine."""
 
     waiting: float
@@ -130,12 +147,12 @@ def scenario_of(row_id: str) -> Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RackError:
     """One row next to its prediction, without its source.
 
-    links: deviation of the logarithm of a step that the tables of its links add. own: half-width of the
-    interval in logarithms, by sources left out of runs in boxes (`source_errors`). beyond: whether the
-    instance is more than a box, so that the errors of other racks count too.
+    links: deviation of the logarithm of a step that the tables of its links add. box_width: half-width of
+    the interval in logarithms, by sources left out of runs in boxes (`source_errors`). beyond_box: whether
+    the instance is more than a box, so that the errors of other racks count too.
     """
 
     row_id: str
@@ -144,8 +161,8 @@ class Judged:
     measured: float
     predicted: float
     links: float = 0.0
-    own: float = 0.0
-    beyond: bool = True
+    box_width: float = 0.0
+    beyond_box: bool = True
 
     @property
     def log_error(self) -> float:

@@ -1,15 +1,16 @@
 """``python -m perfmodel.validate.studies.racks``: predictions of several nodes, racks and pools next to what
 was published, each source left out whole.
 
-The constants of engines beyond a box (`RackConstants`) are fitted to the steps of all other sources. Rows are
-``results/published/racks.csv``; ``left_out`` says why a row does not count.
+Data: `rack_rows`, whose ``left_out`` says why a row does not count. Model: two constants of engines beyond a
+box (`RackConstants`). Folds: whole sources; a row is judged with constants fitted to the steps of all others.
+Result: ``results/racks.json``, with the widths that hold nine in ten rows.
 """
 
 import argparse
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -18,15 +19,15 @@ import numpy as np
 
 from perfmodel.specs import COVERAGE, Z, source_errors
 from perfmodel.specs.engines.source_errors import extra_share
-from perfmodel.speculation import Passes, Workload, predict
+from perfmodel.speculation import Passes, Scenario, Workload, predict
 from perfmodel.speculation.evidence import speedup_class
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies.rack_pools import has_pools, judged_prefill, judged_ratio, judged_throughput
+from perfmodel.validate.solving import grouped, shortened
+from perfmodel.validate.studies.rack_pools import prefill_error, ratio_error, throughput_error
 from perfmodel.validate.studies.rack_rows import (
     USUAL,
-    Constants,
-    Judged,
+    FoldConstants,
+    RackError,
     RackRow,
     row_of,
     rows,
@@ -36,20 +37,20 @@ from perfmodel.validate.studies.rack_rows import (
 from perfmodel.writing import write_all
 
 PATH = BUNDLED / "racks.json"
-DIGITS = 4
+RECORD_DIGITS = 4
 """Significant digits of the record."""
 WAITING = (1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.7, 2.0)
 OVERLAP = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Values of the constants that a fit tries."""
 SPREAD = {"waiting": 0.3, "overlap": 0.3}
 """How far values are usually from these: of the logarithm of `waiting`, and of `overlap`."""
-ERROR = 0.2
+STEP_ERROR = 0.2
 """Standard deviation of the logarithm of a step, against which these spreads count."""
 WITHOUT_INTERVAL = ("prefill", "ratio")
 """Figures of which no answer states an interval."""
 
 
-def iteration_s(row: RackRow, constants: Constants) -> tuple[float, float]:
+def iteration_s(row: RackRow, constants: FoldConstants) -> tuple[float, float]:
     """Predicted seconds of an iteration (a step without a draft), and its tokens."""
     overlap = constants.overlap.get(row.engine)
     return _iteration_s(row, constants.waiting, overlap)
@@ -57,177 +58,209 @@ def iteration_s(row: RackRow, constants: Constants) -> tuple[float, float]:
 
 @cache
 def _iteration_s(row: RackRow, waiting: float, overlap: float | None) -> tuple[float, float]:
-    constants = Constants(waiting, {} if overlap is None else {row.engine: overlap})
+    constants = FoldConstants(waiting, {} if overlap is None else {row.engine: overlap})
     scenario = constants.of(scenario_of(row.row_id), row.engine)
-    found = predict(scenario, Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma or 0))
-    seconds = found.verify_s if row.draft == "simulated" else found.iteration_s
-    return float(seconds), float(found.tokens_per_iteration)
+    workload = Workload.of(float(row.batch or 1), float(row.context or 0), row.gamma or 0)
+    predicted = predict(scenario, workload)
+    seconds = predicted.verify_s if row.draft == "simulated" else predicted.iteration_s
+    return float(seconds), float(predicted.tokens_per_iteration)
 
 
-def _gap(value: float, usual: float, spread: float) -> float:
-    """Squared distance of a constant from its usual value, in rows of typical error."""
-    return ((value - usual) / spread) ** 2 * ERROR**2
+def _penalty(constants: FoldConstants) -> float:
+    """Squared distance of the constants from their usual values, in rows of typical error."""
+    off_waiting = math.log(constants.waiting) - math.log(USUAL["waiting"])
+    penalty = (off_waiting / SPREAD["waiting"]) ** 2 * STEP_ERROR**2
+    for overlap in constants.overlap.values():
+        off_overlap = overlap - USUAL["overlap"]
+        penalty += (off_overlap / SPREAD["overlap"]) ** 2 * STEP_ERROR**2
+    return penalty
 
 
-def fit(seen: Sequence[RackRow]) -> Constants:
+def _misfit(steps: Sequence[RackRow], constants: FoldConstants) -> float:
+    """Sum over sources of the mean squared log error of their steps."""
+    by_source: dict[str, list[float]] = {}
+    for row in steps:
+        seconds, _ = iteration_s(row, constants)
+        log_error = math.log(seconds * 1e3 / row.measured_step_ms)
+        by_source.setdefault(row.source_id, []).append(log_error**2)
+    return sum(float(np.mean(squares)) for squares in by_source.values())
+
+
+def fit(rows_to_fit: Sequence[RackRow]) -> FoldConstants:
     """The constants of the smallest squared log errors of these steps, each source with the same weight."""
-    steps = [r for r in seen if r.kind == "step" and scenario_of(r.row_id).layout.exchanges]
+    steps = [r for r in rows_to_fit if r.kind == "step" and scenario_of(r.row_id).layout.exchanges]
     engines = sorted({r.engine for r in steps if r.overlap})
 
-    def loss(tried: Constants) -> float:
-        by_source: dict[str, list[float]] = {}
-        for r in steps:
-            error = math.log(iteration_s(r, tried)[0] * 1e3 / (r.step_ms or math.nan))
-            by_source.setdefault(r.source_id, []).append(error**2)
-        gaps = _gap(math.log(tried.waiting), math.log(USUAL["waiting"]), SPREAD["waiting"])
-        for value in tried.overlap.values():
-            gaps += _gap(value, USUAL["overlap"], SPREAD["overlap"])
-        return sum(float(np.mean(errors)) for errors in by_source.values()) + gaps
+    def loss(constants: FoldConstants) -> float:
+        return _misfit(steps, constants) + _penalty(constants)
 
-    tried = [
-        Constants(waiting, dict(zip(engines, shares, strict=True)))
-        for waiting in WAITING
-        for shares in product(OVERLAP, repeat=len(engines))
-    ]
+    tried = []
+    for waiting in WAITING:
+        for shares in product(OVERLAP, repeat=len(engines)):
+            tried.append(FoldConstants(waiting, dict(zip(engines, shares, strict=True))))
     return min(tried, key=loss)
 
 
-def judged_steps(row: RackRow, constants: Constants) -> Judged:
+def step_error(row: RackRow, constants: FoldConstants) -> RackError:
     """A step, or an iteration, in milliseconds."""
     seconds, _ = iteration_s(row, constants)
     scenario = constants.of(scenario_of(row.row_id), row.engine)
-    links = 0.0
     fabric = scenario.machine.fabric
+    links = 0.0
     if fabric is not None:
-        step = scenario.target_step(float(row.batch or 1), float(row.context or 0), (row.gamma or 0) + 1.0)
-        links = fabric.log_error(scenario.layout.exchanges) * float(step.comm_s / step.predicted_s)
-    measured = row.step_ms or math.nan
-    own = width_of_steps(scenario)
-    return Judged(row.row_id, row.source_id, "step", measured, seconds * 1e3, links, own, fabric is not None)
+        tokens = (row.gamma or 0) + 1.0
+        step = scenario.target_step(float(row.batch or 1), float(row.context or 0), tokens)
+        share_of_exchanges = float(step.comm_s / step.predicted_s)
+        links = fabric.log_error(scenario.layout.exchanges) * share_of_exchanges
+    return RackError(
+        row.row_id,
+        row.source_id,
+        "step",
+        measured=row.measured_step_ms,
+        predicted=seconds * 1e3,
+        links=links,
+        box_width=width_of_steps(scenario),
+        beyond_box=fabric is not None,
+    )
 
 
-def judged_speedup(row: RackRow, constants: Constants) -> Judged:
+def speedup_error(row: RackRow, constants: FoldConstants) -> RackError:
     """The speedup over the row without a draft under the same load; acceptance as printed or published."""
     plain = row_of(row.baseline)
     measured = row.speedup or (plain.tpot_ms or math.nan) / (row.tpot_ms or math.nan)
     iteration, tokens = iteration_s(row, constants)
-    predicted = iteration_s(plain, constants)[0] * tokens / iteration
+    baseline_step, _ = iteration_s(plain, constants)
     scenario = scenario_of(row.row_id)
-    own = 0.0
-    if (kind := speedup_class(scenario)) is not None:
-        gammas = np.array([row.gamma or 0])
-        passes = Passes(scenario, float(row.batch or 1), float(row.context or 0), gammas)
-        width = source_errors().speedups[kind].log_within_on(scenario.machine.gpu)
-        own = width * float(extra_share(passes.ratios().item()))
-    beyond = scenario.machine.fabric is not None
-    return Judged(row.row_id, row.source_id, "speedup", measured, predicted, own=own, beyond=beyond)
+    return RackError(
+        row.row_id,
+        row.source_id,
+        "speedup",
+        measured=measured,
+        predicted=baseline_step * tokens / iteration,
+        box_width=_width_of_speedups(row, scenario),
+        beyond_box=scenario.machine.fabric is not None,
+    )
 
 
-def judged() -> tuple[list[Judged], dict[str, Constants]]:
+def _width_of_speedups(row: RackRow, scenario: Scenario) -> float:
+    """Half-width of speedups in boxes; 0 for a calibration that states its own error."""
+    kind = speedup_class(scenario)
+    if kind is None:
+        return 0.0
+    gammas = np.array([row.gamma or 0])
+    passes = Passes(scenario, float(row.batch or 1), float(row.context or 0), gammas)
+    share = float(extra_share(passes.ratios().item()))
+    return source_errors().speedups[kind].log_within_on(scenario.machine.gpu) * share
+
+
+def left_out() -> tuple[list[RackError], dict[str, FoldConstants]]:
     """All rows that count, each with constants that were fitted without its source; and these constants."""
     counted = [r for r in rows() if r.counts]
-    constants = {
-        source: fit([r for r in counted if r.source_id != source])
-        for source in dict.fromkeys(r.source_id for r in counted)
-    }
-    found = []
+    constants = {}
+    for source in dict.fromkeys(r.source_id for r in counted):
+        constants[source] = fit([r for r in counted if r.source_id != source])
+    errors = []
     for row in counted:
-        if row.kind == "step":
-            found.append(judged_steps(row, constants[row.source_id]))
-        if row.kind == "prefill":
-            found.append(judged_prefill(row, constants[row.source_id]))
-        if row.prompts_by:
-            found.append(judged_ratio(row, constants[row.source_id]))
-        if has_pools(row):
-            found.append(judged_throughput(row))
-        if row.baseline:
-            found.append(judged_speedup(row, constants[row.source_id]))
-    return found, constants
+        errors += _errors(row, constants[row.source_id])
+    return errors, constants
 
 
-def width(found: Iterable[Judged], figure: str, without: str = "") -> float:
+def _errors(row: RackRow, constants: FoldConstants) -> Iterator[RackError]:
+    """The figures that a row states. constants: fitted without its source."""
+    if row.kind == "step":
+        yield step_error(row, constants)
+    if row.kind == "prefill":
+        yield prefill_error(row, constants)
+    if row.prompts_by:
+        yield ratio_error(row, constants)
+    if row.has_pools:
+        yield throughput_error(row)
+    if row.baseline:
+        yield speedup_error(row, constants)
+
+
+def width(errors: Iterable[RackError], figure: str, without: str = "") -> float:
     """Half-width in logarithms that holds `COVERAGE` of rows beyond a box of other sources, each source with
     the same weight, in addition to the errors of the tables of their links.
     """
-    beyond = [each for each in found if each.figure == figure and each.beyond]
-    others = [each for each in beyond if each.source_id != without]
-    rows_of = Counter(each.source_id for each in others)
-    held = 0.0
-    for each in sorted(others, key=lambda one: one.unexplained):
-        held += 1.0 / (rows_of[each.source_id] * len(rows_of))
-        if held >= COVERAGE:
-            return each.unexplained
+    beyond_box = [error for error in errors if error.figure == figure and error.beyond_box]
+    others = [error for error in beyond_box if error.source_id != without]
+    rows_of = Counter(error.source_id for error in others)
+    covered = 0.0
+    for error in sorted(others, key=lambda error: error.unexplained):
+        covered += 1.0 / (rows_of[error.source_id] * len(rows_of))
+        if covered >= COVERAGE:
+            return error.unexplained
     raise ValueError(f"{figure}: no row")
 
 
 def figures() -> dict[str, Any]:
     """The record ``results/racks.json``."""
-    found, constants = judged()
-    named = sorted({each.figure for each in found})
-    listed = [
-        {
-            "row": each.row_id,
-            "source": each.source_id,
-            "figure": each.figure,
-            "measured": each.measured,
-            "predicted": each.predicted,
-            "inside": _inside(each, found),
-        }
-        for each in found
-    ]
+    errors, constants = left_out()
+    lines = [_in_json(error, errors) for error in errors]
+    summary = {}
+    by_source = {}
+    for figure in sorted({error.figure for error in errors}):
+        of_figure = [line for line in lines if line["figure"] == figure]
+        summary[figure] = _summary(of_figure)
+        sources = grouped(of_figure, lambda line: line["source"])
+        by_source[figure] = {source: _summary(of_source) for source, of_source in sources.items()}
     shipped = fit([r for r in rows() if r.counts])
     return {
-        "constants": _in_json(shipped),
-        "folds": {source: _in_json(each) for source, each in constants.items()},
-        "widths": {figure: width(found, figure) for figure in ("step", "speedup")},
-        "summary": {figure: _summary([r for r in listed if r["figure"] == figure]) for figure in named},
-        "by_source": {figure: _by_source(listed, figure) for figure in named},
-        "rows": listed,
+        "constants": _constants_in_json(shipped),
+        "folds": {source: _constants_in_json(of_fold) for source, of_fold in constants.items()},
+        "widths": {figure: width(errors, figure) for figure in ("step", "speedup")},
+        "summary": summary,
+        "by_source": by_source,
+        "rows": lines,
         "left_out": dict(Counter(r.left_out for r in rows() if r.left_out)),
     }
 
 
-def _by_source(listed: list[dict[str, Any]], figure: str) -> dict[str, Any]:
-    """Source -> the summary of its rows of a figure."""
-    of_source: dict[str, list[dict[str, Any]]] = {}
-    for row in listed:
-        if row["figure"] == figure:
-            of_source.setdefault(row["source"], []).append(row)
-    return {source: _summary(rows_of_it) for source, rows_of_it in of_source.items()}
+def _in_json(error: RackError, errors: Sequence[RackError]) -> dict[str, Any]:
+    """A row of the record."""
+    return {
+        "row": error.row_id,
+        "source": error.source_id,
+        "figure": error.figure,
+        "measured": error.measured,
+        "predicted": error.predicted,
+        "inside": _is_inside(error, errors),
+    }
 
 
-def _inside(each: Judged, found: Sequence[Judged]) -> bool | None:
+def _is_inside(error: RackError, errors: Sequence[RackError]) -> bool | None:
     """Whether the interval of `whatif` holds the row: the errors of sources left out, those of other racks
     beyond a box, and those of the links' tables. None where no interval is stated.
     """
-    if each.figure in WITHOUT_INTERVAL:
+    if error.figure in WITHOUT_INTERVAL:
         return None
-    half = each.own
-    if each.beyond:
-        half = max(half, width(found, each.figure, each.source_id))
-    return abs(each.log_error) <= math.hypot(half, Z * each.links)
+    half_width = error.box_width
+    if error.beyond_box:
+        half_width = max(half_width, width(errors, error.figure, error.source_id))
+    return abs(error.log_error) <= math.hypot(half_width, Z * error.links)
 
 
-def _in_json(constants: Constants) -> dict[str, Any]:
+def _constants_in_json(constants: FoldConstants) -> dict[str, Any]:
     return {"waiting": constants.waiting, "overlap": dict(constants.overlap)}
 
 
-def _summary(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Errors and coverage of some rows of a figure."""
-    held = [row["inside"] for row in listed]
-    errors = [abs(row["predicted"] / row["measured"] - 1.0) for row in listed]
+    inside = [line["inside"] for line in lines]
+    errors = [abs(line["predicted"] / line["measured"] - 1.0) for line in lines]
     return {
-        "rows": len(listed),
-        "sources": len({row["source"] for row in listed}),
+        "rows": len(lines),
+        "sources": len({line["source"] for line in lines}),
         "error": float(np.mean(errors)),
         "worst": max(errors),
-        "inside": None if None in held else sum(held),
+        "inside": None if None in inside else sum(inside),
     }
 
 
 def text() -> str:
     """The record as text."""
-    return json.dumps(shortened(figures(), DIGITS), indent=1) + "\n"
+    return json.dumps(shortened(figures(), RECORD_DIGITS), indent=1) + "\n"
 
 
 def main(argv: list[str] | None = None) -> None:
