@@ -13,13 +13,13 @@ from torch.overrides import TorchFunctionMode
 from perfmodel.specs import ModelSpec
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import (
+    CacheSpan,
     KVCache,
     Layer,
     Projected,
     RandomWeights,
     RankShard,
     Request,
-    CacheSpan,
     backends,
     build,
     make_decoder,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.robust import Parts, ErrorSpread, parts_of
+from perfmodel.validate.studies.robust import ErrorSpread, Parts, parts_of
 
 HARD = ErrorSpread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
