@@ -229,3 +229,16 @@ def test_clients_beyond_the_limits_have_no_option_and_without_limits_any_number_
     free = _advice(**OF_CLIENTS | {"slo": None})
     assert "any number of devices serves 300 clients" in free.for_rate
     assert {option.two for option in free.options} == {False, True}
+
+
+@pytest.mark.parametrize(("gain", "chosen"), [(0.9, False), (1.01, False), (1.1, True)])
+def test_two_pools_are_advised_only_where_they_serve_clearly_more(gain: float, chosen: bool) -> None:
+    """A little more is not worth a second pool."""
+    one = best(False)
+    two = replace(best(True), most_requests_per_s=gain * one.most_requests_per_s)
+    by_rate = sorted((one, two), key=lambda option: -option.most_requests_per_s)
+    pools = replace(_advice(), options=tuple(by_rate))
+    assert pools.chosen is not None
+    assert pools.chosen.two is chosen
+    assert pools.sentence.startswith("Two pools" if chosen else "One pool")
+    assert ("takes less to run" in pools.sentence) is (gain == 1.01)

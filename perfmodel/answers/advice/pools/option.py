@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from perfmodel.answers.advice.ranking import ALIKE
+
 
 @dataclass(frozen=True, slots=True)
 class PoolOption:
@@ -89,13 +91,25 @@ class PoolAdvice:
         return any(option.serves for option in self.options)
 
     @property
+    def chosen(self) -> PoolOption | None:
+        """The option of the highest rate; one pool where two are better by no more than `ALIKE`."""
+        one = self.best(two=False)
+        two = self.best(two=True)
+        if one is None or two is None:
+            return one or two
+        gain = two.most_requests_per_s / one.most_requests_per_s
+        return two if gain > 1.0 + ALIKE else one
+
+    @property
     def sentence(self) -> str:
         """The advice in words."""
-        if not self.options:
+        best = self.chosen
+        if best is None:
             return f"No layout of {self.gpus} GPUs keeps the limits {self._where}"
-        best = self.options[0]
         other = self.best(not best.two)
         most = "most within the limits" if self.clients is None else f"{self.load} fastest"
+        if best is not self.options[0]:
+            most = "as much as two pools and takes less to run"
         text = f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} {most}"
         text += f": {best.most_requests_per_s:.3g} requests/s, {best.layout}, {best.drafting}"
         if other is None:
