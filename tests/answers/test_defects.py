@@ -36,6 +36,21 @@ def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     assert set(pm.sweep(**question | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
 
 
+def test_lengths_that_fall_off_the_captured_graphs_are_said_in_the_versions_that_have_it() -> None:
+    """K = 2 of vLLM 0.26 to 0.28; three and seven fit the captured sizes (vllm#53407)."""
+
+    def said(gamma: int, version: str) -> bool:
+        question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 5, "context": 1024}
+        answer = pm.whatif(**question, draft="eagle3", gamma=gamma, engine=version)
+        return any("53407" in note for note in defects_named(answer))
+
+    assert said(2, "vllm@0.27")
+    assert not said(3, "vllm@0.27")
+    assert not said(7, "vllm@0.27")
+    assert not said(2, "vllm@0.25")
+    assert not said(2, "vllm@0.29")
+
+
 def test_a_backend_that_is_assumed_is_said_until_it_is_named() -> None:
     """vLLM on AMD runs AITER if it is told to; its own word for it is taken too."""
     asked = {"model": "qwen3-8b", "hardware": "mi300x", "batch": 4, "context": 600, "draft": "eagle3"}

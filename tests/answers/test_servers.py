@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.engine_lines import line_of_file
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
+from perfmodel.answers.question import Query
 from perfmodel.cli import run
 from perfmodel.specs import serving_engines
 
@@ -128,6 +130,8 @@ def test_degrees_are_said_in_the_engines_meaning(word, words) -> None:
 def test_a_head_in_a_file_of_its_own_is_named_in_llama_cpp() -> None:
     line = advise(model="gemma-4-31b", hardware="rtx-5090", engine="llamacpp", weights="q4_k_m").serve.lines
     assert "--spec-type draft-mtp -md gemma-4-31B-it-assistant.gguf" in line["llamacpp"]
+    question = Query("gemma-4-31b", "rtx-5090", 1, 4096, draft="mtp", engine="llamacpp", weights="q4_k_m")
+    assert "-md gemma-4-31B-it-assistant.gguf" in (line_of_file(question, 3) or "")
 
 
 def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:

@@ -56,7 +56,14 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
 
 
 @pytest.mark.parametrize(
-    ("option", "names"), [("--lora-rank", "LoRA adapters"), ("--guided-decoding", "structured output")]
+    ("option", "names"),
+    [
+        ("--lora-rank", "LoRA adapters"),
+        ("--guided-decoding", "structured output"),
+        ("--enforce-eager", "passes without CUDA graphs"),
+        ("--cuda-graph-max-bs", "passes without CUDA graphs"),
+        ("--spec-draft-p-min", "drafts that stop early have a mean length"),
+    ],
 )
 def test_an_option_about_what_is_not_modelled_is_answered_by_name(capsys, option: str, names: str) -> None:
     assert cli.run(["whatif", option, "16"]) == 2

@@ -198,7 +198,9 @@ def line_of_file(query: Query, tokens: int) -> str | None:
         return None
     by_length = speedups(scenario, float(query.batch), float(query.context), np.arange(tokens + 1))
     table = LengthTable.at(query.batch, query.context, tokens, tuple(by_length.tolist()))
-    return export(table, scenario.draft, served).lines.get(served.engine or "")
+    named = query.draft or scenario.draft.name
+    path = _named_head(query.draft, scenario.draft) or _draft_source(named, query.model, scenario)
+    return export(table, scenario.draft, served, path).lines.get(served.engine or "")
 
 
 def no_line(why: str) -> Export:

@@ -5,8 +5,9 @@ NOT_MODELLED = (
     "structured output (grammars)",
     "vision and audio encoders",
     "kinds of draft that take turns (MTP, then n-gram)",
+    "passes without CUDA graphs (eager mode, batches beyond the captured ones)",
 )
-_LORA, _GRAMMARS, _ENCODERS, _ = NOT_MODELLED
+_LORA, _GRAMMARS, _ENCODERS, _, _EAGER = NOT_MODELLED
 _WORDS = {
     "lora": _LORA,
     "structured": _GRAMMARS,
@@ -15,6 +16,9 @@ _WORDS = {
     "vision": _ENCODERS,
     "image": _ENCODERS,
     "audio": _ENCODERS,
+    "eager": _EAGER,
+    "cuda-graph": _EAGER,
+    "cudagraph": _EAGER,
 }
 """Word in an option of an engine -> what it is about."""
 

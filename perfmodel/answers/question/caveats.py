@@ -89,7 +89,7 @@ def common_doubts(
     if drafts:
         sentences += of_draft(scenario, context)
     if gamma:
-        sentences += map(defect_warning, known_defects(scenario, context))
+        sentences += map(defect_warning, known_defects(scenario, context, gamma))
         sentences += of_other_kernels(scenario)
     sentences += without_effect(question, scenario)
     sentences += of_constants(question.calibration, scenario.machine.calibration)
@@ -301,8 +301,10 @@ def of_device(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
-    """The known defects of the engine's version that affect this draft on this device at a context."""
+def known_defects(scenario: Scenario, context: float, gamma: int = 1) -> tuple[Defect, ...]:
+    """The known defects of the engine's version that affect this draft on this device at a context. gamma:
+    its length.
+    """
     c = scenario.machine.calibration
     target = scenario.target
     engine = serving_engines().get(engine_of(c) or "")
@@ -325,6 +327,8 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
         if d.recurrent and target.linear_attention is None:
             return False
         if d.experts and target.moe is None:
+            return False
+        if d.uneven and (gamma + 1).bit_count() == 1:
             return False
         return context >= d.context_from and d.of_version(c.version)
 

@@ -57,7 +57,8 @@ class Defect(Frozen):
 
     It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
     recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
-    `until`; with `assumed` only a question that names no attention backend. An omitted field is no condition.
+    `until`; with `assumed` only a question that names no attention backend; with `uneven` only verifications
+    of a number of tokens a sequence that no power of two is. An omitted field is no condition.
     slows: whether a draft may become slower than the baseline, so that no verdict says that it surely pays.
     """
 
@@ -73,6 +74,7 @@ class Defect(Frozen):
     until: str | None = None
     slows: bool = False
     assumed: bool = False
+    uneven: bool = False
 
     def of_version(self, version: str) -> bool:
         """Whether a release has the defect."""
