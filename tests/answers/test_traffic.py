@@ -334,3 +334,13 @@ def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) ->
     assert any("TTFT is a rough guide without an interval" in warning for warning in answer.warnings)
     (served,) = pm.traffic("qwen3-8b", "h100", **ask).rows
     assert served.ttft_interval is not None
+
+
+def test_prompts_through_host_memory_come_with_the_switch_that_helps() -> None:
+    load = {"input_len": 8192, "output_len": 100, "max_concurrency": 1, "gamma": 0, "weights": "fp8"}
+    notes = {
+        hardware: [w for w in pm.traffic("qwen3-32b", hardware, tp=2, **load).warnings if "NCCL_SHM" in w]
+        for hardware in ("rtx-5090", "rtx-pro-6000", "h100")
+    }
+    assert [len(each) for each in notes.values()] == [1, 0, 0]
+    assert notes["rtx-5090"][0].startswith("2 x rtx-5090-32gb: long prompts wait")

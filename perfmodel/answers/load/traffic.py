@@ -36,6 +36,7 @@ from perfmodel.answers.question import (
     slowing,
     usual_draft,
 )
+from perfmodel.answers.question.placement import cuts_heads
 from perfmodel.answers.question.smaller_batch import of_seats
 from perfmodel.answers.text import Note, devices
 from perfmodel.errors import library, refuse
@@ -187,6 +188,13 @@ def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
     return replace(question, **values) if values else question, source
 
 
+OVER_HOST = (
+    "long prompts wait for messages through host memory; NCCL_SHM_USE_CUDA_MEMCPY=1 was several times as "
+    "fast there (sgl-project/sglang#39605)"
+)
+"""What is known of prompts on devices without access to one another's memory."""
+
+
 def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
     """Refuse (InputError) requests that are longer than the model's positions."""
     longest = target.max_position_embeddings
@@ -322,6 +330,9 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
     engine = engine_of(scenario.machine.calibration)
     if known := untimed_prompts(engine):
         notes += (f"TTFT is a rough guide without an interval: {known}",)
+    machine = scenario.machine
+    if machine.over_host and not machine.gpu.peer_access and cuts_heads(engine):
+        notes += (Note(f"{machine.tensor_parallel} x {machine.gpu.name}: {OVER_HOST}"),)
     if not gamma:
         return notes
     if question.reuse:
