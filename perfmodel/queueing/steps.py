@@ -256,7 +256,7 @@ def step_times(
                 own_s=own_s,
                 passes_ahead=handed_out,
                 reading=reading,
-                survival=None if survival is None else survival[: gamma + 1],
+                survival=survival[: gamma + 1] if survival is not None and gamma else None,
                 cached=cached,
             )
         )

@@ -1,8 +1,10 @@
 """One replay: requests that are served at one load, and the row of their times."""
 
 import math
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from perfmodel.speculation import Scenario
 
 OF_INTERVAL = 500
 """Number of requests in the replays of both ends of an interval."""
+MOST_KEPT_BYTES = 2**18
+"""Size of a replay's arguments up to which its result is kept: some 5,000 requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class ReplayedLoad:
             around = self.around(steps)
         else:
             requests = replace(requests, gain=gains / steps.tokens_per_iteration)
-        return replay(
+        return replayed(
             steps,
             self.lengths,
             question.limits,
@@ -130,6 +134,17 @@ class ReplayedLoad:
         low, few, high = (self.served(steps.slowed(f), OF_INTERVAL).mean_tpot_s for f in factors)
         scale = met.mean_tpot_s / few if few else 1.0
         return scale * min(low, few), scale * max(high, few)
+
+
+def replayed(*served: Any) -> ReplayedRequests:
+    """What `replay` gives for these arguments, and gave before: drafts are compared with one baseline."""
+    pickled = pickle.dumps(served)
+    return _known(pickled) if len(pickled) <= MOST_KEPT_BYTES else replay(*served)
+
+
+@lru_cache(maxsize=128)
+def _known(pickled: bytes) -> ReplayedRequests:
+    return replay(*pickle.loads(pickled))
 
 
 def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
