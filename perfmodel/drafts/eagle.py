@@ -128,7 +128,8 @@ def few_layers(
         "compressed": (),
         "projections": (),
         "table_params": 0,
-        **dict.fromkeys(("shared_kv_layers", "shared_kv_sliding"), 0),
+        "shared_kv_layers": 0,
+        "shared_kv_sliding": 0,
         "num_nextn_predict_layers": None,
         "vocab_size": vocab or target.vocab_size,
         "weights": "bf16",
@@ -149,8 +150,7 @@ def _plain_attention(target: ModelSpec) -> dict[str, Any]:
     if target.mla or target.low_rank:
         heads = max(target.hidden_size // 128, 1)
         dim = 128
-        kv = 8
-        kv = kv if heads % kv == 0 else heads
+        kv = 8 if heads % 8 == 0 else heads
     elif target.sliding_heads:
         heads = target.sliding_heads.num_attention_heads
         dim = target.sliding_heads.head_dim

@@ -83,13 +83,15 @@ def raised(scenario: Scenario, gamma: int, rules: PrefixBlocks) -> int:
     The state is that of one layer and sequence on one device, with an input of the convolution for each
     drafted token (vLLM 0.32, platforms/interface.py). Gives 2,144 and 1,648 of vllm#54360.
     """
-    part = scenario.target_shard
+    shard = scenario.target_shard
     block = rules.block
-    if part.states is None or not part.attentions:
+    states = shard.states
+    if states is None or not shard.attentions:
         return block
     block = max(block, rules.latent) if scenario.target.mla else block
-    state = (part.states.bytes_per_sequence + gamma * part.states.bytes_per_input) / part.states.layers
-    return block * math.ceil(state / (block * part.attentions[0].layout.token_bytes))
+    state_bytes = (states.bytes_per_sequence + gamma * states.bytes_per_input) / states.layers
+    block_bytes = block * shard.attentions[0].layout.token_bytes
+    return block * math.ceil(state_bytes / block_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +194,20 @@ class Reuse:
         server per request, over ``[running batch]``.
         """
         k = self.kinds
-        n = np.arange(1.0, request_s.size + 1)
+        running = np.arange(1.0, request_s.size + 1)
         shared = self.shared(law)
-        own = law.hits(k.matched, k.prompt)
-        common = law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
-        free = np.maximum(sequences - n, 0.0) * (lengths.context - shared)
-        others = n + free / (lengths.input_mean - shared + lengths.output_mean)
+        of_session = law.hits(k.matched, k.prompt)
+        of_prefix = law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
+        free_tokens = np.maximum(sequences - running, 0.0) * (lengths.context - shared)
+        others = running + free_tokens / (lengths.input_mean - shared + lengths.output_mean)
         begins = self.share * (1.0 - (1.0 - self.share) ** others)
-        back = np.where(k.returns, self._return_probability(free * request_s, shared)[:, None], 0.0)
-        first = (1.0 - back) * begins[:, None]
+        returns_in_time = self._return_probability(free_tokens * request_s, shared)
+        back = np.where(k.returns, returns_in_time[:, None], 0.0)  # finds its session's context
+        first = (1.0 - back) * begins[:, None]  # finds the common beginning only
 
         def mean_if_found(value: Callable[[Array], Array]) -> Array:
             """Mean over all prompts of a function of the tokens found; 0 where none is found."""
-            return (back * value(own) + first * value(common)) @ k.weight
+            return (back * value(of_session) + first * value(of_prefix)) @ k.weight
 
         mean, std = self.prompts
         hit_tokens = mean_if_found(lambda hits: hits)
@@ -213,9 +216,9 @@ class Reuse:
         read = mean - hit_tokens
         deviation = float(np.sqrt(max(square - read[0] ** 2, 0.0)))
         nothing = 1.0 - back[0] - first[0]
-        computed = [k.prompt - own, k.prompt - common, k.prompt]
+        computed = [k.prompt - of_session, k.prompt - of_prefix, k.prompt]
         chance = np.concatenate([back[0], first[0], nothing])
-        own_room = sequences * (lengths.context - shared)
+        room_of_sessions = sequences * (lengths.context - shared)
         return CachedPrompts(
             law=law,
             read=read,
@@ -224,12 +227,12 @@ class Reuse:
             cv=deviation / float(read[0]),
             lengths=np.concatenate(computed),
             chance=chance * np.tile(k.weight, 3),
-            room_tokens=own_room + float(common.max()),
+            room_tokens=room_of_sessions + float(of_prefix.max()),
         )
 
     def _return_probability(self, cached: Array, shared: float) -> Array:
-        """Probability that a session returns before its context is evicted. held: idle tokens that fit in the
-        cache, times seconds of the server per request.
+        """Probability that a session returns before its context is evicted. cached: idle tokens that fit in
+        the cache, times seconds of the server per request.
 
         A context is evicted at an age of t. With exponential times, sessions that return occupy room for Z (1
         - exp(-t/Z)) per request, and the last request of each session for t.
@@ -237,7 +240,7 @@ class Reuse:
         if not self.think_s:
             return np.ones_like(cached)
         k = self.kinds
-        last = self.kinds.prompt[-self.kinds.prompt.size // self.turns :]
+        last = k.prompt[-k.prompt.size // self.turns :]
         ages = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, AGES)])
         returning = float((k.weight * k.returns) @ (k.matched - shared))
         ending = (float(last.mean()) + self.first.output_mean - shared) / self.turns

@@ -108,10 +108,12 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
     batch = passes.batch
     context = passes.context
     gammas = passes.gammas
-    if (class_name := speedup_class(scenario)) is not None:
+    class_name = speedup_class(scenario)
+    scatter = c.error("speedup", scenario.target.name, scenario.machine.gpu)
+    if class_name is not None:
         share = np.moveaxis(np.asarray(extra_share(ratios())), 0, -1)
         deviation: Floats = source_errors().speedups[class_name].deviation_on(scenario.machine.gpu) * share
-    elif (scatter := c.error("speedup", scenario.target.name, scenario.machine.gpu)) is not None:
+    elif scatter is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)
     else:
         return None
@@ -188,7 +190,8 @@ def step_log_error(
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    if (class_name := step_class(scenario)) is not None:
+    class_name = step_class(scenario)
+    if class_name is not None:
         deviation: Floats = source_errors().steps[class_name].deviation_on(machine.gpu)
         if is_of_unseen_device(scenario):
             deviation = np.hypot(deviation, scatter.deviation)
@@ -248,35 +251,51 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
     fit = c.fit if speedup_class(scenario) is None else None
     if fit is None and not scenario.machine.over_host:
         return np.zeros((len(passes.gammas), *np.broadcast_shapes(passes.batch.shape, passes.context.shape)))
-    known = passes.op_seconds(scenario)
-    base = np.log(passes.speedups(scenario, known))
-
-    def slope(name: str, step: float) -> Array:
-        """Change of log speedup per change of a constant."""
-        moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
-        if name in EXPERT_CONSTANTS and scenario.target.moe:
-            again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved)
-        else:
-            again = passes.speedups(moved, passes.op_seconds(moved, known, CONSTANTS[name].work))
-        return np.asarray(np.log(again) - base)
-
-    variance = np.zeros_like(base)
+    changes = _Changes(scenario, passes)
+    variance = np.zeros_like(changes.log_speedups)
     if fit is not None:
         slopes = []
         for name in fit.parameters:
             constant = _constant(c, name)
-            step = STEP_STDERR
-            if CONSTANTS[name].unit == "fraction":  # a fraction must not exceed 1 or reach 0
-                step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
-            slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
+            step = _step_of(name, constant)
+            slopes.append(changes.of(name, step * (constant.stderr or 0.0)) / step)
         stacked = np.stack(slopes)
         variance = np.maximum(np.einsum("i...,ij,j...->...", stacked, square(fit.correlation), stacked), 0.0)
     if scenario.machine.over_host:
-        step = STEP_STDERR * c.allreduce_multiplier.value
-        variance = (
-            variance + (over_host().box_log_rms / STEP_STDERR * slope("allreduce_multiplier", step)) ** 2
-        )
+        change = changes.of("allreduce_multiplier", STEP_STDERR * c.allreduce_multiplier.value)
+        variance = variance + (over_host().box_log_rms / STEP_STDERR * change) ** 2
     return variance
+
+
+class _Changes:
+    """Changes of log speedup when one constant changes. The ops of other work keep their times."""
+
+    def __init__(self, scenario: Scenario, passes: Passes) -> None:
+        self._scenario = scenario
+        self._passes = passes
+        self._known = passes.op_seconds(scenario)
+        self.log_speedups = np.log(passes.speedups(scenario, self._known))
+
+    def of(self, name: str, step: float) -> Array:
+        """The change for a constant that is larger by `step`, over ``[gamma, batch, context]``."""
+        scenario = self._scenario
+        passes = self._passes
+        c = scenario.machine.calibration
+        moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
+        if name in EXPERT_CONSTANTS and scenario.target.moe:
+            again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved)
+        else:
+            again = passes.speedups(moved, passes.op_seconds(moved, self._known, CONSTANTS[name].work))
+        return np.asarray(np.log(again) - self.log_speedups)
+
+
+def _step_of(name: str, constant: Constant) -> float:
+    """The step of a finite difference in standard errors. A fraction must not exceed 1 or reach 0."""
+    if CONSTANTS[name].unit != "fraction":
+        return STEP_STDERR
+    if not constant.stderr:
+        return -STEP_STDERR
+    return -min(STEP_STDERR, constant.value / (2 * constant.stderr))
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:

@@ -182,6 +182,10 @@ def _best(
     engine = engine_of(scenario.machine.calibration)
     runs = runs_trees(engine, scenario.draft, query.engine)
     server = servers().get(engine or "")
+    flags = None
+    if server is not None:
+        flags = server.tree_flags(shape.steps, shape.candidates, shape.verified)
+    baseline_s = float(scenario.target_pass_s(float(batch), float(query.context)))
     tree = TreeDraft(
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
@@ -194,12 +198,12 @@ def _best(
         tokens_per_iteration=float(priced.tokens[column]),
         tpot_s=tpot_s,
         throughput_tokens_per_s=batch / tpot_s,
-        speedup=float(scenario.target_pass_s(float(batch), float(query.context))) / tpot_s,
+        speedup=baseline_s / tpot_s,
         over_choice=_times(value, choice, query),
         best_at=_best_at(query, chains, priced),
         acceptance_source=source,
         runs_in=None if runs is None else runs.text,
-        flags=None if server is None else server.tree_flags(shape.steps, shape.candidates, shape.verified),
+        flags=flags,
     )
     return value, tree
 

@@ -27,14 +27,14 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
         return None
     from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 
-    at = acceptance_by_context(
+    acceptance_at = acceptance_by_context(
         question.model, scenario.target, scenario.draft, read_acceptance(question.acceptance), question.task
     )
     knots = list[float]()
     gains = list[float]()
     for context in np.geomspace(contexts.min(), contexts.max(), KNOTS).tolist():
         with suppress(UnknownAcceptance):
-            gains.append(float(at(context).tokens_per_iteration(gamma)))
+            gains.append(float(acceptance_at(context).tokens_per_iteration(gamma)))
             knots.append(math.log(context))
     if knots:
         return np.asarray(np.interp(np.log(contexts), knots, gains))

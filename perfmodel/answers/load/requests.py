@@ -26,10 +26,10 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     trace = replayed_trace(question)
     if not question.opens:
         return replace(trace, at_s=np.zeros_like(trace.at_s))
-    own = rate_of(trace_of(question.trace))
-    if own is None or float(f"{own:.{RATE_DIGITS}g}") == load:  # at its own times
+    traced_rate = rate_of(trace_of(question.trace))
+    if traced_rate is None or float(f"{traced_rate:.{RATE_DIGITS}g}") == load:  # at its own times
         return trace
-    return replace(trace, at_s=trace.at_s * (own / load))
+    return replace(trace, at_s=trace.at_s * (traced_rate / load))
 
 
 def replayed_trace(question: TrafficQuery) -> Arrivals:

@@ -29,7 +29,9 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
         text = "x".join(map(str, given))
     allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
     matched = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
-    steps, candidates, tokens = map(int, matched.groups()) if matched else (MAX_LEVELS,) * 3
+    if matched is None:
+        raise refuse(flag, None, allowed, given)
+    steps, candidates, tokens = map(int, matched.groups())
     if not (steps < MAX_LEVELS and candidates <= MAX_CHILDREN and 2 <= tokens <= MAX_SIZE):
         raise refuse(flag, None, allowed, given)
     return steps, candidates, tokens

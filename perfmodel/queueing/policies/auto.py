@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.queueing.closed import at_server
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+from perfmodel.queueing.steps import StepTimes
 
 NEVER_S = 1e9
 """Seconds of an answer from a server that falls behind, larger than any other; a higher capacity makes it
@@ -27,21 +29,12 @@ class Auto(LengthPolicy):
         highest capacity is taken.
         """
         loads = replica.loads
-        lengths = replica.lengths
         if replica.load.rate is None:  # about as many think at every length
             loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
-        tpot = []
-        for t in replica.passes.values():
-            if replica.load.rate is not None:
-                leave = 1.0 / (t.iterations(lengths) * t.decode_s / t.batches + t.prompt_s)
-                batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
-                seconds = t.iterations(lengths) * t.decode_at(batch) / (1.0 - loads * t.prompt_at(batch))
-                most = capacity(t, lengths, replica.limits)[0]
-                tpot.append(np.where(loads < most, seconds, NEVER_S - most))
-            else:
-                batch = np.minimum(loads, float(max(t.seats, 1)))
-                seconds = t.iterations(lengths) * t.decode_at(batch) + (batch - 1.0) * t.prompt_at(batch)
-                tpot.append(seconds / batch if t.seats else np.full(loads.shape, np.inf))
+        if replica.load.rate is None:
+            tpot = [_of_clients_s(steps, replica, loads) for steps in replica.passes.values()]
+        else:
+            tpot = [_of_rates_s(steps, replica, loads) for steps in replica.passes.values()]
         fastest = np.argmin(np.stack(tpot), 0)
         best = np.array(list(replica.passes))[fastest]
         return [
@@ -49,3 +42,24 @@ class Auto(LengthPolicy):
             for gamma in np.unique(best).tolist()
             if gamma
         ]
+
+
+def _of_rates_s(steps: StepTimes, replica: Replica, rates: Array) -> Array:
+    """Seconds in which an answer decodes at each rate, at the mean batch of the rate."""
+    iterations = steps.iterations(replica.lengths)
+    leaving_rate = 1.0 / (iterations * steps.decode_s / steps.batches + steps.prompt_s)
+    batch = 1.0 + np.interp(rates, np.maximum.accumulate(leaving_rate), steps.batches, left=0.0)
+    seconds = iterations * steps.decode_at(batch) / (1.0 - rates * steps.prompt_at(batch))
+    most = capacity(steps, replica.lengths, replica.limits)[0]
+    return np.where(rates < most, seconds, NEVER_S - most)
+
+
+def _of_clients_s(steps: StepTimes, replica: Replica, clients: Array) -> Array:
+    """Seconds of an answer for each number of clients at a server, per running request; infinite without a
+    seat.
+    """
+    if not steps.seats:
+        return np.full(clients.shape, np.inf)
+    batch = np.minimum(clients, float(steps.seats))
+    prompts_s = (batch - 1.0) * steps.prompt_at(batch)
+    return (steps.iterations(replica.lengths) * steps.decode_at(batch) + prompts_s) / batch

@@ -34,32 +34,51 @@ def pasted_name(
     spellings: names with their devices. load: a `GPUSpec` by its name. Raises InputError for several devices,
     with the flag that asks for them, and for another memory.
     """
-    counted = SEVERAL.fullmatch(name.strip())
-    if counted and (count := int(counted[1] or counted[3] or 1)) > 1:
-        raise refuse(
-            flag,
-            None,
-            f"one device: {find(counted[2], flag)} with --tp {count} (llama.cpp: or --layer-split {count})",
-            name,
-        )
-    words = _words(counted[2] if counted else name)
+    plain_name = _without_count(name, flag, find)
+    meant = _devices_of(_words(plain_name), spellings)
     size = MEMORY.search(name.lower())
-    known = [(device, _words(each)) for each, device in spellings]
-    same = {
-        device
-        for device, each in known
-        if each and each <= words <= frozenset().union(*(other for d, other in known if d == device))
-    }
-    fits = [d for d in same if not size or abs(int(size[1]) / load(d).memory.value - 1) < SAME_MEMORY]
-    kinds = {re.sub(r"-\d+gb$", "", device) for device in same}
-    if size and not fits and len(kinds) == 1:
-        gpu = max(map(load, same), key=lambda device: device.memory.value)
-        sized = f"{gpu.name}:{size[1]}gb"
-        if gpu.memory_type.startswith("LPDDR"):
-            return sized
-        meant = f"{gpu.memory.value:g} GB, and {sized} is the device with {size[1]} GB"
-        raise InputError(f"{flag}: {gpu.name} has {meant}; given {name!r}")
+    if size is None:
+        return meant[0] if len(meant) == 1 else None
+    size_gb = int(size[1])
+    fits = [device for device in meant if abs(size_gb / load(device).memory.value - 1) < SAME_MEMORY]
+    kinds = {re.sub(r"-\d+gb$", "", device) for device in meant}
+    if not fits and len(kinds) == 1:
+        return _with_memory(max(map(load, meant), key=lambda gpu: gpu.memory.value), size_gb, name, flag)
     return fits[0] if len(fits) == 1 else None
+
+
+def _without_count(name: str, flag: str, find: Callable[[str, str], str]) -> str:
+    """A name without the number of devices. Raises InputError for more than one."""
+    counted = SEVERAL.fullmatch(name.strip())
+    if counted is None:
+        return name
+    device = counted[2]
+    count = int(counted[1] or counted[3] or 1)
+    if count > 1:
+        allowed = f"one device: {find(device, flag)} with --tp {count} (llama.cpp: or --layer-split {count})"
+        raise refuse(flag, None, allowed, name)
+    return device
+
+
+def _devices_of(words: frozenset[str], spellings: Sequence[tuple[str, str]]) -> list[str]:
+    """The devices one of whose spellings has only these words, where all of them are in its spellings."""
+    words_by_device: dict[str, list[frozenset[str]]] = {}
+    for spelling, device in spellings:
+        words_by_device.setdefault(device, []).append(_words(spelling))
+    return [
+        device
+        for device, known in words_by_device.items()
+        if words <= frozenset().union(*known) and any(each and each <= words for each in known)
+    ]
+
+
+def _with_memory(gpu: Any, size_gb: int, name: str, flag: str) -> str:
+    """The name of a box with another memory. Raises InputError for a board."""
+    sized = f"{gpu.name}:{size_gb}gb"
+    if gpu.memory_type.startswith("LPDDR"):
+        return sized
+    other = f"{gpu.memory.value:g} GB, and {sized} is the device with {size_gb} GB"
+    raise InputError(f"{flag}: {gpu.name} has {other}; given {name!r}")
 
 
 def _words(name: str) -> frozenset[str]:

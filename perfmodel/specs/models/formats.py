@@ -76,6 +76,8 @@ _GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
 """Bytes per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ),
 or none.
 """
+_GROUPED = re.compile(r"(?P<method>int|awq)(?P<bits>[2-8])?-g(?P<size>[1-9]\d{0,3})(?P<symmetric>-sym)?")
+"""``intBITS-gSIZE`` or ``awq-gSIZE``."""
 _ENGINES_KV = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bfloat16": "bf16", "float16": "fp16"}
 """Words of vLLM and SGLang for ``--kv-cache-dtype`` -> the format."""
 _SHORT = {
@@ -136,26 +138,22 @@ def _format(name: str, flag: str) -> Format:
     do.
     """
     if "+" in name:
-        mixed = [(_format(form, flag), layers) for form, layers in _shares(name, flag)]
-        most = max(mixed, key=lambda each: each[1])[0]
-        size = sum(form.bytes_per_value * layers for form, layers in mixed) / sum(
-            layers for _, layers in mixed
-        )
-        return Format(name, size, most.compute, most.input_bytes)
+        return _mixed(name, flag)
     key = _SHORT.get(name, name)
     if key.endswith("-a8") and key not in WEIGHT_FORMATS:
-        return Format(key, _format(key.removesuffix("-a8"), flag).weight_only.bytes_per_value, "fp8", 1.0)
-    if group := re.fullmatch(r"(?:(int)([2-8])|(awq))-g([1-9]\d{0,3})(-sym)?", key):
-        scale_bytes = _GROUP_BYTES.get((group[1] or group[3]) + (group[5] or ""))
-        if scale_bytes is not None:
-            return Format(key, int(group[2] or 4) / 8 + scale_bytes / int(group[4]), "bf16")
+        weights = _format(key.removesuffix("-a8"), flag).weight_only
+        return Format(key, weights.bytes_per_value, "fp8", 1.0)
+    grouped = _grouped(key)
+    if grouped is not None:
+        return grouped
     quantised = WEIGHT_FORMATS.get(key.removesuffix("-wo"))
     if quantised and key.endswith("-wo") and quantised.input_bytes is not None:
         return quantised.weight_only
     if key in BLOCKS and key not in WEIGHT_FORMATS:
         return _of_block(key)
-    if mean := re.fullmatch(r"([1-9]\d?(?:\.\d{1,4})?)bpw", key):
-        return Format(key, float(mean[1]) / 8, "bf16")
+    mean_bits = re.fullmatch(r"([1-9]\d?(?:\.\d{1,4})?)bpw", key)
+    if mean_bits:
+        return Format(key, float(mean_bits[1]) / 8, "bf16")
     if key.startswith("ud-"):
         raise refuse(
             flag, None, "the file (--model FILE.gguf) or its mean (as 4.9bpw): this mix differs", name
@@ -163,6 +161,27 @@ def _format(name: str, flag: str) -> Format:
     if key not in WEIGHT_FORMATS:
         raise unknown_name(flag, "weight format", name, _SHOWN)
     return WEIGHT_FORMATS[key]
+
+
+def _mixed(name: str, flag: str) -> Format:
+    """A format whose parts are in some layers each: their mean size, at the peak of most layers."""
+    formats = [(_format(form, flag), layers) for form, layers in _shares(name, flag)]
+    usual, _ = max(formats, key=lambda share: share[1])
+    all_layers = sum(layers for _, layers in formats)
+    size = sum(form.bytes_per_value * layers for form, layers in formats) / all_layers
+    return Format(name, size, usual.compute, usual.input_bytes)
+
+
+def _grouped(key: str) -> Format | None:
+    """Integers with a scale per group, such as ``int4-g128-sym``; None for another word."""
+    word = _GROUPED.fullmatch(key)
+    if word is None or (word["method"] == "int") != (word["bits"] is not None):
+        return None
+    scale_bytes = _GROUP_BYTES.get(word["method"] + (word["symmetric"] or ""))
+    if scale_bytes is None:
+        return None
+    bits = int(word["bits"] or 4)
+    return Format(key, bits / 8 + scale_bytes / int(word["size"]), "bf16")
 
 
 def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
@@ -193,8 +212,9 @@ class Weights:
         """
         named = dict(self.own)
         part = _PART_OF.get(tensor, tensor)
-        if tensor in named or part in named:
-            return named[tensor if tensor in named else part]
+        for name in (tensor, part):
+            if name in named:
+                return named[name]
         if part in KEPT and self.base.bytes_per_value < 2.0:
             return WEIGHT_FORMATS["bf16"]
         return self.base
