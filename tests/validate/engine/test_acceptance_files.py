@@ -61,6 +61,24 @@ def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, na
     assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
 
 
+TOTALS = (
+    "INFO 03-19 metrics.py:477] Speculative metrics: Draft acceptance rate: 0.612, System efficiency: "
+    "0.540, Number of speculative tokens: 4, Number of accepted tokens: 4231, Number of draft tokens: 6914, "
+    "Number of emitted tokens: {emitted}.\n"
+)
+
+
+def test_the_totals_of_vllms_first_engine_state_length_and_rate(tmp_path) -> None:
+    """6,914 tokens in drafts of four are 1,728.5 drafts. The last line has all since the start."""
+    path = tmp_path / "log"
+    path.write_text(TOTALS.format(emitted=1800) + TOTALS.format(emitted=4988))
+    assert draft_length(path.read_text()) == 4
+    found = acceptance(path, 4, tmp_path)
+    assert found.tokens_per_iteration(4) == pytest.approx(4988 / 1728.5)
+    path.write_text(TOTALS.format(emitted=9000))
+    refused("Number of emitted tokens: must be from 1 to 5", import_file, path, None, subject(4))
+
+
 def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> None:
     """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there.
 

@@ -64,7 +64,7 @@ def counts_drafts(text: str) -> str | None:
 
 def draft_length(text: str) -> int | None:
     """The draft length that follows from a log's counts; None if they leave it open."""
-    return sglang.draft_length(text) or llama_cpp.draft_length(text)
+    return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
 
 
 def _row(

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
-from perfmodel.speculation.acceptance import MAX_POSITIONS
+from perfmodel.speculation.acceptance import MAX_POSITIONS, alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
@@ -26,6 +26,11 @@ _LOG = re.compile(
     r"|KV cache size: (?P<size>[\d,]*\d) tokens"
     r"|Running: (?P<running>\d+) reqs.*?KV cache usage: (?P<used>[\d.]+)%"
 )
+_FIRST_ENGINE = re.compile(
+    r"Speculative metrics: .*?Number of speculative tokens: (?P<length>\d+), Number of accepted tokens: "
+    r"\d+, Number of draft tokens: (?P<drafted>\d+), Number of emitted tokens: (?P<emitted>\d+)"
+)
+"""A line of the engine before 0.9 (V0), whose totals are since the start."""
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
 LOW_END, HIGH_END = 0.05, 0.95
 """Shares of requests that end the range of contexts."""
@@ -36,16 +41,21 @@ LEAST_USED = 0.01
 WORDS = (
     "spec_decode_",
     "SpecDecoding metrics:",
+    "Speculative metrics:",
     '"num_accepted_tokens_per_pos"',
     '"acceptance_histogram"',
 )
 OF_ANSWER = "metrics.speculative_decoding"
 """Where an answer of vLLM (0.32) counts its verifications."""
+TOTALS = "vLLM before 0.9: emitted tokens over drafts, bonus token included"
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
+    first_engine = list(_FIRST_ENGINE.finditer(text))
+    if first_engine:
+        return [(_of_totals(where, first_engine[-1]), None)], TOTALS
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
@@ -57,6 +67,25 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
         if note and note not in notes:
             notes.append(note)
     return rows, "; ".join(notes)
+
+
+def draft_length(text: str) -> int | None:
+    """The draft length that a log of the engine before 0.9 states; None for any other text."""
+    lines = _FIRST_ENGINE.findall(text)
+    return int(lines[-1][0]) or None if lines else None
+
+
+def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
+    """The constant rate that gives the emitted tokens per draft."""
+    length = float(line["length"])
+    drafted = float(line["drafted"])
+    if not length or not drafted:
+        raise InputError(f"{where}: counts no draft: nothing was drafted")
+    gained = float(line["emitted"]) * length / drafted
+    if not 1.0 <= gained <= length + 1.0:
+        allowed = f"from 1 to {length + 1:g} for each draft of {length:g} tokens"
+        raise refuse(where, "Number of emitted tokens", allowed, gained)
+    return {"alpha": float(alpha_from_tokens_per_iteration(gained, length))}
 
 
 def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:
