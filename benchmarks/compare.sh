@@ -23,7 +23,7 @@ from pathlib import Path
 
 best = {}
 for path in sorted(Path(sys.argv[1]).glob("*.json")):
-    for name, value, unit, _ in json.loads(path.read_text()):
+    for name, value, unit, *_ in json.loads(path.read_text()):
         times = best.setdefault(f"{name}, {unit}", {})
         times[path.stem[:4]] = min(times.get(path.stem[:4], float("inf")), value)
 print(f"{'best of two turns':60} {'base':>9} {'this tree':>9} {'ratio':>6}")

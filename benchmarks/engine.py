@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,41 +32,57 @@ DEMO = [*SUBJECT, "--draft", "self", "--batch", "64", "--context", "32000", "--g
 FIRST = ["--model", "llama-3.1-8b", "--hardware", "h100", "--batch", "12", "--context", "32k"]
 GRID = ["--batch", "1..10", "--context", "100..1000000+100", "--gamma", "1..10", "--alpha", "0.8"]
 COLD_RUNS = 15
+NUMPY = "numpy"
+"""The process beside which cold starts are timed; the first one in each turn."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; `target` and `value` in the same unit."""
+    """One line of the table, as `parts.Row`."""
 
     what: str
     value: float
     unit: str
     target: float | None = None
+    wall: float | None = None
 
     def cells(self, yardstick_s: float) -> list[str]:
-        """What, measured, target, share of the target, multiple of the yardstick (times only)."""
+        """What, measured, wall time, target, share of the target, multiple of the yardstick (times only)."""
         share = f"{self.value / self.target:.2f}" if self.target else ""
         factor = {"us": 1e-6, "ms": 1e-3, "s": 1.0}.get(self.unit)
         multiple = f"{self.value * factor / yardstick_s:.3g}" if factor else ""
         target = f"{self.target:g} {self.unit}" if self.target else ""
-        return [self.what, f"{self.value:.3g} {self.unit}", target, share, multiple]
+        wall = "" if self.wall is None else f"{self.wall:.3g} {self.unit}"
+        return [self.what, f"{self.value:.3g} {self.unit}", wall, target, share, multiple]
 
 
-def child(*command: str, **environment: str) -> tuple[float, float, str]:
-    """Processor seconds, peak megabytes and output of one process."""
+@dataclass(frozen=True)
+class Ended:
+    """A process that ended: its processor and wall time, its peak memory and its output."""
+
+    processor_s: float
+    wall_s: float
+    megabytes: float
+    output: str
+
+
+def child(*command: str, **environment: str) -> Ended:
+    """One process."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | environment
+    started = time.perf_counter()
     with subprocess.Popen([sys.executable, *command], env=env, stdout=subprocess.PIPE, text=True) as process:
         out = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command}: exit status {process.returncode}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out
+    wall_s = time.perf_counter() - started
+    return Ended(usage.ru_utime + usage.ru_stime, wall_s, usage.ru_maxrss / 1024, out)
 
 
 def part(name: str) -> list[Row]:
     """Rows that parts.py measures."""
-    return [Row(*row) for row in json.loads(child(str(HERE / "parts.py"), name)[2])]
+    return [Row(*row) for row in json.loads(child(str(HERE / "parts.py"), name).output)]
 
 
 def cold() -> list[Row]:
@@ -73,28 +90,29 @@ def cold() -> list[Row]:
     threads that numpy starts count as processor time, and the command starts none.
     """
     commands = {
-        "numpy": ("-c", "import numpy"),
+        NUMPY: ("-c", "import numpy"),
         "perfmodel whatif": ("-m", "perfmodel", "whatif", *DEMO),
         "perfmodel whatif --json": ("-m", "perfmodel", "whatif", *DEMO, "--json"),
         "README's first what-if": ("-m", "perfmodel", "whatif", *FIRST),
     }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    peak = dict.fromkeys(commands, 0.0)
+    ended: dict[str, list[Ended]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as cache:
         for run in range(COLD_RUNS + 1):
             for name, command in commands.items():
-                seconds, megabytes, _ = child(*command, PYTHONPYCACHEPREFIX=cache, OPENBLAS_NUM_THREADS="1")
-                peak[name] = max(peak[name], megabytes)
+                process = child(*command, PYTHONPYCACHEPREFIX=cache, OPENBLAS_NUM_THREADS="1")
                 if run:  # the first fills the cache
-                    times[name].append(seconds)
-    base = statistics.median(times["numpy"])
-    rows = [Row('cold: python -c "import numpy"', base * 1e3, "ms")]
+                    ended[name].append(process)
+    numpy_s = statistics.median([each.processor_s for each in ended[NUMPY]])
+    numpy_wall_s = statistics.median([each.wall_s for each in ended[NUMPY]])
+    rows = [Row('cold: python -c "import numpy"', numpy_s * 1e3, "ms", wall=numpy_wall_s * 1e3)]
     for name in list(commands)[1:]:
-        rows.append(Row(f"cold: {name}", statistics.median(times[name]), "s", 0.3))
-        rows.append(
-            Row(f"cold: {name}, over numpy's import", statistics.median(times[name]) / base, "x numpy", 2.6)
-        )
-        rows.append(Row(f"cold: {name}, peak memory", peak[name], "MB", 90))
+        processor_s = statistics.median([each.processor_s for each in ended[name]])
+        wall_s = statistics.median([each.wall_s for each in ended[name]])
+        over = processor_s / numpy_s
+        rows.append(Row(f"cold: {name}", processor_s, "s", 0.3, wall_s))
+        rows.append(Row(f"cold: {name}, over numpy's import", over, "x numpy", 2.6, wall_s / numpy_wall_s))
+        megabytes = max(each.megabytes for each in ended[name])
+        rows.append(Row(f"cold: {name}, peak memory", megabytes, "MB", 90))
     return rows
 
 
@@ -102,10 +120,10 @@ def sweep() -> list[Row]:
     """A million rows to CSV, and the memory of that."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "out.csv")
-        seconds, megabytes, _ = child("-m", "perfmodel", "sweep", *SUBJECT, *GRID, "--output", out)
+        process = child("-m", "perfmodel", "sweep", *SUBJECT, *GRID, "--output", out)
     return [
-        Row("a row of a sweep of 1,000,000 to CSV", seconds, "us", 3),
-        Row("sweep of 1,000,000 rows to CSV, peak memory", megabytes, "MB"),
+        Row("a row of a sweep of 1,000,000 to CSV", process.processor_s, "us", 3, process.wall_s),
+        Row("sweep of 1,000,000 rows to CSV, peak memory", process.megabytes, "MB"),
     ]
 
 
@@ -119,7 +137,8 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     """The page of the docs."""
     yardstick_s = rows[0].value * 1e-3
     times = table(
-        ["what", "measured", "target", "of target", "x yardstick"], [row.cells(yardstick_s) for row in rows]
+        ["what", "processor time", "wall time", "target", "of target", "x yardstick"],
+        [row.cells(yardstick_s) for row in rows],
     )
     taken = table(
         ["what-if", *COUNTED], [[name, *(str(of[what]) for what in COUNTED)] for name, of in counts.items()]
@@ -131,9 +150,9 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
         f"One run on {machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. An answer "
         "holds T_T, T_D, T_V, ratios, "
         "tokens per iteration, "
-        "speedup, throughput and the best gamma up to 16. Times are medians of processor time, which is "
-        "the time that passes on an idle machine; cold starts are those of "
-        f"{COLD_RUNS} processes taken in turns.\n\n{times}\n\n"
+        "speedup, throughput and the best gamma up to 16. Times are medians: of processor time, to which the "
+        "targets apply, and of wall time, which is the same on an idle machine. Cold starts are those of "
+        f"{COLD_RUNS} processes taken in turns, with byte code as an installation leaves it.\n\n{times}\n\n"
         "The next table counts the work of one what-if and of one question about traffic: calls of Python "
         "functions, files of this package in which these functions are, and computed forward passes. The "
         "counts are the same on every machine: a test fails if the number of files or passes differs from "
@@ -145,7 +164,7 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
 def main() -> None:
     """Measure, print, write."""
     rows = [*part("warm"), *part("million"), *cold(), *sweep(), *part("decoder")]
-    text = page(rows, json.loads(child(str(HERE / "counts.py"))[2]))
+    text = page(rows, json.loads(child(str(HERE / "counts.py")).output))
     OUT.write_text(text, encoding="utf-8")
     print(text)
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -32,23 +32,52 @@ QUESTIONS = {
     "n-grams": Query("qwen3-32b", "h100", 16, 8192, 3, tp=2, draft="ngram", alpha=0.4),
 }
 """Kind of draft -> a question about it."""
-Rows = list[tuple[str, float, str, float | None]]
+PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0}
 
 
-def median_s(work: Callable[[], object], runs: int) -> float:
-    """Median processor time of several runs, in seconds, after one that does not count."""
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `target`, `value` and `wall` in the same unit. wall: of times, the time that
+    passes; `value` is then processor time.
+    """
+
+    what: str
+    value: float
+    unit: str
+    target: float | None = None
+    wall: float | None = None
+
+
+@dataclass(frozen=True)
+class Median:
+    """Medians of several runs, in seconds."""
+
+    processor_s: float
+    wall_s: float
+
+    def row(self, what: str, unit: str, target: float | None = None) -> Row:
+        """The line of the table."""
+        factor = PER_SECOND[unit]
+        return Row(what, self.processor_s * factor, unit, target, self.wall_s * factor)
+
+
+def median(work: Callable[[], object], runs: int) -> Median:
+    """Of several runs, after one that does not count."""
     work()
     return median_of([work] * runs)
 
 
-def median_of(works: Sequence[Callable[[], object]]) -> float:
-    """Median processor time of different works, in seconds."""
-    times = []
+def median_of(works: Sequence[Callable[[], object]]) -> Median:
+    """Of different works."""
+    processor_s = []
+    wall_s = []
     for work in works:
+        started = time.perf_counter()
         start = time.process_time()
         work()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
+        processor_s.append(time.process_time() - start)
+        wall_s.append(time.perf_counter() - started)
+    return Median(statistics.median(processor_s), statistics.median(wall_s))
 
 
 def figures(p: Prediction) -> tuple[object, ...]:
@@ -69,7 +98,7 @@ def grid(points: int) -> Workload:
     return Workload.of(np.geomspace(1, 256, side)[:, None], np.geomspace(1e3, 1e6, points // side), 3)
 
 
-def warm() -> Rows:
+def warm() -> list[Row]:
     """Answers in a running process; the first row is the yardstick."""
     scenario = resolve(QUERY)
     one = Workload.of(64, 32000, 2)
@@ -77,35 +106,28 @@ def warm() -> Rows:
     values = np.linspace(0, 1, 1_000_000)
     rates = np.linspace(0.01, 0.8, 250).tolist()  # below those that are replayed
     loads = SERVER | {"request_rate": rates, "gamma": "1,3,5"}
+    yardstick = median(lambda: np.exp(values), 20)
+    answer = median(lambda: figures(predict(scenario, one)), 200)
+    lengths = median(lambda: with_lengths(scenario, one), 50)
     return [
-        (
-            "np.exp of 1,000,000 doubles (the yardstick)",
-            median_s(lambda: np.exp(values), 20) * 1e3,
-            "ms",
-            None,
-        ),
-        ("one answer", median_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 250),
-        (
-            "one answer with the three lengths",
-            median_s(lambda: with_lengths(scenario, one), 50) * 1e3,
-            "ms",
-            5,
-        ),
+        yardstick.row("np.exp of 1,000,000 doubles (the yardstick)", "ms"),
+        answer.row("one answer", "us", 250),
+        lengths.row("one answer with the three lengths", "ms", 5),
         *whatifs(),
         *handles(),
-        ("1,024 answers", median_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
-        ("a question about traffic", median_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
-        ("1,000 rates and draft lengths of traffic", median_s(lambda: traffic(**loads), 2), "s", None),
+        median(lambda: figures(predict(scenario, thousand)), 50).row("1,024 answers", "ms", 5),
+        median(lambda: traffic(**SERVER), 5).row("a question about traffic", "ms"),
+        median(lambda: traffic(**loads), 2).row("1,000 rates and draft lengths of traffic", "s"),
     ]
 
 
-def whatifs() -> Rows:
+def whatifs() -> list[Row]:
     """Whole what-ifs about a question of each kind of draft: the same again, and different ones.
 
     All of them have names, lengths, interval, remedies, warnings and memory. The passes are compiled.
     """
     draw = np.random.default_rng(7)
-    rows: Rows = []
+    rows: list[Row] = []
     for kind, query in QUESTIONS.items():
         for number in range(WARM_UP):
             whatif(query, context=20_000 + number)
@@ -113,14 +135,14 @@ def whatifs() -> Rows:
             replace(query, batch=int(batch), context=int(context))
             for batch, context in zip(draw.integers(1, 200, 50), draw.integers(500, 40_000, 50), strict=True)
         ]
-        again_s = median_s(lambda query=query: whatif(query), 50)
-        others_s = median_of([partial(whatif, other) for other in others])
-        rows.append((f"a what-if, {kind}, again", again_s * 1e3, "ms", 3))
-        rows.append((f"50 different what-ifs, {kind}, each", others_s * 1e3, "ms", 3))
+        again = median(partial(whatif, query), 50)
+        each = median_of([partial(whatif, other) for other in others])
+        rows.append(again.row(f"a what-if, {kind}, again", "ms", 3))
+        rows.append(each.row(f"50 different what-ifs, {kind}, each", "ms", 3))
     return rows
 
 
-def handles() -> Rows:
+def handles() -> list[Row]:
     """A predictor: made, and asked for numbers, for arrays and for a mixed batch."""
     subject = {"model": "qwen3-32b", "hardware": "h100", "tp": 2, "draft": "eagle3", "gamma": 3}
     p = predictor(**subject)
@@ -129,41 +151,39 @@ def handles() -> Rows:
     contexts = draw.integers(1, 100_001, 10_000).astype(float)
     new = np.append(np.ones(64), 2000.0)
     past = np.append(np.full(64, 4000.0), 0.0)
-    step_s = median_s(lambda: p.step_s(16, 8192), 2000)
-    steps_s = median_s(lambda: p.step_s(batches, contexts), 50)
-    iterations_s = median_s(lambda: p.iteration_s(batches, contexts), 50)
+    step = median(lambda: p.step_s(16, 8192), 2000)
+    question = median(lambda: whatif(QUERY), 20)
     return [
-        ("a predictor made", median_s(lambda: predictor(**subject).iteration_s(1, 1), 10) * 1e3, "ms", None),
-        ("a predictor's step", step_s * 1e6, "us", 100),
-        ("a what-if, over a predictor's step", median_s(lambda: whatif(QUERY), 20) / step_s, "x", None),
-        ("a predictor's iteration", median_s(lambda: p.iteration_s(16, 8192), 1000) * 1e6, "us", 100),
-        (
-            "a pass of 64 requests and a prompt",
-            median_s(lambda: p.forward_s(new, past), 500) * 1e6,
-            "us",
-            None,
-        ),
-        ("10,000 steps in one call", steps_s * 1e3, "ms", 10),
-        ("10,000 iterations in one call", iterations_s * 1e3, "ms", 10),
+        median(lambda: predictor(**subject).iteration_s(1, 1), 10).row("a predictor made", "ms"),
+        step.row("a predictor's step", "us", 100),
+        Row("a what-if, over a predictor's step", question.processor_s / step.processor_s, "x"),
+        median(lambda: p.iteration_s(16, 8192), 1000).row("a predictor's iteration", "us", 100),
+        median(lambda: p.draft_s(16, 8192), 1000).row("a predictor's drafted token", "us", 100),
+        median(lambda: p.verify_s(16, 8192), 1000).row("a predictor's verification", "us", 100),
+        median(lambda: p.prefill_s(2000, 4000), 1000).row("a predictor's prompt", "us", 100),
+        median(lambda: p.forward_s(new, past), 500).row("a pass of 64 requests and a prompt", "us", 100),
+        median(lambda: p.step_s(batches, contexts), 50).row("10,000 steps in one call", "ms", 10),
+        median(lambda: p.iteration_s(batches, contexts), 50).row("10,000 iterations in one call", "ms", 10),
     ]
 
 
-def million() -> Rows:
+def million() -> list[Row]:
     """A million answers, and the memory of their process."""
     scenario = resolve(QUERY)
     points = grid(1_000_000)
     values = np.linspace(0, 1, 1_000_000)
-    yardstick = median_s(lambda: np.exp(values), 20)
-    seconds = median_s(lambda: figures(predict(scenario, points)), 3)
+    yardstick = median(lambda: np.exp(values), 20)
+    answers = median(lambda: figures(predict(scenario, points)), 3)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    over = answers.processor_s / yardstick.processor_s
     return [
-        ("1,000,000 answers", seconds, "s", None),
-        ("1,000,000 answers, over np.exp of as many", seconds / yardstick, "x np.exp", 200),
-        ("1,000,000 answers, peak memory", megabytes, "MB", 1000),
+        answers.row("1,000,000 answers", "s"),
+        Row("1,000,000 answers, over np.exp of as many", over, "x np.exp", 200),
+        Row("1,000,000 answers, peak memory", megabytes, "MB", 1000),
     ]
 
 
-def decoder() -> Rows:
+def decoder() -> list[Row]:
     """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop
     adds.
     """
@@ -182,12 +202,13 @@ def decoder() -> Rows:
     phases = (p.gamma or 0) * draft + verify + overhead
     where = f"kv-heavy, batch {p.batch}, {DECODER_CONTEXT:,} cached tokens"
     return [
-        (f"the baseline, {where}", p.batch / plain, "tokens/s", None),
-        (f"self-speculation through {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain", None),
-        ("deciding and committing, of an iteration", 100 * overhead / iteration, "%", None),
-        ("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%", None),
+        Row(f"the baseline, {where}", p.batch / plain, "tokens/s"),
+        Row(f"self-speculation through {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain"),
+        Row("deciding and committing, of an iteration", 100 * overhead / iteration, "%"),
+        Row("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%"),
     ]
 
 
 if __name__ == "__main__":
-    print(json.dumps({"warm": warm, "million": million, "decoder": decoder}[sys.argv[1]]()))
+    measure = {"warm": warm, "million": million, "decoder": decoder}[sys.argv[1]]
+    print(json.dumps([astuple(row) for row in measure()]))
