@@ -69,3 +69,13 @@ def test_a_missing_tier_is_one_line(changes: dict[str, Any], message: str) -> No
     with pytest.raises(InputError) as refused:
         pm.traffic(**ASKED | changes)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "answer", "turns", "kept"), [(20, 44, 2, 64), (1000, 100, 3, (1100 + 1500) / 2)]
+)
+def test_a_further_turn_finds_the_context_of_the_one_before(
+    first: int, answer: int, turns: int, kept: float
+) -> None:
+    session = {"turns": turns, "turn_input_len": 300, "input_len": first, "output_len": answer}
+    assert offload("host", prefix_len=None, **session).tokens == pytest.approx(kept)

@@ -85,12 +85,14 @@ def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offloa
 
 
 def _cached_tokens(question: TrafficQuery) -> float:
-    """Tokens that an earlier request has left: the shared prefix, or the mean of the earlier turns."""
+    """Tokens that an earlier request has left: the shared prefix, or the context before a further turn."""
     shared = float(question.prefix_len or 0)
-    if question.turns == 1:
+    turns = question.turns
+    if turns == 1:
         return shared
-    earlier = question.lengths.input_mean - float(question.turn_input_len or 0)
-    return max(shared, earlier)
+    of_all_turns = turns * question.lengths.input_mean
+    of_further_turns = (of_all_turns - question.first.input_mean) / (turns - 1)
+    return max(shared, of_further_turns - float(question.turn_input_len or 0))
 
 
 def _tier(tier: str, gpu: GPUSpec) -> tuple[float, float, str]:
