@@ -16,6 +16,7 @@ class Request:
 
     extend_length: int
     past_kv_length: int
+    unread: int = 0
     left: float = 0.0
     first_s: float = 0.0
     ended_s: float = 0.0
@@ -27,25 +28,32 @@ class Batch:
     requests: list[Request] = field(default_factory=list)
 
 
-def simulate(predictor, inputs, outputs, clients: int, gained: float) -> tuple[float, float]:
-    """Mean TPOT in seconds, and output tokens per second, where prompts run in passes of their own, as in
-    SGLang. gained: tokens of a request per decoding pass.
+def simulate(predictor, inputs, outputs, clients: int, gained: float, budget: int) -> tuple[float, float]:
+    """Mean TPOT in seconds, and output tokens per second, where prompts run in passes of their own, before
+    anything decodes, as in SGLang. gained: tokens of a request per decoding pass. budget: prompt tokens of a
+    pass.
     """
     waiting = deque(
-        Request(int(p), 0, left=float(d - 1), output=int(d)) for p, d in zip(inputs, outputs, strict=True)
+        Request(0, 0, unread=int(p), left=float(d - 1), output=int(d))
+        for p, d in zip(inputs, outputs, strict=True)
     )
     served = list(waiting)
+    reading: list[Request] = []
     running: list[Request] = []
     time = 0.0
-    while waiting or running:
-        prompts = [waiting.popleft() for _ in range(min(clients - len(running), len(waiting)))]
-        if prompts:
-            time += infer(predictor, prompts)
-            for request in prompts:
-                request.past_kv_length = request.extend_length
-                request.extend_length = 1
+    while waiting or reading or running:
+        seats = clients - len(running) - len(reading)
+        reading += [waiting.popleft() for _ in range(min(seats, len(waiting)))]
+        if reading:
+            time += infer(predictor, part_of(reading, budget))
+            for request in reading:
+                request.past_kv_length += request.extend_length
                 request.first_s = time
-            running += prompts
+            running += [request for request in reading if not request.unread]
+            reading = [request for request in reading if request.unread]
+            continue
+        for request in running:
+            request.extend_length = 1
         time += infer(predictor, running)
         for request in running:
             request.past_kv_length += round(gained)
@@ -54,6 +62,15 @@ def simulate(predictor, inputs, outputs, clients: int, gained: float) -> tuple[f
         running = [request for request in running if request.left > 1e-9]
     tpot = [(r.ended_s - r.first_s) / (r.output - 1) for r in served]
     return float(np.mean(tpot)), float(np.sum(outputs)) / time
+
+
+def part_of(reading: list[Request], budget: int) -> list[Request]:
+    """The requests whose prompts, or parts of them, a pass reads."""
+    for request in reading:
+        request.extend_length = min(request.unread, budget)
+        request.unread -= request.extend_length
+        budget -= request.extend_length
+    return [request for request in reading if request.extend_length]
 
 
 def infer(predictor, requests: list[Request]) -> float:

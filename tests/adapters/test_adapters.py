@@ -14,7 +14,7 @@ from tests.adapters.simulator import Batch, Request, simulate, simulate_mixed
 SCHEDULER = {"tp_size": 2, "ep_size": 1, "dp_size": 1, "pp_size": 1, "cp_size": 1, "data_type": "auto"}
 DRAFTS = {"draft": "eagle3", "alpha": 0.7}
 BUDGET = 8192
-"""Tokens of a pass of vLLM on such a device."""
+"""Tokens of a pass of both engines on such a device."""
 
 
 def adapter(gamma: int, **scheduler: object) -> SGLangPredictor:
@@ -45,7 +45,7 @@ def test_a_trace_in_sglangs_simulator_agrees_with_the_replay(gamma: int) -> None
     predictor = adapter(gamma)
     row = replayed("sglang", gamma)
     gained = predictor.get_metrics()["tokens_per_iteration"]
-    tpot_s, tokens_per_s = simulate(predictor, *drawn(), 16, gained)
+    tpot_s, tokens_per_s = simulate(predictor, *drawn(), 16, gained, BUDGET)
     assert tpot_s == pytest.approx(row.tpot_s.mean, rel=0.05)
     assert tokens_per_s == pytest.approx(row.output_tokens_per_s, rel=0.05)
     assert predictor.get_metrics()["passes"] > 200
