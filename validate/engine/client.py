@@ -116,12 +116,14 @@ class StreamedAnswer:
         self.total = self.total if count is None else count
 
     def _check_asked(self, event: dict[str, Any], choices: list[dict[str, Any]]) -> None:
-        """Refuse (InputError) an answer of another model, and one that ended for another reason than its
-        length.
+        """Refuse (InputError) an answer of another model, several answers, and one that ended for another
+        reason than its length.
         """
         model = event.get("model")
         if None not in (model, self.model) and model != self.model:
             raise refuse(f"--url: {COMPLETIONS}", "model", "the one asked for", quoted(str(model)))
+        if len(choices) > 1 or any(choice.get("index") for choice in choices):
+            raise refuse(f"--url: {COMPLETIONS}", "choices", "one, of index 0", len(choices))
         for choice in choices:
             reason = choice.get("finish_reason")
             if reason is not None and reason not in WHOLE_REASONS:

@@ -159,7 +159,11 @@ class Ladder:
         return reduce(at_least, below, self._rung(at))
 
     def _near(self, lower: int, at: int) -> bool:
-        """Whether the times at a lower rung may be the longer ones, by chance."""
+        """Whether the times at a lower rung may be the longer ones: by chance, or since sessions find less of
+        their contexts there.
+        """
+        if self.question.turns > 1:
+            return True
         row = self.closed[at]
         other = self.closed[lower]
         if at - lower <= BELOW or other.tpot_s.mean > NEAR_TPOT * row.tpot_s.mean:

@@ -147,6 +147,14 @@ STREAM_FAULTS = {
         "model: must be the one asked for, given 'huge'",
         stream(event({"choices": [{"text": "x"}], "model": "huge", "usage": {"completion_tokens": 1}})),
     ),
+    "stream: two answers": (
+        "choices: must be one, of index 0, given 2",
+        stream(event({"choices": [{"text": "x"}, {"text": "y"}], "usage": {"completion_tokens": 1}})),
+    ),
+    "stream: a second answer": (
+        "choices: must be one, of index 0, given 1",
+        stream(event({"choices": [{"text": "x", "index": 1}], "usage": {"completion_tokens": 1}})),
+    ),
     "stream: cut in an event": ("ended after 3", stream(three, b'data: {"choices": [{"te')),
     "stream: three and no count": (
         "it says no number of tokens",
