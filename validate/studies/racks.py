@@ -159,7 +159,7 @@ def left_out() -> tuple[list[RackError], dict[str, FoldConstants]]:
     constants = {}
     for source in dict.fromkeys(r.source_id for r in counted):
         constants[source] = fit([r for r in counted if r.source_id != source])
-    errors = []
+    errors: list[RackError] = []
     for row in counted:
         errors += _errors(row, constants[row.source_id])
     return errors, constants
