@@ -76,6 +76,8 @@ def test_the_configuration_is_read_from_objects_and_mappings(tmp_path) -> None:
     as_objects = SGLangPredictor(model, accelerator, SimpleNamespace(**SCHEDULER), {"gamma": 3} | DRAFTS)
     batch = Batch([Request(1, 3000)] * 8)
     assert as_objects.predict_infer_time(batch) == adapter(3).predict_infer_time(batch)
+    named = {"data_type": "bfloat16", "kv_cache_data_type": "bfloat16"}  # SGLang's words
+    assert adapter(3, **named).predict_infer_time(batch) == adapter(3).predict_infer_time(batch)
     assert adapter(0, data_type="fp8").predict_infer_time(batch) < adapter(0).predict_infer_time(batch)
     with pytest.raises(InputError, match="pp_size: must be 1"):
         adapter(0, pp_size=2)

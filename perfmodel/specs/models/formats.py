@@ -87,11 +87,12 @@ _SHORT = {
     ),
     "w8a8": "int8",
     "w8a16": "int8-wo",
-    "f16": "fp16",
-    "f32": "fp32",
+    "bfloat16": "bf16",
+    **dict.fromkeys(("float16", "half", "f16"), "fp16"),
+    **dict.fromkeys(("float32", "float", "f32"), "fp32"),
 }
-"""Words of checkpoints and users -> the format. GPTQ, AutoRound and compressed-tensors' W4A16 have groups of
-128 and no zero unless a checkpoint states another one.
+"""Words of checkpoints, engines and users -> the format. GPTQ, AutoRound and compressed-tensors' W4A16 have
+groups of 128 and no zero unless a checkpoint states another one.
 """
 _SHOWN = (
     *WEIGHT_FORMATS,
