@@ -7,8 +7,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +29,20 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in GENERATE.names() if n != "docs/contributing.md"]
-)  # see test_contributing
+SLOW_PAGES = {"docs/engine.md", "docs/racks.md"}
+"""Their examples take seconds: a server's points are fitted, racks are searched."""
+
+
+def pages() -> Iterator[Any]:
+    for name in GENERATE.names():
+        if name != "docs/contributing.md":  # see test_contributing
+            yield pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_PAGES else [])
+
+
+@pytest.mark.parametrize("name", [*pages()])
 def test_a_page_is_fresh_and_its_examples_print_what_they_show(name: str) -> None:
-    assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), (
-        f"{name}: run `make docs` and commit"
-    )
+    shown = (ROOT / name).read_text(encoding="utf-8")
+    assert GENERATE.page(name) == shown, f"{name}: run `make docs` and commit"
 
 
 def test_every_page_with_a_command_is_run() -> None:
