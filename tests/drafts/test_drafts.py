@@ -54,7 +54,8 @@ def test_eagle_3_projects_its_features_once_an_iteration() -> None:
     plain = scenario("eagle")
     assert plain.draft.iteration_ops(plain.draft_shard, 5.0) == []
     assert plain.draft_shard.stored_kv_bytes(1.0) == 131072 / 32
-    extra = float(s.overhead_s(5.0, 512.0)) - float(plain.overhead_s(5.0, 512.0))
+    overhead_s = float(s.overhead_s(5.0, 512.0))
+    extra = overhead_s - float(plain.overhead_s(5.0, 512.0))
     assert extra == pytest.approx(float(s.draft_machine.op_predicted_s(once)), rel=1e-9)
     # the wider projection is the same GEMM: one launch for both halves
     launches = sum(float(op.kernels) for op in s.draft_ops(1.0, 512.0) if op.kind == "linear")
@@ -75,7 +76,10 @@ def test_drafts_of_all_tokens_in_one_pass_and_of_some_without_one() -> None:
     assert pard.passes(7.0) == 1.0
     assert pard.query(7.0) == 7.0
     both = scenario("mtp_ngram:steps=2", model="deepseek-v3", hardware="h200", tp=8).draft
-    assert [float(both.passes(gamma)) for gamma in (0.0, 1.0, 2.0, 9.0)] == [0.0, 1.0, 2.0, 2.0]
+    assert float(both.passes(0.0)) == 0.0
+    assert float(both.passes(1.0)) == 1.0
+    assert float(both.passes(2.0)) == 2.0
+    assert float(both.passes(9.0)) == 2.0
 
 
 def test_dflash_fills_a_block_in_one_pass() -> None:
@@ -89,7 +93,9 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
     assert ops["attention (full)"].cost.kv_bytes == 3 * 512 * 5 * 131072 / 32
     once = s.draft.iteration_ops(s.draft_shard, 3.0)
     into_cache = 4096 * 5 * 2 * 8 * 128
-    assert [float(op.cost.weight_bytes) for op in once] == [2 * 5 * 4096 * 4096, 2 * into_cache]
+    own, cache = (float(op.cost.weight_bytes) for op in once)
+    assert own == 2 * 5 * 4096 * 4096
+    assert cache == 2 * into_cache
     assert s.draft.max_gamma == 15
 
 
@@ -118,9 +124,8 @@ def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     assert v3.dense_mlp_params == 3 * 7168 * 18432
     assert scenario("eagle3", model="gpt-oss-120b", hardware="h200").draft.model.intermediate_size == 3 * 2880
     for row in (row for row in published_heads() if row.kind == "eagle3"):
-        draft = scenario(
-            "eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1
-        ).draft
+        tp = 8 if row.target == "kimi-k2.5" else 1
+        draft = scenario("eagle3", model=row.target, hardware="b200", tp=tp).draft
         assert draft.name == "eagle3"
         assert draft.vocab == row.vocab
         assert len(row.source) > 8
@@ -134,7 +139,8 @@ def test_gemmas_assistants_have_the_parameters_of_their_checkpoints(model: str, 
     """All but four layer scalars; norms, of queries (256, 256, 256, 512) too, are no GEMMs."""
     s = scenario("mtp", model=model, hardware="h100")
     read = sum(op.cost.weight_bytes for op in s.draft_ops(1.0, 4096.0, 1.0))
-    assert s.draft.model.total_params + 3 * s.target.hidden_size * 1024 == params - 4
+    projections = 3 * s.target.hidden_size * 1024
+    assert s.draft.model.total_params + projections == params - 4
     assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (params - 1280 - 4)
     assert read == 2 * (params - 1280 - 4 - 17 * 1024)
     assert s.draft.model.kv_bytes_per_token() == 0, "keys and values are the target's"
@@ -204,11 +210,13 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
     draft, _, option = name.partition(".")
-    known, (least, most) = scenario(kind_of(draft).example).draft, ENDS[name]
+    least, most = ENDS[name]
+    known = scenario(kind_of(draft).example).draft
     for value in (least, most):
         assert getattr(replace(known, **{option: value}), option) == value
     for value in (least - 1, most + 1):
-        refused(f"from {least} to {most}, as in .*, given {value}", replace, known, **{option: value})
+        says = f"from {least} to {most}, as in .*, given {value}"
+        refused(says, replace, known, **{option: value})
 
 
 @pytest.mark.parametrize(
@@ -266,10 +274,12 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
     assert op.cost.flops == 2 * 64 * 48 * 15
     assert op.cost.weight_bytes == 64 * 48 * 3 * (1 + scales)
     assert op.cost.kv_bytes == 0
-    assert op.cost.activation_bytes == (64 * (1 + 4 / 128) + 48 * 2) * 15
+    quantised_bytes = 64 * (1 + 4 / 128)
+    assert op.cost.activation_bytes == (quantised_bytes + 48 * 2) * 15
     assert op.kernels == 3
     assert op.rows == 5
-    assert dense("name", part, 64, 96, 5.0, tensor="lm_head").cost.weight_bytes == 2 * 64 * 48
+    head = dense("name", part, 64, 96, 5.0, tensor="lm_head")
+    assert head.cost.weight_bytes == 2 * 64 * 48
 
 
 @pytest.mark.parametrize(
@@ -303,12 +313,15 @@ def test_the_tokens_of_a_drafts_pass(draft, tokens) -> None:
 
 def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
     target = load_model("llama-3.1-8b")
-    suits = [kind_of("mtp").suits(target.replace(num_nextn_predict_layers=n)) for n in (None, 0, 1)]
+    layers = [target.replace(num_nextn_predict_layers=count) for count in (None, 0, 1)]
+    suits = [kind_of("mtp").suits(each) for each in layers]
     assert suits == [False, False, True]
     assert kind_of("mtp").suits(load_model("gemma-4-31b")), "in a checkpoint of its own"
     named = weight_format("fp8,mtp=bf16")
     plain = weight_format("fp8")
-    assert [kind_of("mtp").own_weights(target, each).name for each in (named, plain)] == ["bf16", "fp8"]
+    mtp = kind_of("mtp")
+    assert mtp.own_weights(target, named).name == "bf16"
+    assert mtp.own_weights(target, plain).name == "fp8"
 
 
 @pytest.mark.parametrize("draft", ["medusa:heads=2", "mtp:modules=2"])

@@ -26,7 +26,8 @@ def test_more_loads_than_a_block_are_answered_one_by_one(at: int) -> None:
     whole = serve(PLAIN, Load(LENGTHS, rate=rates), Limits())
     one = serve(PLAIN, Load(LENGTHS, rate=rates[[at]]), Limits())
     np.testing.assert_allclose(whole.ttft.third[at], one.ttft.third[0])
-    np.testing.assert_allclose(whole.e2e.quantiles(0.9)[0][at], one.e2e.quantiles(0.9)[0][0])
+    of_many = whole.e2e.quantiles(0.9)[0][at]
+    np.testing.assert_allclose(of_many, one.e2e.quantiles(0.9)[0][0])
     np.testing.assert_allclose(whole.share[at], one.share[0])
     np.testing.assert_allclose(whole.saturated[at], one.saturated[0])
     assert whole.saturation_rate == one.saturation_rate
@@ -40,8 +41,10 @@ def test_lengths_and_times_by_hand() -> None:
     assert lengths.input_cv == 0.3
     expected = (300**2 + 100**2 / 12) ** 0.5
     assert lengths.context_std == pytest.approx(expected)
-    assert Lengths(10.0, 10.0, 100.0).context_std == pytest.approx(15 / 3**0.5)  # no wider than from 0 on
-    assert DRAFTS.alone_s(LENGTHS) == pytest.approx(100.917 / 2.2 * 1.4 * 0.021, rel=1e-5)
+    no_wider = 15 / 3**0.5  # than from 0 on
+    assert Lengths(10.0, 10.0, 100.0).context_std == pytest.approx(no_wider)
+    iterations = 100.917 / 2.2
+    assert DRAFTS.alone_s(LENGTHS) == pytest.approx(iterations * 1.4 * 0.021, rel=1e-5)
     twice = PLAIN.slowed(2.0)
     assert twice.decode_at(2.5) == pytest.approx(0.045)
     assert twice.prompt_at(6.5) == pytest.approx(0.11)
@@ -119,7 +122,8 @@ def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     np.testing.assert_allclose(predicted, [0.1, 0.1 / in_a_pass, 0.025])  # at most four fit
     long = prompt_s_of(reading, left, decoding, ending, 3.0 * passes, 1000.0)
     busy = 1 - np.exp(-3.0 * 0.7)  # three passes where one prompt is alone; 2.5 where the next one follows
-    np.testing.assert_allclose(long, [0.3, 0.1 * max(busy / 0.7, 2.5), 0.25])
+    waits = max(busy / 0.7, 2.5)
+    np.testing.assert_allclose(long, [0.3, 0.1 * waits, 0.25])
 
 
 def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> None:
@@ -127,7 +131,8 @@ def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> Non
     served no faster than 8, in a cycle that is 9/8 as long, its parts too.
     """
     batch = np.arange(1.0, 33.0)
-    steps = StepTimes(0, 1.0, np.where(batch > 8, 0.02, 0.01), np.full(32, 0.05), 32, 0.01)
+    decode_s = np.where(batch > 8, 0.02, 0.01)
+    steps = StepTimes(0, 1.0, decode_s, np.full(32, 0.05), 32, 0.01)
     clients = np.array([8.0, 9.0, 10.0])
     predicted = serve(steps, Load(Lengths(1000.0, 801.0), clients=clients), Limits())
     ttft = predicted.ttft.mean
@@ -138,7 +143,8 @@ def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> Non
 
 def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> None:
     """Half of 0.2 others are before it, 10 ms each, and half beside, a pass of 10 ms: 2 ms over 1 - 0.2."""
-    steps = StepTimes(0, 1.0, np.full(2, 0.010), np.full(2, 0.010), 2, 0.01)
+    pass_s = np.full(2, 0.010)
+    steps = StepTimes(0, 1.0, pass_s, pass_s, 2, 0.01)
 
     def others_s(per_pass: float) -> float:
         met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.full(1, per_pass), np.full(1, 9.0))

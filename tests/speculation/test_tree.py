@@ -52,12 +52,14 @@ def recovered() -> Growth:
 @pytest.mark.parametrize(("size", "levels"), GOLDEN)
 def test_the_recovered_tree_is_worth_its_value(recovered: Growth, size: int, levels: int) -> None:
     """As printed; and the tree that is handed out, weighed node by node from the definition."""
-    assert recovered.tokens[levels - 1, size - 1] == pytest.approx(GOLDEN[size, levels], abs=1e-4)
+    tokens = recovered.tokens[levels - 1, size - 1]
+    assert tokens == pytest.approx(GOLDEN[size, levels], abs=1e-4)
     tree = recovered.best(size, levels)
     assert tree.size <= size
     assert tree.levels <= levels
     assert sum(tree.widths) == tree.size
-    assert tree.widths == tuple(w for w in recovered.widths[levels - 1, size - 1] if w)
+    widths = recovered.widths[levels - 1, size - 1]
+    assert tree.widths == tuple(width for width in widths if width)
     weighed = expected_tokens(tree.parents, recovered.acceptance)
     assert weighed == pytest.approx(tree.tokens_per_iteration, rel=1e-12)
 
@@ -91,7 +93,8 @@ def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
     batch = np.array([[1.0], [32.0]])
     context = np.array([2048.0, 32768.0])
     for gamma in (1, 4):
-        tree = Growth(TreeAcceptance.of([0.7]), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
+        grown = Growth(TreeAcceptance.of([0.7]), gamma + 1, gamma + 1)
+        tree = grown.best(gamma + 1, gamma + 1)
         of_the_chain = speedups(s, batch, context, np.array([gamma]))[..., 0]
         np.testing.assert_allclose(speedup(s, batch, context, tree), of_the_chain, rtol=1e-12)
 
@@ -105,8 +108,9 @@ def test_the_surface_prices_the_tree_that_is_recovered() -> None:
         assert tree.size == size  # no rate is zero, so that every node is used
         of_tree_s = float(iteration_s(s, 4.0, 8192.0, tree))
         of_tree = float(speedup(s, 4.0, 8192.0, tree))
-        assert total[levels - 1, size - 1] == pytest.approx(of_tree_s, rel=1e-12)
-        assert fast[levels - 1, size - 1] == pytest.approx(of_tree, rel=1e-12)
+        place = (levels - 1, size - 1)
+        assert total[place] == pytest.approx(of_tree_s, rel=1e-12)
+        assert fast[place] == pytest.approx(of_tree, rel=1e-12)
     assert np.all(fast[:, 0] == 1.0)
     assert np.all(total[:, 0] == target)
 
@@ -120,7 +124,8 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
         fast, _, _ = surface(s, batch, context, Growth(acceptance, 64, 8))
         assert found.speedup == fast.max() >= max(found.rule_speedup, 1.0)
         assert found.rule_speedup == fast[:, found.rule_size - 1].max()
-        assert found.speedup == pytest.approx(float(speedup(s, batch, context, found.tree)))
+        expected = float(speedup(s, batch, context, found.tree))
+        assert found.speedup == pytest.approx(expected)
         rate = found.tree.tokens_per_iteration / found.iteration_s
         assert rate * found.target_s == pytest.approx(found.speedup, rel=1e-12)
         rules.add(found.rule_size)
@@ -130,9 +135,12 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
 def test_a_given_tree_is_priced_as_it_runs() -> None:
     """A chain of three steps as a tree of four tokens; its numbers are those of tests/pinned/tree.txt."""
     s = scenario(draft="eagle3")
-    chain = as_given(s, TreeAcceptance.of(SEQUOIA), 4.0, 4096.0, ServerShape(3, 1, 4))
-    same = Growth(TreeAcceptance.of(SEQUOIA[:1]), 4, 4).best(4, 4)
-    assert chain.iteration_s == pytest.approx(float(iteration_s(s, 4.0, 4096.0, same)), rel=1e-12)
+    rates = TreeAcceptance.of(SEQUOIA)
+    chain = as_given(s, rates, 4.0, 4096.0, ServerShape(3, 1, 4))
+    of_first_children = TreeAcceptance.of(SEQUOIA[:1])
+    same = Growth(of_first_children, 4, 4).best(4, 4)
+    expected_s = float(iteration_s(s, 4.0, 4096.0, same))
+    assert chain.iteration_s == pytest.approx(expected_s, rel=1e-12)
     refused(
         "at most 7 tokens of 2 steps of 2",
         as_given,
@@ -147,13 +155,15 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
 def test_every_level_but_the_last_chooses_its_children() -> None:
     """Three levels are proposed in two passes; the constant's seconds come on top of each."""
     asked = scenario()
-    tree = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3).best(8, 3)
+    grown = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
+    tree = grown.best(8, 3)
     priced = with_calibration(asked, with_values(asked.machine.calibration, {"tree_level_s": 1e-3}))
     longer_s = iteration_s(priced, 4.0, 8000.0, tree) - iteration_s(asked, 4.0, 8000.0, tree)
     assert longer_s == pytest.approx(2e-3)
     table = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
     _, total, _ = surface(priced, 4.0, 8000.0, table)
-    assert total[2, tree.size - 1] == pytest.approx(iteration_s(priced, 4.0, 8000.0, tree))
+    expected_s = iteration_s(priced, 4.0, 8000.0, tree)
+    assert total[2, tree.size - 1] == pytest.approx(expected_s)
 
 
 def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
@@ -164,8 +174,10 @@ def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
     once = s.draft_pass_s(4.0, 4096.0, s.draft.query(found.tree.levels - 1.0))
     verify = s.target_pass_s(4.0, 4096.0, float(found.tree.size))
     assert 1 < found.tree.levels <= 8
-    assert found.iteration_s == pytest.approx(float(once + verify + s.overhead_s(4.0, 4096.0)), rel=1e-12)
-    assert found.speedup == pytest.approx(float(speedup(s, 4.0, 4096.0, found.tree)), rel=1e-12)
+    expected_s = float(once + verify + s.overhead_s(4.0, 4096.0))
+    assert found.iteration_s == pytest.approx(expected_s, rel=1e-12)
+    expected = float(speedup(s, 4.0, 4096.0, found.tree))
+    assert found.speedup == pytest.approx(expected, rel=1e-12)
 
 
 def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:

@@ -56,38 +56,37 @@ def test_command_line(tmp_path) -> None:
     first = found["rows"][0]
     assert first["error"] == first["predicted"] / first["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
-    shown = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output.partition("largest errors")[2]
+    printed = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output
+    shown = printed.partition("largest errors")[2]
     assert sum("target_s" in line for line in shown.splitlines()) == 8
     assert isinstance(run.invoke(app, ["compare", "--set", "nowhere"]).exception, InputError)
 
 
 def test_own_records_are_compared_like_published_ones() -> None:
     """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
-    ((name, record),) = ((name, of) for name, of in module.own_records().items() if name.startswith("cpu-1/"))
+    own = module.own_records()
+    ((name, record),) = ((name, record) for name, record in own.items() if name.startswith("cpu-1/"))
     points = module.own_points(record)
     cells = module.compare((name,))
     assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
     p = points[0]
-    found = whatif(
-        Query(
-            p.target,
-            p.hardware,
-            p.batch,
-            p.context,
-            p.gamma,
-            draft_kv=p.draft_kv or "",
-            tokens_per_iteration=p.tokens_per_iteration,
-        )
+    query = Query(
+        p.target,
+        p.hardware,
+        p.batch,
+        p.context,
+        p.gamma,
+        draft_kv=p.draft_kv or "",
+        tokens_per_iteration=p.tokens_per_iteration,
     )
+    found = whatif(query)
     mine = {c.quantity: c for c in cells if c.point == p}
     assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted
     assert mine["target_s"].predicted == pytest.approx(found.target_step.predicted_s, rel=1e-12)
-    assert (
-        mine["ar_tpot_s"].lower
-        == mine["target_s"].lower
-        == pytest.approx(found.target_step.lower_s, rel=1e-12)
-    )
+    lower_s = found.target_step.lower_s
+    assert mine["target_s"].lower == pytest.approx(lower_s, rel=1e-12)
+    assert mine["ar_tpot_s"].lower == mine["target_s"].lower
     assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
@@ -110,13 +109,16 @@ def test_inflections_of_a_grid() -> None:
 
 
 def test_sides_and_bands() -> None:
-    cells = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
+    speedups = [cell(1.0, 1.1), cell(0.9, 1.0), cell(1.0, 0.99), cell(0.5, 0.4)]
+    cells = [*speedups, cell(2.0, 2.0, "sd_tpot_s")]
     assert module.correct_verdicts(cells) == (2, 4)
     at = [cell(1.0, 1.0, context=context) for context in (7999, 8000, 31999, 32000)]
-    bands = {name.split("/")[2]: len(of) for name, of in module.partitions(at, ("context",)).items()}
+    by_context = module.partitions(at, ("context",))
+    bands = {name.split("/")[2]: len(rows) for name, rows in by_context.items()}
     assert bands == {"context < 8000": 1, "context < 32000": 2, "context >= 32000": 1}
     assert module.partitions([cell(1.0, 0.0)], ("",)) == {}
-    parts = {name.split("/")[2] for name in module.partitions([cell(1.0, 1.0, draft=None, draft_kv=None)])}
+    plain = cell(1.0, 1.0, draft=None, draft_kv=None)
+    parts = {name.split("/")[2] for name in module.partitions([plain])}
     assert not any(name.startswith("draft") for name in parts)
 
 
@@ -153,7 +155,8 @@ def test_the_page_of_committed_sets_is_up_to_date(machine) -> None:
 )
 def test_inflection_on_a_grid(short: float, long: float, expected: int | None) -> None:
     """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
-    assert report.inflection_of({1: [1.0, short], 2: [1.0, long]}, 0.03) == expected
+    speedups = {1: [1.0, short], 2: [1.0, long]}
+    assert report.inflection_of(speedups, 0.03) == expected
 
 
 def test_a_fall_that_is_just_forgiven() -> None:

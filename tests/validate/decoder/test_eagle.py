@@ -41,13 +41,16 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
     """
     features = Features(head.features.layers)
     rows = list[torch.Tensor]()
-    target(torch.tensor([text[:-1]]), torch.arange(len(text) - 1)[None], causal, tap=features)
+    positions = torch.arange(len(text) - 1)[None]
+    target(torch.tensor([text[:-1]]), positions, causal, tap=features)
     given = head.project(features.take(len(text) - 1))
     tokens = text[1:]
     for token in drafted:
         head.give(given, torch.zeros(1, dtype=torch.int64))
-        hidden = head(torch.tensor([tokens]), torch.arange(len(tokens))[None], causal)
-        rows.append(head.logits(hidden)[0, -1].softmax(-1))
+        positions = torch.arange(len(tokens))[None]
+        hidden = head(torch.tensor([tokens]), positions, causal)
+        last = head.logits(hidden)[0, -1]
+        rows.append(last.softmax(-1))
         tokens = [*tokens, token]
         given = torch.cat((given, head.output[:, -1:]), 1)
     return torch.stack(rows)
@@ -63,7 +66,8 @@ def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompt
         made.propose(state)  # nothing is committed by a proposal
         drafted, probs = made.propose(state)
         for row, text in enumerate(state.tokens.tolist()):
-            wanted = dense(head, deep, text[: state.length[row]], drafted[row].tolist())
+            known = text[: state.length[row]]
+            wanted = dense(head, deep, known, drafted[row].tolist())
             torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-12)
         made.iterate(state)
     assert all(state.histogram.sum(0))
@@ -89,9 +93,11 @@ def test_an_iteration_can_be_replayed(deep, head, prompts) -> None:
 @torch.inference_mode()
 def test_a_start_without_a_prefill(deep, head) -> None:
     """The head has no pair of the newest token yet."""
-    made = make_decoder(deep, Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0)), head)
+    request = Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0))
+    made = make_decoder(deep, request, head)
     state = start_random(made, 40, NEW)
-    assert [cache.lengths.tolist() for cache in made.caches] == [[40, 40], [39, 39]]
+    lengths = [cache.lengths.tolist() for cache in made.caches]
+    assert lengths == [[40, 40], [39, 39]]
     made.iterate(state)
 
 
@@ -176,4 +182,5 @@ def test_what_is_not_run_is_refused(deep, head, target) -> None:
     assert HeadModel(target.spec, tiny_spec(num_hidden_layers=3)).features.layers == (2, 1, 0)
     sparse = Request(1, 8, 8, 2, "model", "snapkv:4,window=2")
     refused("a head drafts chains over its own full cache", make_decoder, deep, sparse, head)
-    assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
+    request = Request(1, 8, 8, 2, "model")
+    assert isinstance(make_decoder(deep, request, head).draft, ModelDrafter)

@@ -39,7 +39,8 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
         out = torch.empty_like(q)
         for head in range(q.shape[1]):
             kv_head = head // group
-            scores = q[:, head] @ k[:, kv_head].mT / math.sqrt(q.shape[-1])
+            keys = k[:, kv_head].mT
+            scores = q[:, head] @ keys / math.sqrt(q.shape[-1])
             seen = torch.ones_like(scores, dtype=torch.bool).tril()
             seen &= ~seen.tril(-(projected.layer.window or scores.shape[-1]))
             weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
@@ -48,8 +49,10 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
 
     tokens = list(prompt)
     for _ in range(new):
-        hidden = model(torch.tensor([tokens]), torch.arange(len(tokens))[None], attend)
-        tokens.append(int(model.logits(hidden[0, -1]).argmax()))
+        positions = torch.arange(len(tokens))[None]
+        hidden = model(torch.tensor([tokens]), positions, attend)
+        logits = model.logits(hidden[0, -1])
+        tokens.append(int(logits.argmax()))
     return tokens[len(prompt) :]
 
 
@@ -84,7 +87,8 @@ def test_every_cache_and_gamma(target, small, prompts, plain, method, case, kind
     """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded
     before.
     """
-    made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
+    draft = small if kind == "model" else None
+    made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), draft)
     first = made.generate(prompts[::-1], NEW)
     assert first.tokens == plain.tokens[::-1]
     out = made.generate(prompts, NEW) if gamma > 1 else first
@@ -122,7 +126,8 @@ def test_ngram_by_hand(tokens, wanted) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for
     padding.
     """
-    state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
+    longer = [0] * 15
+    state = State.from_prompts([tokens, longer], 8, 4, torch.device("cpu"), 0)
     drafted, chances = NGramDrafter(4).propose(state)
     assert drafted[0].tolist() == wanted
     assert chances is None
@@ -131,7 +136,8 @@ def test_ngram_by_hand(tokens, wanted) -> None:
 
 def test_ngram_does_not_look_round_the_end() -> None:
     """What lies behind the last token, written and then refused, is no forerunner of the first."""
-    state = State.from_prompts([[5, 9, 5, 8, 1, 5]], 8, 2, torch.device("cpu"), 0)
+    prompt = [5, 9, 5, 8, 1, 5]
+    state = State.from_prompts([prompt], 8, 2, torch.device("cpu"), 0)
     state.tokens[0, 6:] = 1
     for drafter in (NGramDrafter(2), NGramDrafter(2, 1)):
         assert drafter.propose(state)[0].tolist() == [[8, 1]]
@@ -174,18 +180,18 @@ def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30, kv_dtype=kv_dtype)
     assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
-    run_here = [
-        method for method in METHODS if (window is None and kv_dtype == "auto") or method != PUBLISHED
-    ]
-    run_here = [run_here[0], *run_here[1 + list(LAYERS).index(layers) % 2 :: 2]]
+    published_runs = window is None and kv_dtype == "auto"
+    run_here = [method for method in METHODS if published_runs or method != PUBLISHED]
+    half = list(LAYERS).index(layers) % 2
+    run_here = [run_here[0], *run_here[1 + half :: 2]]
     cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here]
-    cases += [(None, TREE | {"draft_kv": METHODS[1]}), (small, {"gamma": 3}), (small, TREE)]
+    trees = [(None, TREE | {"draft_kv": METHODS[1]}), (small, TREE)]
+    cases += [(small, {"gamma": 3}), *trees]
     for draft, settings in cases:
         out = run(model, long_enough, draft, new=30, kv_dtype=kv_dtype, **settings)
         assert out.tokens == plain.tokens, settings
-        assert settings != cases[0][1] or not any(out.histogram[:-1]), (
-            "a draft that is the target is accepted"
-        )
+        if settings == cases[0][1]:
+            assert not any(out.histogram[:-1]), "a draft that is the target is accepted"
     assert window is None or any(len(prompt) > window for prompt in long_enough)
 
 
@@ -201,7 +207,8 @@ def test_eos_ends_each_sequence_by_itself(target, prompts, plain) -> None:
 
 @pytest.mark.parametrize("new", [1, 2, 7])
 def test_the_limit_is_kept(target, prompts, plain, new) -> None:
-    assert run(target, prompts, new=new, gamma=8).tokens == [row[:new] for row in plain.tokens]
+    first = [row[:new] for row in plain.tokens]
+    assert run(target, prompts, new=new, gamma=8).tokens == first
 
 
 @pytest.mark.parametrize("draft_kv", ["full", "snapkv:24,window=8", "retrieval:24,every=3"])
@@ -249,7 +256,8 @@ def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target,
         for _ in range(8):
             spoil(made.target.cache)
             made.iterate(state)
-        return state.tokens.where(torch.arange(state.tokens.shape[1]) < state.length[:, None], -1)
+        written = torch.arange(state.tokens.shape[1]) < state.length[:, None]
+        return state.tokens.where(written, -1)
 
     def poison_and_fix(cache: KVCache) -> None:
         poison(cache)

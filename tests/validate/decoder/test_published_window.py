@@ -33,9 +33,11 @@ class Account:
         rotary = self.model.rotary(70 + NEW)
         half = len(rotary.frequencies)
         frequencies = rotary.frequencies
-        turn = torch.polar(torch.ones(1, dtype=torch.float64), positions[:, None].double() * frequencies)
-        pair = torch.complex(x[..., :half], x[..., half : 2 * half]) * turn[:, None] * rotary.scale
-        return torch.cat((pair.real, pair.imag, x[..., 2 * half :]), -1)
+        angles = positions[:, None].double() * frequencies
+        turn = torch.polar(torch.ones(1, dtype=torch.float64), angles)
+        pair = torch.complex(x[..., :half], x[..., half : 2 * half])
+        turned = pair * turn[:, None] * rotary.scale
+        return torch.cat((turned.real, turned.imag, x[..., 2 * half :]), -1)
 
     def run(self, tokens: list[int]) -> torch.Tensor:
         """Logits [n, vocab] of tokens that follow the committed ones."""
@@ -51,15 +53,18 @@ class Account:
             heads = projected.qkv[0].unflatten(-1, (-1, layer.head_dim))
             q, new_k, new_v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), 1)
             self.fresh.append((new_k, new_v))
-            k = torch.stack([self.keys[index][t] for t in kept] + list(new_k))
-            v = torch.stack([self.values[index][t] for t in kept] + list(new_v))
+            old_k = [self.keys[index][token] for token in kept]
+            old_v = [self.values[index][token] for token in kept]
+            k = torch.stack([*old_k, *new_k])
+            v = torch.stack([*old_v, *new_v])
             q = self.rotated(q, position[len(kept) :])
             k = self.rotated(k, position)
             sees = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(kept))
             heads = (x.transpose(0, 1)[None] for x in (q, k, v))
             return scaled_dot_product_attention(*heads, sees, enable_gqa=True).transpose(1, 2).flatten(2)
 
-        return self.model.logits(self.model(torch.tensor([tokens]), position[None, len(kept) :], attend)[0])
+        hidden = self.model(torch.tensor([tokens]), position[None, len(kept) :], attend)
+        return self.model.logits(hidden[0])
 
     def commit(self, count: int) -> None:
         """The first tokens of the last pass are kept."""
@@ -98,7 +103,8 @@ def test_drafts_are_drawn_from_what_the_account_says(
     target, small = (make_model(**MODELS[layers], num_hidden_layers=count) for count in (2, 1))
     model, draft = (small, small) if kind == "model" else (target, None)
     method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"
-    made = make_decoder(target, Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0)), draft)
+    request = Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0))
+    made = make_decoder(target, request, draft)
     for passes in made.models:
         if isinstance(passes.view, RollingView):
             passes.view.chunk = min(chunk, passes.view.chunk)
@@ -115,8 +121,10 @@ def test_drafts_are_drawn_from_what_the_account_says(
         logits = made.verify(state, drafted)
         before = state.length.clone()
         for row, account in enumerate(accounts):
-            fed = state.newest(2)[row].tolist() + drafted[row, :-1].tolist()
-            torch.testing.assert_close(probs[row], account.run(fed)[1:].softmax(-1), rtol=1e-9, atol=1e-9)
+            newest = state.newest(2)[row].tolist()
+            fed = newest + drafted[row, :-1].tolist()
+            wanted = account.run(fed)[1:].softmax(-1)
+            torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-9)
         made.commit(state, drafted, made.accept(state, drafted, probs, logits))
         for count, account in zip((state.length - before).tolist(), accounts, strict=True):
             account.commit(count)

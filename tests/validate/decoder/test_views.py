@@ -71,7 +71,8 @@ def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int
             index = torch.tensor(sorted(chosen(source, b, head)), dtype=torch.int64)
             keys = torch.cat((source.k[layer, b, head, index], new_k[b, head]))
             values = torch.cat((source.v[layer, b, head, index], new_v[b, head]))
-            out[b, h, 0] = (keys @ q[b, h, 0] / math.sqrt(D)).softmax(0) @ values
+            scores = keys @ q[b, h, 0] / math.sqrt(D)
+            out[b, h, 0] = scores.softmax(0) @ values
     return out.transpose(1, 2).flatten(2)
 
 
@@ -102,7 +103,8 @@ def voted(source: KVCache, b: int, head: int, size: int = 8, kernel: int = 5, bu
     for h in (2 * head, 2 * head + 1):
         for slot in range(size):
             own = length - size + slot
-            scores = source.k[1, b, head, : own + 1] @ seen[1, b, h, slot] / math.sqrt(D)
+            past = source.k[1, b, head, : own + 1]
+            scores = past @ seen[1, b, h, slot] / math.sqrt(D)
             votes[: own + 1] += scores.softmax(0).numpy()
     prefix = max(0, length - size)
     votes = np.pad(votes[:prefix], kernel // 2)  # what the window's own tokens got does not spill over
@@ -116,7 +118,8 @@ def heaviest(source: KVCache, b: int, head: int) -> list[int]:
     q, *_ = query()
     keys = source.k[1, b, head, : source.lengths[b]]
     of_the_group = q[b, 2 * head : 2 * head + 2, 0]
-    votes = (of_the_group @ keys.mT / math.sqrt(D)).softmax(-1).sum(0)
+    scores = of_the_group @ keys.mT / math.sqrt(D)
+    votes = scores.softmax(-1).sum(0)
     return votes.topk(min(12, len(keys))).indices.tolist()
 
 
@@ -126,11 +129,13 @@ def best_pages(
     """The newest page, and four more: those of the highest score of their keys by either query head."""
     q = query()[0]
     length = int(source.lengths[b])
-    pages = [list(range(t, min(t + page, length))) for t in range(0, length, page)]
+    starts = range(0, length, page)
+    pages = [list(range(start, min(start + page, length))) for start in starts]
 
     def of(page: list[int]) -> float:
         keys = source.k[1, b, head, page]
-        return max(float(score(keys, q[b, h, 0])) for h in (2 * head, 2 * head + 1))
+        of_the_group = q[b, 2 * head : 2 * head + 2, 0]
+        return max(float(score(keys, query)) for query in of_the_group)
 
     best = sorted(pages[:-1], key=of, reverse=True)[:4]
     return [token for page in [*best, pages[-1]] for token in page]
@@ -138,7 +143,9 @@ def best_pages(
 
 def by_bounds(source: KVCache, b: int, head: int, page: int = 4) -> list[int]:
     def bound(keys: Tensor, q: Tensor) -> Tensor:
-        return torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum()
+        least = q * keys.amin(0)
+        most = q * keys.amax(0)
+        return torch.maximum(least, most).sum()
 
     return best_pages(source, b, head, bound, page)
 
@@ -183,14 +190,16 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     assert made.sums.shape[3] == 256 // 4 + 1
     assert made.lengths.tolist() == [20, 15, 20]
     newest = source.k[0, 0, 0, 100:107]
-    assert all((made.k[0, 0, 0, :20] == key).all(-1).any() for key in newest)
+    kept = made.k[0, 0, 0, :20]
+    assert all((kept == key).all(-1).any() for key in newest)
     made.begin()
     for layer in range(LAYERS):
         made.attend(layer, *query())
     grow(source, made, GROWTH[2:4])
     fresh = view("retrieval:20,every=3,chunk=4", source)
     assert isinstance(fresh, RetrievalView)
-    torch.testing.assert_close(made.sums[:, :, :, :-1], fresh.sums[:, :, :, :-1])
+    whole_pages = slice(0, -1)
+    torch.testing.assert_close(made.sums[:, :, :, whole_pages], fresh.sums[:, :, :, whole_pages])
     assert made.lengths.tolist() == [20, 20, 17]
     torch.testing.assert_close(attended(made), by_selection(source, by_means))
 
@@ -228,7 +237,8 @@ def test_codes_by_hand(bits: int, group: int | None) -> None:
     stated.
     """
     source = cache([3, 3, 3], torch.float32)
-    made = view(f"quantized,bits={bits}" + (f",group={group}" if group else ""), source)
+    grouped = f",group={group}" if group else ""
+    made = view(f"quantized,bits={bits}{grouped}", source)
     assert isinstance(made, QuantizedView)
     top = 2**bits - 1
     codes = torch.tensor([0, top] * (D // 2)).repeat(KV, 1)
@@ -238,11 +248,14 @@ def test_codes_by_hand(bits: int, group: int | None) -> None:
     source.set_lengths(torch.tensor([8, 8, 8]), 8)
     made.commit(torch.tensor([7, 7, 7]), torch.tensor([1, 1, 1]))
     made.begin()
-    assert torch.equal(made.restored(1, torch.float32)[0, :, :, 7], source.k[1, :, :, 7])
-    assert made.scales[0, 1, 0, 0, 7].tolist() == [[0.5, -2.0]] * (D // (group or D))
+    restored = made.restored(1, torch.float32)[0, :, :, 7]
+    assert torch.equal(restored, source.k[1, :, :, 7])
+    groups = D // (group or D)
+    assert made.scales[0, 1, 0, 0, 7].tolist() == [[0.5, -2.0]] * groups
     assert made.codes.shape[-1] == D * bits // 8
     first = codes[0]
-    packed = first if bits == 8 else first[: D // 2] + 16 * first[D // 2 :]
+    halves = first[: D // 2] + 16 * first[D // 2 :]
+    packed = first if bits == 8 else halves
     assert made.codes[0, 1, 2, 0, 7].tolist() == packed.tolist()
 
 
@@ -274,14 +287,16 @@ def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
         grow(source, made, [[5] * BATCH] * 2)
     made.begin()
     inputs = query(dtype=torch.bfloat16)
-    with Reads([source.kv, *(value for value in vars(made).values() if isinstance(value, Tensor))]) as reads:
+    tensors = [value for value in vars(made).values() if isinstance(value, Tensor)]
+    with Reads([source.kv, *tensors]) as reads:
         made.attend(0, *inputs)
     layout = KVLayout(KV, D, 2 * KV * D, HEADS, 2)
     context = float(source.lengths[0])
     wanted = predicted.read_bytes(context, layout) + predicted.select_step(context, layout).bytes
     assert sum(reads.bytes.values()) / BATCH == wanted
     if isinstance(made, Packed):
-        held = int(made.lengths[0]) * source.kv[:, 0, 0, :, 0].nbytes
+        token_bytes = source.kv[:, 0, 0, :, 0].nbytes
+        held = int(made.lengths[0]) * token_bytes
         if isinstance(made, RetrievalView):
             means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
         else:
@@ -301,11 +316,13 @@ class Reads(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        made = {part.untyped_storage().data_ptr() for part in tree_leaves(out) if isinstance(part, Tensor)}
+        results = [part for part in tree_leaves(out) if isinstance(part, Tensor)]
+        made = {part.untyped_storage().data_ptr() for part in results}
         for given in tree_leaves((args, kwargs)):
             if isinstance(given, Tensor) and given.untyped_storage().data_ptr() in self.watched - made:
                 picked = out if func.overloadpacket.__name__ in self.PICK else given
-                self.bytes[given.data_ptr()] = max(picked.nbytes, self.bytes.get(given.data_ptr(), 0))
+                known = self.bytes.get(given.data_ptr(), 0)
+                self.bytes[given.data_ptr()] = max(picked.nbytes, known)
         return out
 
 
@@ -333,7 +350,8 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
 @torch.inference_mode()
 def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
     """A snapshot brings back every number and every small tensor; the large ones are contents."""
-    made = make_decoder(target, Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1)))
+    request = Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1))
+    made = make_decoder(target, request)
     state = start_random(made, 20, 60)
     view = made.models[0].view
     snapshot = Snapshot(DecoderRun(made, state))

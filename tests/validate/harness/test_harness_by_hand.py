@@ -132,7 +132,8 @@ def test_the_room_of_a_point(tmp_path) -> None:
         assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
         made.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
-    first = [measure.in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)]
+    samples = (-1, 0, 1, 2)
+    first = [measure.in_turn(("ar", "sd"), sample)[0] for sample in samples]
     assert first == ["sd", "ar", "sd", "ar"]
 
 
@@ -142,11 +143,11 @@ def test_an_estimate_adds_up(tmp_path) -> None:
     (found,) = estimate(plan)
     scenario = scenario_of(plan, found.point)
     assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
-    assert found.needed_bytes == 2 * 90432 + 2 * (64 + 3 + 16) * 256, (
-        "weights; two caches, the draft's of 16 tokens"
-    )
+    caches = (64 + 3 + 16) * 256
+    assert found.needed_bytes == 2 * 90432 + 2 * caches, "weights; two caches, the draft's of 16 tokens"
     filled_s = found.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
-    assert found.seconds == pytest.approx(32 * (found.target_s + found.iteration_s) + filled_s)
+    rounds_s = 32 * (found.target_s + found.iteration_s)
+    assert found.seconds == pytest.approx(rounds_s + filled_s)
 
 
 def test_the_largest_difference_is_told(target) -> None:
@@ -168,7 +169,8 @@ def test_the_largest_difference_is_told(target) -> None:
     early = found([9, 2, 3])
     assert early[2] > 1e6
     assert found([1, 2, 4], [1, 2, 3], [9, 2, 3]) in ((0, 2, late[2]), (2, 0, early[2]))
-    assert found([1, 2, 4], [9, 2, 3])[2] == pytest.approx(max(late[2], early[2]))
+    nearest = found([1, 2, 4], [9, 2, 3])
+    assert nearest[2] == pytest.approx(max(late[2], early[2]))
 
 
 def test_what_is_observed_of_documents() -> None:
@@ -193,7 +195,8 @@ def test_what_is_observed_of_documents() -> None:
     assert prompts_at(setting(texts=texts), spec, 8) == [[6] * 6, [7] * 6]
     assert prompts_at(setting(texts=texts, count=9), spec, 3) == [[text[0]] for text in texts]
     assert prompts_at(setting(texts=texts, chat=True, count=1), spec, 7) == [[6] * 5]
-    assert len(prompts_at(setting(texts=[[1] * most]), spec, most - 5)[0]) == most - 5 - 2
+    (longest,) = prompts_at(setting(texts=[[1] * most]), spec, most - 5)
+    assert len(longest) == most - 5 - 2
     assert prompts_at(setting(count=3, seed=1), spec, 12) == held_out_prompts(3, 10, 1)
     for context, says in (
         (most - 4, f"at most {most - 5} with 5 new"),
@@ -234,17 +237,21 @@ def test_by_hand() -> None:
     """Documents of 4, 6 and 10 iterations that gained 8, 9 and 10 tokens: ratio 1.35, residuals 2.6, 0.9,
     -3.5.
     """
-    expected = math.sqrt(3 / 2 * (2.6**2 + 0.9**2 + 3.5**2)) / 20
+    squares = 2.6**2 + 0.9**2 + 3.5**2
+    expected = math.sqrt(3 / 2 * squares) / 20
     assert ratio_error([8, 9, 10], [4, 6, 10]) == pytest.approx(expected, rel=1e-12)
     found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
     assert found["documents"] == 2, "one that ended with its first token says nothing"
     assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
-    assert found["positions"] == [ratio_error([3, 2], [4, 6]), ratio_error([1, 1], [3, 2])]
+    first, second = found["positions"]
+    assert first == ratio_error([3, 2], [4, 6])
+    assert second == ratio_error([1, 1], [3, 2])
 
 
 def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     """In bf16 outputs may differ from plain decoding, but only where two scores are nearly the same."""
-    requests = [Request(4, 70, 80, 4, draft_kv=method) for method in ("full", *every_method(70, 4)[:4])]
+    methods = ("full", *every_method(70, 4)[:4])
+    requests = [Request(4, 70, 80, 4, draft_kv=method) for method in methods]
     _, runs = side_by_side.compare(make_model(dtype=torch.bfloat16), requests, prompts)
     found = [one.difference.margin for one in runs if one.difference is not None]
     assert all(margin <= 4 for margin in found), found
@@ -294,7 +301,8 @@ def test_what_is_timed(target, prompts) -> None:
     assert timed.verify_s == 1.0
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
-    assert side_by_side.run(target, Request(4, 70, 8, 1), prompts, clock=ticks()).draft_s == 1.0
+    timed = side_by_side.run(target, Request(4, 70, 8, 1), prompts, clock=ticks())
+    assert timed.draft_s == 1.0
     plain = side_by_side.run(target, Request(4, 70, 8), prompts, clock=ticks())
     assert plain.draft_s == 0.0
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"
@@ -303,7 +311,8 @@ def test_what_is_timed(target, prompts) -> None:
 @torch.inference_mode()
 def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     """About the context, which is their mean; caches and views hold as many of each, and no more."""
-    plan = planned(tmp_path, grid=[{**BLOCK, "batch": [3], "context": [64], "spread": 0.5}])
+    spread = {**BLOCK, "batch": [3], "context": [64], "spread": 0.5}
+    plan = planned(tmp_path, grid=[spread])
     point = plan.points()[0]
     assert point.lengths == (32, 64, 96)
     assert point.name.endswith("/ragged0.5")
@@ -313,7 +322,8 @@ def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     assert decoder.target.cache.lengths.tolist() == [32, 64, 96]
     assert state.length.tolist() == [33, 65, 97]
     assert len({*(state.limit - state.length).tolist()}) == 1
-    assert load_plan("gpu-8b").points()[-1].lengths[::15] == (8192, 24576)
+    last = load_plan("gpu-8b").points()[-1]
+    assert last.lengths[::15] == (8192, 24576)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
