@@ -26,9 +26,11 @@ def declared(*extras: str) -> list[Requirement]:
     """The base's requirements and those of some extras; extras that name extras of this package are spelt
     out.
     """
-    found = [Requirement(text) for text in PROJECT["dependencies"] + [r for e in extras for r in EXTRAS[e]]]
+    texts = [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
+    found = [Requirement(text) for text in texts]
     within = [extra for r in found if r.name == PROJECT["name"] for extra in r.extras]
-    return [r for r in found if r.name != PROJECT["name"]] + (declared(*within) if within else [])
+    others = [one for one in found if one.name != PROJECT["name"]]
+    return others + (declared(*within) if within else [])
 
 
 def locked() -> dict[str, Version]:
@@ -64,11 +66,8 @@ def test_hashed_packages_have_the_locked_versions(name: str) -> None:
     pins = hashed(name)
     versions = locked()
     assert {r.name for r in declared()} <= pins.keys()
-    assert {
-        package: pin
-        for package, pin in pins.items()
-        if package in versions and pin != f"=={versions[package]}"
-    } == {}
+    both = {package: pin for package, pin in pins.items() if package in versions}
+    assert both == {package: f"=={versions[package]}" for package in both}
 
 
 def test_ci_installs_all_but_torch_by_hash_before_it_runs() -> None:
@@ -81,18 +80,16 @@ def test_ci_installs_all_but_torch_by_hash_before_it_runs() -> None:
 
 def imported(validate: bool) -> set[str]:
     """Top-level packages that the modules of `validate`, or all others, import, also inside functions."""
-    found = {
-        to.partition(".")[0] for name in modules() if of_validate(name) == validate for _, to in imports(name)
-    }
+    here = [name for name in modules() if of_validate(name) == validate]
+    found = {to.partition(".")[0] for name in here for _, to in imports(name)}
     return {IMPORTED_AS.get(name, name) for name in found - set(sys.stdlib_module_names)}
 
 
 def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:
     assert "scipy" in imported(validate=True)
     assert "scipy" not in imported(validate=False)
-    known = (
-        {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
-    )
+    stated = {canonicalize_name(one.name) for one in declared(*EXTRAS)}
+    known = stated | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
     assert {canonicalize_name(name) for name in imported(True) | imported(False)} <= known
 
 
@@ -107,7 +104,9 @@ def test_what_builds_a_release_is_pinned_and_has_a_hash() -> None:
 def test_no_job_of_a_release_both_fetches_packages_and_may_write() -> None:
     """Publishing needs twine, by hash, and no more rights than to say who publishes."""
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
-    scripts = {name: " ".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
+    scripts = {}
+    for name, job in jobs.items():
+        scripts[name] = " ".join(step.get("run", "") for step in job["steps"])
     for name, job in jobs.items():
         rights = job.get("permissions", {})
         if rights.get("contents") == "write":

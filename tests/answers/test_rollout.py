@@ -19,11 +19,13 @@ ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len"
 def test_lengths_are_log_normal_and_cut_at_the_positions() -> None:
     drawn = batch_of(Lengths(500.0, 1000.0, output_std=1000.0), 40_000, 9_000, seed=1)
     assert drawn.output_tokens.mean() == pytest.approx(1000, rel=0.02)
-    assert np.median(drawn.output_tokens) == pytest.approx(1000 / 2**0.5, rel=0.02)
+    median = 1000 / 2**0.5
+    assert np.median(drawn.output_tokens) == pytest.approx(median, rel=0.02)
     assert drawn.output_tokens.max() == 8_500
     assert set(drawn.input_tokens) == {500}
     assert not drawn.at_s.any()
-    assert batch_of(Lengths(500.0, 3.0, output_std=3.0), 1000, 9_000, seed=1).output_tokens.min() == 2
+    short = Lengths(500.0, 3.0, output_std=3.0)
+    assert batch_of(short, 1000, 9_000, seed=1).output_tokens.min() == 2
 
 
 def test_a_drain_by_hand() -> None:
@@ -31,12 +33,15 @@ def test_a_drain_by_hand() -> None:
     12 and of 10 ms. Alone, the last drafts: 5 passes of 16 ms save 20, and the prompts' own pass is one of
     that length, 6 longer.
     """
-    plain = StepTimes(0, 1.0, np.array([0.010, 0.012, 0.014]), np.full(3, 0.010), 3, 0.01)
-    burst = Arrivals(np.zeros(3), np.full(3, 100), np.array([11, 21, 31]))
+    pass_s = np.array([0.010, 0.012, 0.014])
+    plain = StepTimes(0, 1.0, pass_s, np.full(3, 0.010), 3, 0.01)
+    outputs = np.array([11, 21, 31])
+    burst = Arrivals(np.zeros(3), np.full(3, 100), outputs)
     alone = replay(plain, Lengths(100.0, 21.0), Limits(3, 1000), burst)
     assert alone.duration_s == pytest.approx(0.040 + 0.14 + 0.12 + 0.10)
     certain = {"survival": np.array([1.0, 1.0])}
-    drafts = StepTimes(1, 2.0, np.array([0.016]), np.full(1, 0.010), 1, 0.01, **certain)
+    drafting_s = np.array([0.016])
+    drafts = StepTimes(1, 2.0, drafting_s, np.full(1, 0.010), 1, 0.01, **certain)
     table = (drafts, plain, plain)
     decode_s = np.array([0.016, 0.024, 0.028])
     tail = StepTimes(1, 2.0, decode_s, np.full(3, 0.010), 3, 0.01, table=table, **certain)
@@ -62,7 +67,8 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
     for lengths in ({}, {"input_len": None, "output_len": None}):
         answer = traffic(**{**ASKED, **lengths, "trace": str(where), "rollout": 2, "gamma": 0})
         assert answer.rollout is not None
-        assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4001)
+        (row,) = answer.rollout[:1]
+        assert row.output_tokens_per_s * row.makespan_s == pytest.approx(4001)
     refused(
         "rollout: must be of requests with 2 output tokens", traffic, **ASKED, trace=str(where), rollout=1
     )

@@ -42,8 +42,10 @@ def batches(of: Range) -> range:
 
 
 def assert_covers(table, max_batch: int) -> None:
-    assert [batch for r in table.ranges for batch in batches(r)] == list(range(1, max_batch + 1))
-    assert all(a.tokens != b.tokens for a, b in itertools.pairwise(table.ranges))
+    covered = [batch for one in table.ranges for batch in batches(one)]
+    assert covered == list(range(1, max_batch + 1))
+    lengths = [one.tokens for one in table.ranges]
+    assert all(before != after for before, after in itertools.pairwise(lengths))
 
 
 def lengths_of(table: LengthTable) -> np.ndarray:
@@ -69,10 +71,12 @@ def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(row
 
     def cost(ks: np.ndarray) -> float:
         changes = np.count_nonzero(np.diff(ks))
-        return float(slowness[np.arange(n), ks] @ weights + toll * changes)
+        spent = slowness[np.arange(n), ks] @ weights
+        return float(spent + toll * changes)
 
     if n <= 5:
-        every = min(cost(np.array(ks)) for ks in itertools.product(range(4), repeat=n))
+        choices = itertools.product(range(4), repeat=n)
+        every = min(cost(np.array(ks)) for ks in choices)
         assert cost(chosen) == pytest.approx(every, rel=1e-12)
     for before, after in itertools.pairwise(table.ranges):
         for kept, gone in ((before, after), (after, before)):
@@ -140,10 +144,12 @@ def test_vllm_runs_mtp_layers_in_whole_rounds(tokens: int, fine: bool) -> None:
 def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
     s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")
-    table = table_of(
-        Range(1, 8, 4, 1.5, 4, 1.5), Range(9, 10, 2, 1.5, 2, 1.5), Range(11, 126, 1, 1.5, 1, 1.5)
-    )
-    out = export(table, s.draft, served_target(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
+    few = Range(1, 8, 4, 1.5, 4, 1.5)
+    some = Range(9, 10, 2, 1.5, 2, 1.5)
+    many = Range(11, 126, 1, 1.5, 1, 1.5)
+    table = table_of(few, some, many)
+    query = Query("deepseek-r1", "h200", 1, 1)
+    out = export(table, s.draft, served_target(query, "org/r1", s))
     assert out.vllm_line.startswith(
         "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 "
         "--max-model-len 2049 --max-num-seqs 32 "
@@ -151,10 +157,8 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
     assert "--attn-dp-size 4 --ep 8 --tp 8 --context-length 2049 --max-run" in out.sglang_line
     head = replace(scenario(tp=8).draft, tensor_parallel=8)
-    assert (
-        export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"]
-        == 1
-    )
+    on_groups = ServedTarget("x", 8, data_parallel=8)
+    assert export(table, head, on_groups, "h").vllm["draft_tensor_parallel_size"] == 1
 
 
 @pytest.mark.parametrize(
@@ -165,13 +169,15 @@ def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(changes: di
     s = scenario(**changes)
     most = 100
     context = 16384.0
-    short, table = (length_tables(s, (context,), (most,), longest)[0] for longest in (2, 5))
+    (short,) = length_tables(s, (context,), (most,), 2)
+    (table,) = length_tables(s, (context,), (most,), 5)
     assert_covers(table, most)
     batch = np.arange(1.0, most + 1)
     shares = np.log1p(1 / batch)
     values = speedups(s, batch, np.full(most, context), np.arange(6))
     chosen = values[np.arange(most), lengths_of(table)]
-    assert table.speedup == pytest.approx(shares.sum() / (shares / chosen).sum())
+    expected = shares.sum() / (shares / chosen).sum()
+    assert table.speedup == pytest.approx(expected)
     assert penalised(table) <= penalised(short) + 1e-12
 
 
@@ -247,16 +253,16 @@ def test_every_context_has_the_seats_that_fit_there() -> None:
     (long,) = schedule(**question, hardware="h100", context=32768).tables
     both = schedule(**question, hardware="h100", context=(768, 32768))
     last = long.ranges[-1].high
-    assert [table.ranges[-1].high for table in both.tables] == [short.ranges[-1].high, last]
+    last_batches = [table.ranges[-1].high for table in both.tables]
+    assert last_batches == [short.ranges[-1].high, last]
     assert short.ranges[-1].high > 4 * last
     mixed = schedule(
         **question, hardware="4090", context=(4096, 131072), max_batch=64
     )  # the second holds none
     assert "batches above 9 do not fit at 4096 tokens and are left out" in " ".join(mixed.warnings)
     capped = schedule(**question, hardware="h100", context=(768, 32768), max_batch=64)
-    assert [w for w in capped.warnings if "left out" in w] == [
-        f"batches above {last} do not fit at 32768 tokens and are left out"
-    ]
+    left_out = [warning for warning in capped.warnings if "left out" in warning]
+    assert left_out == [f"batches above {last} do not fit at 32768 tokens and are left out"]
 
 
 @pytest.mark.parametrize(

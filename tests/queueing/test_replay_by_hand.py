@@ -129,16 +129,20 @@ def test_a_part_of_a_prompt_lets_a_shorter_one_pass() -> None:
     requests = Arrivals(np.zeros(2), prompts, np.array([1, 1]))
     limits = Limits(256, 8192, max_prompt_part=40)
     met = replay(server([10, 12]), LENGTHS, limits, requests)
-    np.testing.assert_allclose(met.ttft_s * 1000, [45 + 30 + 20, 45])
+    first_ms = 45 + 30 + 20
+    np.testing.assert_allclose(met.ttft_s * 1000, [first_ms, 45])
 
 
 def test_a_server_that_looks_for_requests_every_few_passes_lets_them_wait() -> None:
     """Passes of 10 ms: it looks at 60 ms, after the first prompt, and at 90 ms."""
-    requests = Arrivals(np.array([0.0, 0.065]), np.full(2, 100), np.array([20, 1]))
+    at_s = np.array([0.0, 0.065])
+    requests = Arrivals(at_s, np.full(2, 100), np.array([20, 1]))
     steps = server([10, 10])
-    often, rarely = (replay(steps, LENGTHS, Limits(256, 8192, poll_passes=n), requests) for n in (1, 3))
+    often = replay(steps, LENGTHS, Limits(256, 8192, poll_passes=1), requests)
+    rarely = replay(steps, LENGTHS, Limits(256, 8192, poll_passes=3), requests)
     np.testing.assert_allclose(rarely.ttft_s[0], often.ttft_s[0])
-    np.testing.assert_allclose((rarely.ttft_s[1] - often.ttft_s[1]) * 1000, 20)
+    later_ms = (rarely.ttft_s[1] - often.ttft_s[1]) * 1000
+    np.testing.assert_allclose(later_ms, 20)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def off_by(folder: Path, factor: float) -> Path:
     """The calibration of the record with every bandwidth it reaches off by a factor."""
     c = load_calibration("xeon-amx-2core.micro")
     names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
-    changes = {n: getattr(c, n).replace(value=getattr(c, n).value * factor) for n in names}
+    constants = {name: getattr(c, name) for name in names}
+    changes = {name: own.replace(value=own.value * factor) for name, own in constants.items()}
     return write_yaml(c.replace(**changes), folder / f"off-{factor}.yaml", "broken on purpose")
 
 
@@ -55,7 +56,8 @@ def test_the_limit_is_kept_or_not(folder, capsys) -> None:
     assert figures(folder / "mine") == found  # the machine's own folder is a folder too
     mape = {p.name: p.errors.mape for p in parts_of(found)}
     most = max(mape.values())
-    assert check(folder, "--max-error", f"{100 * most + 0.1:.1f}%") == 0
+    allowed = f"{100 * most + 0.1:.1f}%"
+    assert check(folder, "--max-error", allowed) == 0
     assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
     assert check(folder, "--max-error", str(most - 0.001)) == 1
     printed = capsys.readouterr()
@@ -87,7 +89,8 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     capsys.readouterr()
     broken = str(off_by(folder, factor))
     before = {f.name: f.predicted for f in figures(folder)}
-    by = [f.predicted / before[f.name] for f in figures(folder, broken) if f.part.endswith("target_s")]
+    steps = [figure for figure in figures(folder, broken) if figure.part.endswith("target_s")]
+    by = [figure.predicted / before[figure.name] for figure in steps]
     assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 1
     printed = capsys.readouterr()
     stderr = printed.err
@@ -98,7 +101,8 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     assert row[3] == "11.3%"
     assert row[-1] == "xeon-amx-2core.micro"
     assert printed.out.endswith(f"; no limit, 1 point above {baseline} at most\n")
-    mean = float(np.exp(np.mean(np.log(by)))) - 1
+    geometric_mean = np.exp(np.mean(np.log(by)))
+    mean = float(geometric_mean) - 1
     assert f"moved: cpu-1/cpu-full/target_s: predictions by {mean:+.1%} on average over 40 figures" in stderr
     assert 0.05 < abs(mean) < 0.12
     assert ("grown: cpu-1/cpu-full/target_s: mean error 11.3% -> " in stderr) == (factor > 1)
@@ -131,8 +135,10 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     ]
     assert faults(parts_of(old[:1]), None, before.of(["speedup"])) == []
     # within a point
-    assert faults(parts_of([made_up("m/p/speedup", "a", 4.0, 4.18), old[1]]), None, before) == []
-    assert faults(parts_of([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
+    slower = made_up("m/p/speedup", "a", 4.0, 4.18)
+    assert faults(parts_of([slower, old[1]]), None, before) == []
+    at_the_limit = made_up("m/p/speedup", "a", 1.0, 1.25)
+    assert faults(parts_of([at_the_limit]), 0.25, None) == []
     many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
     higher = [replace(figure, predicted=1.6) for figure in many]
     path.write_text(baseline_text(parts_of(higher), {}))
@@ -147,10 +153,12 @@ def measured_again(folder: Path, factor: float, kept: slice = slice(None)) -> No
     record = json.loads(path.read_text(encoding="utf-8"))
     for point in record["points"]:
         for name in {*point["samples"]} - {"sd_draft_s"}:
-            point["samples"][name] = [factor * seconds for seconds in point["samples"][name]]
+            samples = point["samples"]
+            samples[name] = [factor * seconds for seconds in samples[name]]
     record["points"] = record["points"][kept]
     path.unlink()
-    path.with_name(f"2027{path.name[4:]}").write_text(stamped(json.dumps(record)))
+    later = path.with_name(f"2027{path.name[4:]}")
+    later.write_text(stamped(json.dumps(record)))
 
 
 @pytest.mark.parametrize(
@@ -174,13 +182,16 @@ def test_a_slower_a_faster_and_a_lost_measurement_are_seen(folder, factor, kept,
 
 def test_the_action_checks_records_with_its_inputs(folder, tmp_path) -> None:
     """Its script as a workflow runs it, but for the installation."""
-    (step,) = (s for s in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"] if "run" in s)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (step,) = (each for each in action["runs"]["steps"] if "run" in each)
     programs = tmp_path / "perfmodel" / "bin"
     programs.mkdir(parents=True)
-    for name, does in (("python", "exit 0"), ("perfmodel", f'exec "{sys.executable}" -m perfmodel "$@"')):
+    commands = (("python", "exit 0"), ("perfmodel", f'exec "{sys.executable}" -m perfmodel "$@"'))
+    for name, does in commands:
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
-    inputs = dict.fromkeys(step["env"], "") | {"RESULTS": str(folder), "BASELINE": str(folder / "b.json")}
+    baseline = str(folder / "b.json")
+    inputs = dict.fromkeys(step["env"], "") | {"RESULTS": str(folder), "BASELINE": baseline}
     given = inputs | {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     path = {"PATH": f"{programs}:{os.environ['PATH']}"}
 
@@ -214,7 +225,8 @@ def test_drift_by_hand(tmp_path) -> None:
     assert now(1.04, 1.04, 1.04, 1.04) == [f"drifted: m/p/target_s: measured +4.0% on average {most}, +4.0%"]
     assert now(0.9, 1.0, 1.0, 1.0) == [f"drifted: m/p/target_s: measured -2.6% on average {most}, -10.0%"]
     text = json.loads(path.read_text())
-    path.write_text(json.dumps(text | {"rows": {"m/p/target_s": dict.fromkeys("abcde", 1.0)}}))
+    rows = {"m/p/target_s": dict.fromkeys("abcde", 1.0)}
+    path.write_text(json.dumps(text | {"rows": rows}))
     before = read_baseline(path)
     assert now(9.0, 9.0, 9.0, 9.0)[0].startswith("lost: m/p/target_s: 1 points")
 
@@ -265,11 +277,14 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     assert {f.fitted for f in figures(tmp_path, "ideal")} == {False}
     by_name = {f.name: f for f in found}
     seconds = made.rows.predict(made.calibration)
-    rows = {(t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, seconds, strict=True)}
-    (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
+    timed = zip(made.rows.timings, seconds, strict=True)
+    rows = {(timing.batch, timing.gamma): (timing, predicted_s) for timing, predicted_s in timed}
+    plain, plain_s = rows[4.0, 0]
+    spec, spec_s = rows[4.0, 7]
     (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
     gained = spec.tokens_per_iteration
-    assert by_name[key].measured == pytest.approx(plain.seconds / spec.seconds * gained)
+    measured = plain.seconds / spec.seconds * gained
+    assert by_name[key].measured == pytest.approx(measured)
     assert by_name[key].predicted == pytest.approx(plain_s / spec_s * gained, rel=1e-4)
     (key,) = (k for k in by_name if f"{spec.name}/sd_tpot_s" in k)
     assert by_name[key].measured == pytest.approx(spec.tpot_s)

@@ -41,7 +41,8 @@ def test_observed_acceptance_in_a_line() -> None:
     ]
     lines = as_text(table).splitlines()
     assert lines[0] == '{"schema_version": 1, "source": "a test", "rows": ['
-    assert [line[-2:] for line in lines[1:]] == ["},", "},", "},", "5}", "]}"]
+    ends = [line[-2:] for line in lines[1:]]
+    assert ends == ["},", "},", "},", "5}", "]}"]
     assert AcceptanceFile.of_mapping(json.loads(as_text(table))) == table
 
 
@@ -53,7 +54,8 @@ def test_the_ends_of_a_share(capsys) -> None:
 
 def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     """Two rows of each point that fits; the other has a batch of a million."""
-    path = write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}])
+    grid = {**BLOCK, "batch": [1, 10**6], "context": [64, 100000]}
+    path = write(tmp_path, grid=[grid])
     assert run(["validate", "measure", str(path), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
@@ -63,18 +65,18 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
     )
     for one, line, fits in zip(found, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
-        times = (
-            f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} "
-            f"{one.seconds:.1f} s"
-        )
-        assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
+        times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms"
+        rest = f"{one.speedup:.2f} {one.seconds:.1f} s"
+        needed = f"{one.needed_bytes / 1e9:.2f} GB{fits}"
+        assert " ".join(line.split()) == f"{one.point.name} {needed} {times} {rest}"
 
 
 def test_the_kernels_of_a_plan_by_kind(capsys) -> None:
     kinds = []
     for words in ([], ["--only", "rope", "--only", "shell"]):
         assert run(["validate", "microbench", "cpu-quick", "--dry-run", *words]) == 0
-        kinds.append({line.partition("/")[0] for line in capsys.readouterr().out.splitlines()})
+        printed = capsys.readouterr().out.splitlines()
+        kinds.append({line.partition("/")[0] for line in printed})
     assert kinds[0] > kinds[1] == {"rope", "shell"}
 
 
@@ -83,9 +85,11 @@ def test_a_comparison_in_lines(capsys) -> None:
     1.
     """
     point = published_points("magicdec")[0]
-    cells = [Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True), Cell(point, "speedup", 0.8, 1.2, "c")]
+    step = Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True)
+    cells = [step, Cell(point, "speedup", 0.8, 1.2, "c")]
     show_cells(cells)
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
+    printed = capsys.readouterr().out.splitlines()
+    lines = [" ".join(line.split()) for line in printed if line.strip(" ─")]
     assert lines[1:7] == [
         "magicdec/a100-sxm-80gb/speedup 1 50.00 +50.00 +50.0",
         "magicdec/a100-sxm-80gb/target_s 1 50.00 -50.00 -50.0",

@@ -70,9 +70,8 @@ PLACES = {
 
 def test_every_fit_stands_where_it_belongs() -> None:
     found = stated(ALL, H100)
-    values = {
-        name: fact["value"] for name, fact in found.items() if isinstance(fact, dict) and "value" in fact
-    }
+    facts = {name: fact for name, fact in found.items() if isinstance(fact, dict)}
+    values = {name: fact["value"] for name, fact in facts.items() if "value" in fact}
     assert values == PLACES
     assert found["gemm_efficiency"]["knots"] == {
         "bf16": [[1, 0.5], [16, 0.612], [4096, 0.9]],
@@ -158,21 +157,22 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
                 ops = forward(part, float(batch), 1.0, float(step), parse_kv("full"))
                 inside = [op for op in ops if op.name not in OUTSIDE]
                 taken = sum(float(machine.op_predicted_s(op)) for op in inside) / 61
-                rows.append(
-                    {"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken} | MODULE
-                )
+                call = {"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken}
+                rows.append(call | MODULE)
     others = (
         {"model": "zai-org/GLM-5"},
         {"gemm_type": "bfloat16"},
         {"kv_cache_dtype": "bfloat16"},
         {"step": 32},
     )
-    return [*rows, *(ODD | MODULE | other for other in (*others, {"num_heads": 8}))]
+    odd = [ODD | MODULE | other for other in (*others, {"num_heads": 8})]
+    return [*rows, *odd]
 
 
 def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
-    found = with_indexer(FOUND, held(modules(known)[4:]), H100, "vllm", "1").index  # the fewest that will do
+    fewest = modules(known)[4:]
+    found = with_indexer(FOUND, held(fewest), H100, "vllm", "1").index
     assert found.values == pytest.approx(known, rel=1e-6)
     assert found.rows == 60
     assert found.source == "vllm 1"
@@ -189,7 +189,8 @@ def test_none_where_no_module_asks_for_them() -> None:
 def test_the_file_states_what_is_above_zero() -> None:
     fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
     found = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
-    stated = {k: v for k, v in found.as_mapping(exclude_defaults=True).items() if k in INDEX}
+    constants = found.as_mapping(exclude_defaults=True)
+    stated = {name: value for name, value in constants.items() if name in INDEX}
     source = (
         "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median "
         "error 5.4%, sglang 3"

@@ -57,16 +57,19 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
         load = moved / (t["gemm_bandwidth_fraction"] * bandwidth) + n * t["gemm_column_s"]
         compute = 2 * m * n * k / (t["gemm_flops_fraction"] * peak)
         p = t["gemm_blend_power"]
-        return float(t["gemm_fixed_s"] + (load**p + compute**p) ** (1 / p))
+        blended = (load**p + compute**p) ** (1 / p)
+        return float(t["gemm_fixed_s"] + blended)
     if kind == "attention":
         b = at["batch"]
         s = at["context"]
         q = at["query"]
         token = 4 * at["kv_heads"] * at["head_dim"]
         width = at["heads"] * at["head_dim"]
-        cached = b * s * token * (1 + t["kv_reread_per_query"] * (q - 1))
+        again = t["kv_reread_per_query"] * (q - 1)
+        cached = b * s * token * (1 + again)
         fresh = b * q * (4 * width + token)
-        flops = 4 * width * b * (q * s + q * (q + 1) / 2)
+        pairs = q * s + q * (q + 1) / 2
+        flops = 4 * width * b * pairs
         memory = (cached + fresh) / (t["attention_bandwidth_fraction"] * bandwidth)
         compute = flops / (t["attention_flops_fraction"] * peak)
         return float(t["attention_fixed_s"] + max(memory, compute))
@@ -79,7 +82,8 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
         smalls = shell_smalls(at["layers"], plan)
         tokens = at["batch"] * at["query"]
         bare = at["layers"] * (BARE_S["linears"] + BARE_S["attention"])
-        return bare + smalls * t["small_kernel_s"] + t["pass_fixed_s"] + tokens * t["token_s"]
+        per_pass = t["pass_fixed_s"] + tokens * t["token_s"]
+        return bare + smalls * t["small_kernel_s"] + per_pass
     if kind == "bare":
         return BARE_S[at["what"]]
     if kind == "allreduce":
@@ -159,7 +163,8 @@ def test_the_fit_finds_the_constants_that_made_the_times(record, gpu) -> None:
     fitted = calibration_from(record, gpu, "h100-sxm-80gb.test")
     for name, value in TRUTH.items():
         found = getattr(fitted, name)
-        assert (found.value, found.stderr) == pytest.approx((value, 0.0), rel=1e-9, abs=1e-9 * value), name
+        assert found.value == pytest.approx(value, rel=1e-9), name
+        assert found.stderr == pytest.approx(0.0, abs=1e-9 * value), name
 
 
 def test_searches_of_two_lengths_have_constants(tmp_path, record, gpu) -> None:
@@ -181,7 +186,8 @@ def test_searches_of_more_heads_than_multiprocessors_take_several_rounds(tmp_pat
 def test_searches_of_one_length_have_no_constants(tmp_path, gpu) -> None:
     """In batches of four and of eight."""
     plan = load_plan("gpu-quest")
-    one = plan.replace(grid=(plan.grid[0].replace(batch=(4, 8), context=(32768,)),))
+    long = plan.grid[0].replace(batch=(4, 8), context=(32768,))
+    one = plan.replace(grid=(long,))
     fitted = calibration_from(read_record(synthetic(tmp_path, one, gpu)), gpu)
     assert fitted.absent >= SEARCHES.keys()
 
@@ -194,10 +200,12 @@ def test_a_record_of_two_devices(tmp_path, plan, gpu) -> None:
     (knots,) = medians.allreduce.knots.values()
     curve = [row for row in noisy.kernels if row.kind == "allreduce"]
     assert knots == tuple((row.at["bytes"], row.call_s) for row in curve)
-    known = [KernelFit(noisy, gpu, {"allreduce": curve[:count]}).allreduce() for count in (1, 2)]
+    fits = [KernelFit(noisy, gpu, {"allreduce": curve[:count]}) for count in (1, 2)]
+    known = [fit.allreduce() for fit in fits]
     assert [table is not None for table in known] == [False, True]
     gemms = changed(noisy, [row for row in noisy.kernels if row.kind == "gemm"])
-    best = max(2e-9 * row.at["n"] * row.at["k"] / row.best_s for row in gemms.kernels)
+    rates = [2e-9 * row.at["n"] * row.at["k"] / row.best_s for row in gemms.kernels]
+    best = max(rates)
     assert host_spec(gemms, "test-cpu").memory_bandwidth.value == pytest.approx(best, rel=1e-3)
 
 
@@ -259,14 +267,16 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
 
 def test_kernels_run_and_are_recorded(tmp_path) -> None:
     """Every kind once, on a tiny model; times are positive and nothing more is asked of them."""
-    chosen = write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**20}, grid=[{**BLOCK, "batch": [1]}])
-    assert run(["validate", "microbench", str(chosen), "--machine", "t-1", "--results", str(tmp_path)]) == 0
+    micro = {"rows": [1, 4], "max_bytes": 2**20}
+    chosen = str(write(tmp_path, micro=micro, grid=[{**BLOCK, "batch": [1]}]))
+    assert run(["validate", "microbench", chosen, "--machine", "t-1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("t-1/*-micro.json")
     found = read_record(path)
     assert not found.failures()
     kinds = "copy read gemm attention add_norm rope activation sampling shell bare loop"
     assert {row.kind for row in found.kernels} == set(kinds.split())
-    assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
+    assert {len(row.samples["call_s"]) for row in found.kernels} == {7}
+    assert all(row.call_s > 0 for row in found.kernels)
 
 
 def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
@@ -299,7 +309,8 @@ def test_sweeps_pool_their_samples_and_a_busy_host_moves_no_thread_time(tmp_path
     slow = {row.key: tuple(2 * s for s in row.samples["call_s"]) for row in record.kernels}
     again = [row.replace(key=f"{row.key}/1", samples={"call_s": slow[row.key]}) for row in record.kernels]
     protocol = record.data.protocol.replace(timer="thread_time")
-    swept = replace(record, data=record.data.replace(points=(*record.kernels, *again), protocol=protocol))
+    points = (*record.kernels, *again)
+    swept = replace(record, data=record.data.replace(points=points, protocol=protocol))
     busy = calibration_from(swept, gpu)
     assert busy.gemm_bandwidth_fraction.value == pytest.approx(quiet.gemm_bandwidth_fraction.value, rel=0.02)
     assert "lower quartiles" in busy.notes
