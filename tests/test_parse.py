@@ -98,7 +98,8 @@ def test_too_many_values_are_refused() -> None:
 @given(st.integers(1, 10**15 - 1), st.sampled_from([("", 1), ("k", 1024), ("m", 1048576)]))
 def test_bare_integers_are_exact_and_suffixes_binary(number: int, suffix: tuple[str, int]) -> None:
     number //= suffix[1]
-    assert parse_counts(f"{number or 1}{suffix[0]}", "--context") == ((number or 1) * suffix[1],)
+    thousands = number or 1
+    assert parse_counts(f"{thousands}{suffix[0]}", "--context") == (thousands * suffix[1],)
 
 
 @given(st.text(max_size=12))
@@ -113,7 +114,8 @@ def test_what_python_gives() -> None:
     """
     assert parse_count(8.0, "--tp") == parse_count(np.int64(8), "--tp") == 8
     assert parse_text(Path("a/b"), "--model") == "a/b"
-    assert [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")] == [None, None, 0, 3]
+    found = [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")]
+    assert found == [None, None, 0, 3]
     assert [parse_switch(each, "--x") for each in (True, False)] == [True, False]
     for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
         refused("--tp: must be a positive whole number", parse_count, junk, "--tp")
@@ -156,30 +158,30 @@ def test_a_list_that_is_none_is_refused(parse, flag: str, texts: tuple[str, ...]
 def test_what_was_given_is_cut_at_forty_characters() -> None:
     """With its quotes; a number of as many digits is cut alike, and so is an unknown name."""
     for length, shown in ((40, "'" + "x" * 40 + "'"), (41, "'" + "x" * 37 + "...'")):
-        assert (
-            str(refuse("a.yaml", "key", "short", "x" * length))
-            == f"a.yaml: key: must be short, given {shown}"
-        )
+        error = refuse("a.yaml", "key", "short", "x" * length)
+        assert str(error) == f"a.yaml: key: must be short, given {shown}"
     for length, shown in ((80, "y" * 80), (81, "y" * 77 + "...")):
-        assert (
-            str(unknown_name("--x", "thing", "y" * length, ["a"]))
-            == f"--x: no thing named '{shown}'; known: a"
-        )
+        error = unknown_name("--x", "thing", "y" * length, ["a"])
+        assert str(error) == f"--x: no thing named '{shown}'; known: a"
     assert str(refuse("--x", None, "one  line", 1)) == "--x: must be one line, given 1"
+
+
+def not_found(name: str, *known: list[str]) -> str:
+    return str(unknown_name("--x", "thing", name, *known))
 
 
 def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     near = ["abcd1", "abcd2", "abcd3", "abcd4"]
-    message = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
+    message = not_found("ABCD", [*near, "zzz"])
     assert message == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
     # half alike
-    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith("did you mean abcd?")
-    assert str(unknown_name("--x", "thing", "abzzz", ["abcd"], ["zzz"])).endswith("did you mean abcd?")
-    assert str(unknown_name("--x", "thing", "azzzz", ["abcd"], ["zzz"])).endswith("did you mean zzz?")
+    assert not_found("abzz", ["abcd"], ["zz"]).endswith("did you mean abcd?")
+    assert not_found("abzzz", ["abcd"], ["zzz"]).endswith("did you mean abcd?")
+    assert not_found("azzzz", ["abcd"], ["zzz"]).endswith("did you mean zzz?")
     names = [f"n{i:02d}" for i in range(33)]
     all_but_one = ", ".join(names[:32])
-    assert str(unknown_name("--x", "thing", "?", names[:32])).endswith(f"known: {all_but_one}")
-    assert str(unknown_name("--x", "thing", "?", names)).endswith("n30, n31, ... (33 in all)")
+    assert not_found("?", names[:32]).endswith(f"known: {all_but_one}")
+    assert not_found("?", names).endswith("n30, n31, ... (33 in all)")
 
 
 def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,13 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
     points = itertools.product(*map(QUESTION.axis, names))
     rows = list(rows_of(QUESTION))
     queries = [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
-    assert [block.rows for block in sweep.blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
+    sizes = [block.rows for block in sweep.blocks(QUESTION)]
+    assert sizes[:3] == [6, 6, 6], "of at most 7, in threes"
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
     assert {block.rows for block in sweep.blocks(QUESTION)} == {3}
-    assert len(rows) == len(queries) == QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
+    assert QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
+    assert len(rows) == QUESTION.rows
+    assert len(queries) == QUESTION.rows
     for row, query in zip(rows, queries, strict=True):
         alone = whatif(query).as_dict()
         expected = {"batch": query.batch, "context_tokens": query.context, "gamma": alone["query"]["gamma"]}
@@ -71,7 +74,8 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
     """
     for calibration in (None, "ideal"):
         point = {"calibration": calibration, "alpha": 0.8}
-        frame = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point).to_frame()
+        found = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point)
+        frame = found.to_frame()
         for row in frame.to_dict("records"):
             at = {"batch": row["batch"], "context": row["context_tokens"], "gamma": row["gamma"]}
             a = whatif("llama-3.1-8b", "h100", **at, **point)
@@ -123,7 +127,9 @@ def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     found = pm.sweep(grid)
     rows = pm.sweep(grid).to_frame().query("fits")
     assert not found.to_frame()["fits"].all()
-    assert found.best()["speedup"] == rows["speedup"].max() < found.to_frame()["speedup"].max()
+    best = found.best()["speedup"]
+    assert best == rows["speedup"].max()
+    assert best < found.to_frame()["speedup"].max()
     assert found.best("tpot_s")["tpot_s"] == rows["tpot_s"].min()
     assert (
         found.best("throughput_tokens_per_s")["throughput_tokens_per_s"]
@@ -198,7 +204,8 @@ def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: 
 
 
 def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
+    beyond = 2**41
+    wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{beyond}", "context": f"1k,{beyond}"}
     for name, values in wrong.items():
         grid = replace(QUESTION, **{name: values})
         last = values.rpartition(",")[2]

@@ -17,7 +17,8 @@ def unread(m: ModelSpec) -> int:
         per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
     if m.low_rank:
         per_layer += m.low_rank.query_rank + m.head_dim
-    narrower = m.num_sliding_layers * 2 * (m.head_dim - m.heads(sliding=True).head_dim) if m.qk_norm else 0
+    sliding_width = m.heads(sliding=True).head_dim
+    narrower = m.num_sliding_layers * 2 * (m.head_dim - sliding_width) if m.qk_norm else 0
     shared = m.shared_kv_layers * m.head_dim + m.shared_kv_sliding * m.heads(sliding=True).head_dim
     small = per_layer * m.num_attention_layers - narrower - (shared if m.qk_norm else 0)
     small += m.hidden_size * m.num_moe_layers if m.moe and m.moe.shared_gate else 0
@@ -60,7 +61,8 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 5 * 3 * 1000 * token_bytes
     assert attention.work_items == attention.padded_items == 5 * held
-    assert attention.cost.flops == 5 * 3 * 4 * queries * 16 * (2 * 1000 + 3)
+    pairs = 2 * 1000 + 3
+    assert attention.cost.flops == 5 * 3 * 4 * queries * 16 * pairs
     # replicated heads are projected, and held, on every device
     assert ops["qkv"].cost.weight_bytes == 48 * projected * 2
     assert ops["qkv"].columns == projected
@@ -87,7 +89,8 @@ def pairs_by_loop(query: int, context: int, window: int | None) -> int:
     """Query i of the new tokens sees the cached tokens and new ones up to itself, at most `window` before
     it.
     """
-    seen = ((i, key) for i in range(context, context + query) for key in range(i + 1))
+    queries = range(context, context + query)
+    seen = ((i, key) for i in queries for key in range(i + 1))
     return sum(window is None or i - key <= window for i, key in seen)
 
 

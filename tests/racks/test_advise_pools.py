@@ -68,7 +68,8 @@ def test_the_printed_command_answers_with_the_same_figures(
     assert program == "perfmodel"
     answer = read(capsys, *words)
     if two:
-        row = next(row for row in answer["pools"]["rows"] if row["gamma"] == option.gamma)
+        rows = answer["pools"]["rows"]
+        row = next(row for row in rows if row["gamma"] == option.gamma)
         assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-5)
         assert row["ttft_s"] == pytest.approx(option.ttft_s, rel=1e-5)
     else:
@@ -88,7 +89,8 @@ def test_the_highest_rate_keeps_the_limits_and_a_higher_one_does_not() -> None:
 def test_no_other_split_of_the_same_instances_serves_more(prefill: int) -> None:
     option = best(True, True)
     instances = [(text or "").partition("x")[2] for text in (option.prefill, option.decode)]
-    other = replace(option, prefill=f"{prefill}x{instances[0]}", decode=f"{4 - prefill}x{instances[1]}")
+    fewer, more = instances
+    other = replace(option, prefill=f"{prefill}x{fewer}", decode=f"{4 - prefill}x{more}")
     row = pool_row(other, 1.01 * option.most_requests_per_s)
     full = max(row.prefill_used, row.decode_used) > 0.89
     assert full or row.slo_share < 0.9
@@ -178,7 +180,8 @@ def test_clients_have_the_figures_of_the_printed_command(
     _, *words = shlex.split(option.check)
     answer = read(capsys, *words)
     if two:
-        row = next(row for row in answer["pools"]["rows"] if row["gamma"] == option.gamma)
+        rows = answer["pools"]["rows"]
+        row = next(row for row in rows if row["gamma"] == option.gamma)
         assert row["request_rate"] == pytest.approx(option.most_requests_per_s, rel=1e-6)
         assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-6)
     else:
@@ -194,8 +197,10 @@ def test_no_other_split_serves_the_clients_faster_within_the_limits(prefill: int
     instances = [(text or "").partition("x")[2] for text in (option.prefill, option.decode)]
     if {text.partition(":")[0] for text in instances} != {"8"}:
         pytest.skip("instances of other sizes")
-    question = {name: value for name, value in ASKED.items() if name not in ("gpus", "rate", "request_rate")}
-    split = {"prefill": f"{prefill}x{instances[0]}", "decode": f"{4 - prefill}x{instances[1]}"}
+    elsewhere = ("gpus", "rate", "request_rate")
+    question = {name: value for name, value in ASKED.items() if name not in elsewhere}
+    fewer, more = instances
+    split = {"prefill": f"{prefill}x{fewer}", "decode": f"{4 - prefill}x{more}"}
     asked = {
         "alpha": 0.7,
         "max_concurrency": 300,

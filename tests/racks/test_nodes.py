@@ -22,7 +22,8 @@ def step(**changes: Any) -> float:
 
 
 def operation(name: str, **changes: Any) -> Any:
-    return next(op for op in pm.ops(**V3 | changes).ops if op.name == name)
+    found = pm.ops(**V3 | changes).ops
+    return next(op for op in found if op.name == name)
 
 
 @pytest.mark.parametrize("layout", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 8, "ep": 8, "dp": 8}])
@@ -36,9 +37,9 @@ def test_one_node_is_the_box(layout: dict[str, int], batch: int) -> None:
 def test_more_ranks_never_read_more_experts(each: int) -> None:
     read = []
     for ranks in (16, 32, 64, 128):
-        experts = operation(
-            "experts", nodes=f"{ranks // 8}x8", ep=ranks, dp=ranks, batch=each * ranks, weights="fp8"
-        )
+        nodes = f"{ranks // 8}x8"
+        whole = {"nodes": nodes, "ep": ranks, "dp": ranks, "batch": each * ranks}
+        experts = operation("experts", weights="fp8", **whole)
         read.append(experts.weight_bytes)
     assert read == sorted(read, reverse=True)
 
@@ -55,7 +56,8 @@ def test_all_local_experts_are_read_so_verification_pays_payload_only() -> None:
 
 def test_latent_attention_of_whole_heads_computes_when_it_verifies() -> None:
     long = {"context": 32768, "gamma": 1, "stage": "verify", "draft": "mtp"}
-    wide = operation("attention (full)", **V3 | long | {"nodes": "2x8", "ep": 16, "dp": 16, "batch": 256})
+    on_nodes = {"nodes": "2x8", "ep": 16, "dp": 16, "batch": 256}
+    wide = operation("attention (full)", **V3 | long | on_nodes)
     boxed = operation("attention (full)", **V3 | long | {"tp": 8, "batch": 16})
     assert wide.limiter == "flops"
     assert boxed.limiter == "kv_load"

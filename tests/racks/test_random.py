@@ -57,9 +57,8 @@ def test_one_node_is_the_box_and_one_more_instance_serves_no_less(seed: int) -> 
     load = choose.choice(
         ({"request_rate": choose.choice((0.5, 20))}, {"max_concurrency": choose.choice((4, 3000))})
     )
-    asked = (
-        question | load | choose.choice(DRAFTS) | {"input_len": 2048, "output_len": 256, "closed_form": True}
-    )
+    lengths = {"input_len": 2048, "output_len": 256, "closed_form": True}
+    asked = question | load | choose.choice(DRAFTS) | lengths
 
     def served(prefill: int, decode: int) -> list[float]:
         answer = pm.traffic(**asked, prefill=f"{prefill}x8{groups}", decode=f"{decode}x8{groups}").pools

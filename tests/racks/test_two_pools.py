@@ -40,7 +40,8 @@ def served(rate: float, cv: float, count: int = 100_000) -> np.ndarray:
 @pytest.mark.parametrize("cv", [0.0, 0.3])
 def test_percentiles_of_ttft_are_those_of_served_requests(rate: float, cv: float) -> None:
     lengths = Lengths(1000.0, 100.0, cv * 1000.0)
-    pools = TwoPools(Instances(1, 8), Instances(1, 8), lengths, STEPS, Prompts(1.0, 1.0, cv), TRANSFER_S)
+    one = Instances(1, 8)
+    pools = TwoPools(one, one, lengths, STEPS, Prompts(1.0, 1.0, cv), TRANSFER_S)
     row = pools.at(rate)
     times = served(rate, cv)
     assert row.ttft_s == pytest.approx(times.mean(), rel=0.05)

@@ -34,7 +34,8 @@ def test_a_measured_context_is_the_row_itself_and_between_two_alpha_is_linear_in
     assert row.context_tokens == 32_768
     assert "interpolated in log context between 32000 and 64000 tokens" in row.source
     assert row.source.startswith("MagicDec")
-    assert find_acceptance(*SUBJECT, math.sqrt(8000 * 16_000)).alpha == pytest.approx(0.825)
+    between = math.sqrt(8000 * 16_000)
+    assert find_acceptance(*SUBJECT, between).alpha == pytest.approx(0.825)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ EVERYTHING = with_values(
 
 def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     """(work, term) -> seconds of a verification of 8 sequences, a draft step of 1 and an iteration."""
-    found: dict[tuple[str, str], float] = {("iteration", "overhead"): float(scenario.overhead_s(8.0, 8000.0))}
+    overhead_s = float(scenario.overhead_s(8.0, 8000.0))
+    found: dict[tuple[str, str], float] = {("iteration", "overhead"): overhead_s}
     target = scenario.target_ops(8.0, 8000.0, 4.0)
     draft = scenario.draft_ops(1.0, 8000.0)
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
@@ -85,7 +86,8 @@ def test_a_kernels_constant_moves_the_term_of_the_work_that_it_is_declared_for(n
     for batch, weights in (1, "fp8"), (4096, "fp8"), (1, "bf16"):
         query = Query("gemma-4-12b", "h200-sxm-141gb", batch, 8000, 3, alpha=0.8, weights=weights)
         scenario = with_calibration(resolve(query), micro)
-        moved |= moved_by(scenario, with_values(micro, {name: getattr(micro, name).value / 2}))
+        half = getattr(micro, name).value / 2
+        moved |= moved_by(scenario, with_values(micro, {name: half}))
     declared = CONSTANTS[name]
     assert (declared.work, declared.term) in moved
     assert {work for work, _ in moved} == {declared.work}
@@ -159,7 +161,8 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "host_piecewise_layer_s": 0.1,
         "uncut_bandwidth": 0.05,
     }
-    base = with_values(base, {n: v for n, v in stated.items() if n == name})
+    own = {constant: number for constant, number in stated.items() if constant == name}
+    base = with_values(base, own)
     if name in LAUNCHED:
         base = base.replace(version="0.10.1")
     value = getattr(base, name)
@@ -212,11 +215,13 @@ def test_an_all_reduce_by_hand() -> None:
     curve = AllReduce(
         knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test"
     )
-    level = interpolated(curve.knots[2], np.array([1.0, 16.0, 32.0, 64.0, 1e9]))
+    sizes = np.array([1.0, 16.0, 32.0, 64.0, 1e9])
+    level = interpolated(curve.knots[2], sizes)
     assert level == pytest.approx([2e-6, 2e-6, 4e-6, 8e-6, 8e-6]), "straight in the logarithms, level outside"
     sent = np.array([1.0, 16.0, 64.0, 128.0])
     assert curve.seconds(2, sent) == pytest.approx([2e-6, 2e-6, 8e-6, 16e-6])
-    assert curve.seconds(2, sent[[0, 2, 3]], 2.0) == pytest.approx([2e-6, 5e-6, 9e-6])
+    known = sent[[0, 2, 3]]
+    assert curve.seconds(2, known, 2.0) == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.numbers()) == [2e-6, 8e-6, 1.0, 1.0]
     assert curve.link == "device"
     assert curve.box_log_rms == 0.0

@@ -29,7 +29,8 @@ def typed(value: Any) -> bytes:
     """A value of a key with its type."""
     if isinstance(value, list):
         first = typed(value[0])
-        return struct.pack("<I4sQ", 9, first[:4], len(value)) + b"".join(typed(each)[4:] for each in value)
+        entries = [typed(each)[4:] for each in value]
+        return struct.pack("<I4sQ", 9, first[:4], len(value)) + b"".join(entries)
     if isinstance(value, str):
         return struct.pack("<I", 8) + text(value)
     code, number = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(value)]
@@ -39,9 +40,10 @@ def typed(value: Any) -> bytes:
 def gguf(keys: dict[str, Any], tensors: Tensors, version: int = 3) -> bytes:
     """The header of a file."""
     data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
-    data += b"".join(text(key) + typed(value) for key, value in keys.items())
+    data += b"".join([text(key) + typed(value) for key, value in keys.items()])
     for name, (sizes, form) in tensors.items():
-        data += text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, BLOCKS[form][0], 0)
+        count = len(sizes)
+        data += text(name) + struct.pack(f"<I{count}QIQ", count, *sizes, BLOCKS[form][0], 0)
     return data
 
 
@@ -75,12 +77,14 @@ def qwen3(more: int = 14) -> tuple[dict[str, Any], Tensors]:
     }
     for i in range(m.num_hidden_layers):
         wide = "q6_k" if i < more else "q4_k"
-        layer = {
+        attention = {
             "attn_norm": ((hidden,), "fp32"),
             "attn_q": ((hidden, inner), "q4_k"),
             "attn_k": ((hidden, kv), "q4_k"),
             "attn_v": ((hidden, kv), wide),
             "attn_output": ((inner, hidden), "q4_k"),
+        }
+        mlp = {
             "attn_q_norm": ((m.head_dim,), "fp32"),
             "attn_k_norm": ((m.head_dim,), "fp32"),
             "ffn_norm": ((hidden,), "fp32"),
@@ -88,7 +92,7 @@ def qwen3(more: int = 14) -> tuple[dict[str, Any], Tensors]:
             "ffn_up": ((hidden, m.intermediate_size), "q4_k"),
             "ffn_down": ((m.intermediate_size, hidden), wide),
         }
-        tensors |= {f"blk.{i}.{name}.weight": tensor for name, tensor in layer.items()}
+        tensors |= {f"blk.{i}.{name}.weight": tensor for name, tensor in (attention | mlp).items()}
     return keys, tensors
 
 
@@ -97,7 +101,8 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
     mine = load_model(written(tmp_path, keys, tensors))
     assert mine.weights == "q4_k,qkv=q4_k*7+q6_k*1,down=q6_k*1+q4_k*1,lm_head=q6_k,embedding=q6_k"
     known = load_bundled("qwen3-0.6b").as_mapping()
-    differs = {key for key, value in mine.as_mapping().items() if value != known[key]}
+    own = mine.as_mapping().items()
+    differs = {key for key, value in own if value != known[key]}
     assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
     stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
     in_file = 0.0
@@ -122,7 +127,8 @@ def small(folder: Path, row: dict[str, Any]) -> str:
 def test_every_field_of_a_small_header(tmp_path: Path, row: dict[str, Any]) -> None:
     """The reader itself holds the values of all tensors against the parameters of this shape."""
     stated = load_model(small(tmp_path, row)).as_mapping(exclude_defaults=True)
-    assert {name: value for name, value in stated.items() if name not in DESCRIPTIVE} == row["fields"]
+    fields = {name: value for name, value in stated.items() if name not in DESCRIPTIVE}
+    assert fields == row["fields"]
 
 
 def test_a_tensor_beyond_the_shape_is_refused(tmp_path: Path) -> None:
@@ -157,11 +163,8 @@ def test_a_split_file(tmp_path: Path) -> None:
     first = written(tmp_path, keys | {"split.count": 2}, parts[0], names[0])
     assert load_model(first).total_params > 5e8
     (tmp_path / names[1]).unlink()
-    refused(
-        r"m-00002-of-00002\.gguf: must be a readable file",
-        load_model,
-        written(tmp_path, keys | {"split.count": 2, "x": 1}, parts[0], names[0]),
-    )
+    second = written(tmp_path, keys | {"split.count": 2, "x": 1}, parts[0], names[0])
+    refused(r"m-00002-of-00002\.gguf: must be a readable file", load_model, second)
 
 
 HEAD = b"GGUF" + struct.pack("<I", 3)

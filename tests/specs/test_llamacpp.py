@@ -1,5 +1,7 @@
 """llama.cpp: which calibration answers, its builds, the mixes it is asked with, and published steps."""
 
+from functools import partial
+
 import pytest
 
 from perfmodel.answers.advice.advise import advise
@@ -82,7 +84,8 @@ def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:
     question = ("gpt-oss-120b", "rtx-pro-6000", 1, 4096, 0)
     every = whatif(*question, engine="llamacpp")
     halves = [whatif(*question, engine="llamacpp", cpu_moe=18, host_bandwidth=rate) for rate in (50, 100)]
-    assert every.memory.weight_bytes - halves[0].memory.weight_bytes == pytest.approx(18 * layer, rel=0.01)
+    moved_bytes = every.memory.weight_bytes - halves[0].memory.weight_bytes
+    assert moved_bytes == pytest.approx(18 * layer, rel=0.01)
     read = 18 * layer * 4 / 128
     saved_s = read / 50e9  # half of 100 GB/s is reached
     assert halves[0].ar_tpot_s - halves[1].ar_tpot_s == pytest.approx(saved_s, rel=0.01)
@@ -142,10 +145,10 @@ def test_the_host_takes_longer_over_verified_tokens() -> None:
 def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
     """Two RTX 5060 Ti with Qwen3.8-27B took 45.2 ms in turn and 27.0 ms by tensors (sudoingX/qwen38-mtp)."""
     question = {"engine": "llamacpp", "weights": "ud-q4_k_xl"}
-    one, turn, split = (
-        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, **question, **more)  # type: ignore[arg-type]
-        for more in ({}, {"layer_split": 2}, {"tp": 2})
-    )
+    card = partial(whatif, "qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, **question)
+    one = card()
+    turn = card(layer_split=2)
+    split = card(tp=2)
     assert one.memory.fits is False
     assert turn.memory.fits is True
     assert one.ar_tpot_s == turn.ar_tpot_s == pytest.approx(45.2e-3, rel=0.1)

@@ -94,11 +94,9 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
     """A target, a smaller draft, and documents of 90, 40, 120 and 90 words, all as people have them."""
     pytest.importorskip("transformers")
     documents = write_documents(tmp_path / "books.jsonl", [90, 40, 120, 95])
-    return (
-        str(write_folder(tmp_path / "big", target, shards=3)),
-        str(write_folder(tmp_path / "small", small)),
-        str(documents),
-    )
+    big = write_folder(tmp_path / "big", target, shards=3)
+    draft = write_folder(tmp_path / "small", small)
+    return str(big), str(draft), str(documents)
 
 
 @pytest.mark.parametrize("draft", ["self", "small", pytest.param("ngram:2", marks=pytest.mark.slow)])

@@ -65,8 +65,10 @@ def test_the_bounds_of_a_cache() -> None:
     assert bounds() == (128, 0, False)
     first = torch.zeros(2, 1, dtype=torch.int64)
     cache.floor = 21
-    assert [cache.span(first, window).start for window in (None, 5, 21, 22, 23)] == [0, 17, 1, 0, 0]
-    assert cache.positions(torch.tensor([3, 9]), 3).tolist() == [[3, 4, 5], [9, 10, 11]]
+    starts = [cache.span(first, window).start for window in (None, 5, 21, 22, 23)]
+    assert starts == [0, 17, 1, 0, 0]
+    positions = cache.positions(torch.tensor([3, 9]), 3)
+    assert positions.tolist() == [[3, 4, 5], [9, 10, 11]]
 
 
 class FusedAttention(TorchDispatchMode):
@@ -89,7 +91,8 @@ def test_what_the_fused_kernel_of_cuda_is_given(slots) -> None:
     q = torch.zeros(3, 2, 5, 16, device="meta")
     k = torch.zeros(3, 2, slots, 16, device="meta")
     with FusedAttention() as kernel:
-        _, lse = partial_sdpa(q, k, k, torch.zeros(3, 1, 1, slots, device="meta"))
+        mask = torch.zeros(3, 1, 1, slots, device="meta")
+        _, lse = partial_sdpa(q, k, k, mask)
         partial_sdpa(q, k, k, None)
     masked, unmasked = kernel.calls
     bias = masked[3]
@@ -107,7 +110,8 @@ def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
     path.write_text('{"32": {"block": 32, "stages": 4}, "16": {"warps": 8}}')
     found = tunings()
     assert found == {16: Tuning(warps=8), 32: Tuning(block=32, stages=4)}
-    assert [of_rows(found, rows).warps for rows in (1, 16, 17, 99)] == [8, 8, 4, 4]
+    warps = [of_rows(found, rows).warps for rows in (1, 16, 17, 99)]
+    assert warps == [8, 8, 4, 4]
     assert environment.capture(CPU)["attention_tuning"]["16"]["warps"] == 8
     for bad, says in {
         "[]": "must hold a mapping",
@@ -128,13 +132,11 @@ def test_a_spans_mask() -> None:
     assert CacheSpan(lengths, 4, exact=True).bias(2, torch.float32) is None
     plain = CacheSpan(lengths, 4).bias(2, torch.float32)
     assert plain.tolist() == [[[[0, 0, 0, 0]]], [[[0, 0, low, low]]]]
-    slid = CacheSpan(lengths, 4, exact=True, first=torch.tensor([[2, 3], [1, 2]]), start=1).bias(
-        2, torch.float32
-    )
-    assert (slid == 0).tolist() == [
-        [[[False, True, True], [False, False, True]] * 2],
-        [[[True, False, False], [False, False, False]] * 2],
-    ]
+    first = torch.tensor([[2, 3], [1, 2]])
+    slid = CacheSpan(lengths, 4, exact=True, first=first, start=1).bias(2, torch.float32)
+    later, full = (slid == 0).tolist()
+    assert later == [[[False, True, True], [False, False, True]] * 2]
+    assert full == [[[True, False, False], [False, False, False]] * 2]
     for mask in (plain.bfloat16(), causal_bias(2, 2, 1, torch.float32, CPU)):
         assert (mask.float() * math.log2(math.e)).isfinite().all()
 
@@ -214,14 +216,16 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated() -> None:
     says = r"^it: must fit in the \d+\.\d GB free on cpu, needs 100000000000\.0 GB: sleep$"
     refused(says, memory.check_fits, "it", 1e20, CPU, "sleep")
     memory.check_fits("it", 1e20, CUDA)
-    assert memory.allocate("it", (3, 5), CPU, torch.float16).tolist() == [[0.0] * 5] * 3
+    made = memory.allocate("it", (3, 5), CPU, torch.float16)
+    assert made.tolist() == [[0.0] * 5] * 3
     refused(r"needs 8000000\.0 GB", memory.allocate, "it", (10**6, 10**6, 2000), CPU, torch.float32)
 
 
 def test_what_a_request_says_of_itself() -> None:
     chain = Request(1, 8, 8, 3, "ngram:2")
     tree = Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
-    assert [(r.queries, r.cache_name) for r in (chain, tree)] == [(4, "ngram:2"), (5, "full")]
+    assert [request.queries for request in (chain, tree)] == [4, 5]
+    assert [request.cache_name for request in (chain, tree)] == ["ngram:2", "full"]
     assert tree.plain() == Request(1, 8, 8)
     assert Request(1, 8, 8, 1, script=(0.0, 1.0)).plain().script == (1.0,)
 
@@ -234,7 +238,8 @@ def test_prompts_up_to_the_last_token() -> None:
         (91, 200, "90 tokens, .* the 100 positions of tiny"),
         (81, 90, "80 tokens, .* caches"),
     ):
-        refused(f"must be at most {says}, given {length}", check_prompts, [[1] * length], 10, spec, 1, room)
+        says_all = f"must be at most {says}, given {length}"
+        refused(says_all, check_prompts, [[1] * length], 10, spec, 1, room)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +256,8 @@ def test_every_method_and_its_budget(context, gamma, budget) -> None:
     """An eighth of the context, 64 or eight times gamma at least; layers that slide run no published
     window.
     """
-    budgeted = [f"{name}:{budget}" for name in names() if name not in ("full", "quantized", "retrieval")]
+    unlike = ("full", "quantized", "retrieval")
+    budgeted = [f"{name}:{budget}" for name in names() if name not in unlike]
     every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
     assert {*every_method(context, gamma, own_prefill=False)} == every
     assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}
@@ -293,10 +299,10 @@ def test_random_weights_and_heads(make_model) -> None:
     assert first.mean().item() == pytest.approx(0, abs=5e-4)
     assert first.std().item() == pytest.approx(0.02, rel=0.02)
     assert not torch.equal(first, other.read(Piece("a", (200, 100))))
-    assert torch.equal(one.read(Piece("a", (200, 100), 1, 3, 5)), first[:, 3:5])
-    assert one.read(Piece("a", (200, 100), 0, 3, 5)).untyped_storage().nbytes() == 2 * 100 * 4, (
-        "the rest is freed"
-    )
+    columns = one.read(Piece("a", (200, 100), 1, 3, 5))
+    assert torch.equal(columns, first[:, 3:5])
+    rows = one.read(Piece("a", (200, 100), 0, 3, 5))
+    assert rows.untyped_storage().nbytes() == 2 * 100 * 4, "the rest is freed"
     assert one.read(Piece("norm", (3,))).tolist() == [1, 1, 1]
     says = r"needs 1623\.4 GB: take a smaller model or dtype"
     refused(says, load, "llama-3.1-405b", "random:0", CPU, torch.float64, RankShard(0, 2))

@@ -54,22 +54,18 @@ def timings() -> list[Timing]:
 )
 def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
-    made = calibrate(
-        [t for t in rows if seen(t)],
-        QUERY,
-        [load_calibration(base)],
-        EngineSubject.of(QUERY, "vllm", "0.22"),
-        (PATH.name,),
-    )
+    taught = [row for row in rows if seen(row)]
+    subject = EngineSubject.of(QUERY, "vllm", "0.22")
+    made = calibrate(taught, QUERY, [load_calibration(base)], subject, (PATH.name,))
     assert [*made.tried] == [base], "nor rows apart, which are of CPUs"
     wanted = [t for t in rows if point(t)]
-    seconds = rows_of([*wanted, *rows], QUERY, made.calibration).predict(made.calibration)[: len(wanted)]
+    every = rows_of([*wanted, *rows], QUERY, made.calibration)
+    seconds = every.predict(made.calibration)[: len(wanted)]
     errors = np.abs(seconds / [t.seconds for t in wanted] - 1)
     assert errors.mean() < mean
     assert errors.max() < worst
-    assert ("no baseline step among these rows" in "\n".join(lines(made))) == all(
-        t.gamma for t in rows if seen(t)
-    )
+    warned = "no baseline step among these rows" in "\n".join(lines(made))
+    assert warned == all(row.gamma for row in taught)
 
 
 FOLDER = Path(__file__).parents[3] / "results" / "cpu-engine"
@@ -96,7 +92,8 @@ def files(gammas: str, batches: str) -> list[str]:
 def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) -> None:
     made = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
     assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
-    baseline = [t for t in read_sources(sources_of(files("0", "148"))) if t.batch in {4, 1, 8}]
+    timed = read_sources(sources_of(files("0", "148")))
+    baseline = [row for row in timed if row.batch in {4, 1, 8}]
     wanted = read_sources(sources_of(point))
     rows = rows_of([*wanted, *baseline], replace(SERVED, draft=DRAFT), made.calibration)
     seconds = rows.predict(made.calibration)
@@ -105,14 +102,18 @@ def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) ->
     stated = Z * made.calibration.observed_error["target_s"].log_rms
     assert np.expm1(stated) == pytest.approx(width, abs=0.001)
     assert np.mean(np.abs(np.log1p(errors)) < stated) == inside
-    assert np.abs(np.expm1(speedup_logs(rows, seconds))).mean() == pytest.approx(speedup, abs=0.001)
+    of_ratios = np.expm1(speedup_logs(rows, seconds))
+    assert np.abs(of_ratios).mean() == pytest.approx(speedup, abs=0.001)
 
 
 def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:
     made = calibrate_engine(files("0235", "148"), SERVED, draft=DRAFT)
-    off = list(dict(errors(FOLDER, replace(SERVED, draft=DRAFT), made.calibration)).values())
+    drafting = replace(SERVED, draft=DRAFT)
+    off = list(dict(errors(FOLDER, drafting, made.calibration)).values())
     assert len(off) == 6
-    means = [float(np.mean([abs(run[figure]) for run in off])) for figure in FIGURES]
+    means = []
+    for figure in FIGURES:
+        means.append(float(np.mean([abs(run[figure]) for run in off])))
     assert means == pytest.approx([0.061, 0.130, 0.008], abs=0.001), "as docs/traffic.md says"
 
 
