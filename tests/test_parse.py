@@ -199,7 +199,7 @@ def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.Mon
         monkeypatch.setattr("sys.argv", ["perfmodel", *words])
         __main__.main()
         assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
-    assert thresholds == [50_000] * 4
+    assert min(thresholds) >= 50_000, "the garbage collector comes seldom"
 
 
 # Sums and defaults of operations.
