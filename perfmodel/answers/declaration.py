@@ -127,7 +127,7 @@ def argument(
     """A field of a question: its `Argument` with further settings, its default, and the form in which help
     shows it.
 
-    Without `help`, the argument is the one in its annotation.
+    Without `help`, the argument is the one in its annotation. Every default of a question is written so.
     """
     if not help:
         return field(default=default)

@@ -314,16 +314,19 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
     room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     available = float(np.min(room.available_bytes))
+    inflections = [inflection_context(scenario, gamma, query.batch_range) for gamma in range(last + 1)]
+    published = [_published(scenario, float(length)) for length in grid.axis("context")]
+    max_batch = np.where(gammas > 0, room.max_batch, room.ar_max_batch)
     return {
         **_subject(query, scenario),
         "kv_budget": scenario.draft.kv.budget,
         "available_bytes": available if np.isfinite(available) else None,
         "last_gamma": last,
         **_iteration(pool, scenario, batch, context, gammas),
-        "max_batch": pool.add(np.where(gammas > 0, room.max_batch, room.ar_max_batch)),
+        "max_batch": pool.add(max_batch),
         "log_error": None if error is None else pool.add(error),
-        "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
-        "published": [_published(scenario, float(length)) for length in grid.axis("context")],
+        "inflection_context": inflections,
+        "published": published,
         "measured": measured_speedups(scenario),
         "is_measured": is_measured(scenario),
     }
@@ -348,18 +351,20 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
     draft = scenario.draft
     models = (target, draft.model) if draft.named_model else (target,)
     runs = _support(query, scenario)
+    transferred_from = scenario.machine.calibration.gpu if is_transferred(scenario) else None
+    method = query.draft_kv if query.draft in (None, "self") else query.draft
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
         "tp": query.tp,
         "draft": draft.name,
         "draft_kv": draft.kv.label(),
-        "method": query.draft_kv if query.draft in (None, "self") else query.draft,
+        "method": method,
         "runs_in": None if runs is None else runs.text,
         "runs": runs is not None and runs.runs,
         "flags": _flags(query),
         "calibration": plain(Calibrated.of(scenario)),
-        "transferred_from": scenario.machine.calibration.gpu if is_transferred(scenario) else None,
+        "transferred_from": transferred_from,
         "max_context": {m.name: m.max_position_embeddings for m in models},
         "vocabulary": {m.name: m.vocab_size for m in models},
     }

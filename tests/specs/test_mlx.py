@@ -5,6 +5,7 @@ import pytest
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query, resolve
+from perfmodel.errors import InputError
 from perfmodel.specs import serving_engines, weight_format
 from tests.validate.tiny import refused
 
@@ -65,6 +66,13 @@ def test_a_draft_on_an_m1_does_not_pay() -> None:
     a = whatif("qwen3.8-27b", "m1-max", 1, 1024, engine="mlx-dspark", **at)
     assert a.speedup == pytest.approx(0.91, rel=0.12)
     assert "pays" not in a.verdict
+
+
+@pytest.mark.parametrize("engine", ["mlx", "mlx-dspark"])
+@pytest.mark.parametrize("shared", [{"layer_split": 2}, {"gpu_layers": 8, "host_bandwidth": 80}])
+def test_only_llama_cpp_shares_layers(engine: str, shared: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="engine: must be llamacpp, which has"):
+        whatif("qwen3-8b", "m4-max", 1, 1024, engine=engine, draft="dflash", alpha=0.7, **shared)
 
 
 def test_llama_cpp_on_a_mac_says_that_mlx_differs() -> None:

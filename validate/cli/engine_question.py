@@ -41,7 +41,7 @@ class EngineQuestion(Question):
             repeated=True,
         ),
     ] = ()
-    acceptance: arg.AcceptanceFile = None
+    acceptance: arg.AcceptanceFile = argument(default=None)
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
@@ -69,8 +69,8 @@ class EngineQuestion(Question):
         int | None,
         Argument("Draft length, if neither file nor server states it; 0 is the baseline.", "N", "-g", whole),
     ] = None
-    weights: arg.Weights = None
-    kv_dtype: arg.KVType = None
+    weights: arg.Weights = argument(default=None)
+    kv_dtype: arg.KVType = argument(default=None)
     engine: Annotated[
         str | None,
         Argument("Name of the engine.", "NAME", default="that of the server, else vllm", group="Engine"),

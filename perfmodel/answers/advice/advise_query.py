@@ -171,10 +171,10 @@ class AdviseQuery(CommonOptions):
         group="Acceptance",
         without=("request_rate", "clients"),
     )
-    acceptance: arg.AcceptanceFile = None
-    task: arg.Task = None
-    draft_path: arg.DraftPath = None
-    model_path: arg.ModelPath = None
+    acceptance: arg.AcceptanceFile = argument(default=None)
+    task: arg.Task = argument(default=None)
+    draft_path: arg.DraftPath = argument(default=None)
+    model_path: arg.ModelPath = argument(default=None)
     any_draft: bool = argument(
         "Also choose among drafts that the engine does not run.", default=False, group="Draft"
     )

@@ -49,11 +49,17 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     weights = scenario.precision.weights.name.replace("-wo", "")  # a checkpoint is the same on any device
     engine = engine_of(scenario.machine.calibration)
     known = serving_engines().get(engine or "")
+    fabric = scenario.machine.fabric
+    nodes = 1 if fabric is None else fabric.nodes
+    _, _, version = (question.engine or "").partition(DRIFT)
+    kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
+    quantises = weights == "fp8" and scenario.target.weights in UNQUANTISED
+    longest = partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len)
     return ServedTarget(
         model_id,
         scenario.machine.tensor_parallel,
         weights if asked else "bf16",
-        "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
+        kv_dtype,
         question.memory_fraction,
         scenario.target.vocab_size,
         expert_parallel=scenario.expert_parallel,
@@ -63,12 +69,12 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=scenario.target.mla is not None,
         engine=engine,
-        nodes=1 if scenario.machine.fabric is None else scenario.machine.fabric.nodes,
-        version=(question.engine or "").partition(DRIFT)[2],
+        nodes=nodes,
+        version=version,
         alone=known is not None and known.conversion == "mlx",
-        on_load=weights == "fp8" and scenario.target.weights in UNQUANTISED,
+        on_load=quantises,
         holds_unquantised=_holds_unquantised(scenario),
-        longest=partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len),
+        longest=longest,
     )
 
 

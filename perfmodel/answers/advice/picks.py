@@ -75,6 +75,8 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         cost = query.dollars * layout.gpus / 3600.0 * 1e6 / total
     energy = Passes(s, float(point.batch), context, np.array([point.gamma])).energy(s)
     objective = point.value if query.objective == "throughput" else -point.value
+    at_once = float(seats or point.batch)
+    kv_cache = kv_cache_of(_as_started(s, query), point.gamma, query.memory_fraction, at_once)
     pick = Pick(
         hardware=query.hardware,
         layout=layout.label(),
@@ -101,9 +103,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         objective=objective,
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
-        kv_cache=kv_cache_of(
-            _as_started(s, query), point.gamma, query.memory_fraction, float(seats or point.batch)
-        ),
+        kv_cache=kv_cache,
     )
     if not point.gamma:
         return pick

@@ -77,7 +77,7 @@ class ScheduleQuery(Options):
         needs=("tokens_per_iteration",),
     )
     tp: arg.TP = argument(default=1)
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     hysteresis: readers.Real = argument(
@@ -94,8 +94,8 @@ class ScheduleQuery(Options):
         default=None,
         group="Engine",
     )
-    draft_path: arg.DraftPath = None
-    model_path: arg.ModelPath = None
+    draft_path: arg.DraftPath = argument(default=None)
+    model_path: arg.ModelPath = argument(default=None)
 
     def check(self) -> None:
         super().check()

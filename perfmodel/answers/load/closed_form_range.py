@@ -115,14 +115,16 @@ def _of_load(
     opens = np.full(share.shape, loop.opens)
     busy = opens & (share > LEAST_BUSY)
     changing = _at_other_lengths(steps, served) > MOST_AT_OTHER_LENGTHS
+    swinging = _dispersion(served) > MOST_DISPERSION
+    bunched = ends_on_the_way(steps, loop.lengths, served.running) > MOST_ENDS
     return {
         Doubt.NEAR_SATURATION: share > limits.saturation,
         Doubt.CROWDED: opens & crowded,
         Doubt.SPLIT_PROMPTS: busy & _splits(steps, loop, question.limits, served),
         Doubt.NOT_POISSON: _uneven(loop, busy),
         Doubt.CHANGING_LENGTH: ~opens & changing,
-        Doubt.SWINGING: opens & (_dispersion(served) > MOST_DISPERSION),
-        Doubt.BUNCHED: ~opens & (ends_on_the_way(steps, loop.lengths, served.running) > MOST_ENDS),
+        Doubt.SWINGING: opens & swinging,
+        Doubt.BUNCHED: ~opens & bunched,
         Doubt.TIGHT_MEMORY: crowded & _tight(steps, question.limits),
     }
 

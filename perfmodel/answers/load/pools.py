@@ -92,6 +92,7 @@ def pools_of(question: TrafficQuery) -> Pools:
     drafting = dict.fromkeys(gamma > 0 for gamma in gammas)
     read = {drafts: prompts_of(question, prefill, prompting, drafts) for drafts in drafting}
     both = [two_pools(question, prefill, decode, decoding, read[each.gamma > 0], each) for each in steps]
+    drafts = bool(max(gammas))
     return Pools(
         prefill=question.prefill or "",
         decode=question.decode or "",
@@ -100,9 +101,9 @@ def pools_of(question: TrafficQuery) -> Pools:
         rows=tuple(_rows(question, decoding, both)),
         ratio={each.steps.gamma: each.ratio for each in both},
         best_split={each.steps.gamma: each.best_split for each in both},
-        transfer_bytes=_sent_bytes(question, decoding, bool(max(gammas))),
+        transfer_bytes=_sent_bytes(question, decoding, drafts),
         transfer_source=transfer_of(question, decoding.machine.gpu).source,
-        prefix_hit_rate=read[bool(max(gammas))].hit_rate,
+        prefix_hit_rate=read[drafts].hit_rate,
         notes=_notes(question, both),
     )
 

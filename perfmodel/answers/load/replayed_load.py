@@ -89,18 +89,20 @@ class ReplayedLoad:
         gained = float(np.interp(met.running, steps.batches, steps.gains))
         timed = met.output_tokens > 1  # one token has no time per token
         slo_share = _share(question, met) if question.limits_s else None
+        output_tokens_per_s = float(met.output_tokens.sum()) / met.duration_s
+        kv_share = min(met.running * steps.kv_share, 1.0)
         row = replace(
             closed,
             running_mean=float(met.running),
             tpot_s=Percentiles.of(met.tpot_s[timed]),
             ttft_s=Percentiles.of(met.ttft_s),
             e2e_s=Percentiles.of(met.e2e_s),
-            output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+            output_tokens_per_s=output_tokens_per_s,
             requests_per_s=met.ttft_s.size / met.duration_s,
             saturation_rate=most,
             slo_share=slo_share,
             prefix_hit_rate=met.hit_rate,
-            kv_share=min(met.running * steps.kv_share, 1.0),
+            kv_share=kv_share,
             tpot_interval=interval,
             tokens_per_iteration=gained,
             made_by=MadeBy.REPLAY,

@@ -97,13 +97,13 @@ class TrafficArguments(CommonOptions):
         default=None,
         group="Draft",
     )
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     draft_tp: arg.DraftTP = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
-    acceptance: arg.AcceptanceFile = None
-    task: arg.Task = None
+    acceptance: arg.AcceptanceFile = argument(default=None)
+    task: arg.Task = argument(default=None)
     acceptance_std: MaybeReal = argument(
         "Standard deviation of the acceptance between requests.",
         "SHARE",

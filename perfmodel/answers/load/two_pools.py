@@ -271,6 +271,12 @@ class TwoPools:
             float(np.interp(state.batch, self.batches, by_batch)) for by_batch in self.tpot_percentiles
         )
         tokens = state.rate * self.lengths.output_mean
+        decode_used = float("inf")
+        if self.decode_rate:
+            decode_used = state.rate / self.decode_rate
+        share_in_time = None
+        if limits_s:
+            share_in_time = float(slo_share(limits_s, times))
         return PoolRow(
             request_rate=state.rate,
             clients=clients,
@@ -288,10 +294,10 @@ class TwoPools:
             transfer_s=self.transfer_s,
             first_step_s=state.step_s,
             prefill_used=state.used,
-            decode_used=state.rate / self.decode_rate if self.decode_rate else float("inf"),
+            decode_used=decode_used,
             limits="prefill" if self.prefill_rate < self.decode_rate else "decode",
             saturated=False,
-            slo_share=float(slo_share(limits_s, times)) if limits_s else None,
+            slo_share=share_in_time,
             output_tokens_per_s=tokens,
             output_tokens_per_s_per_gpu=tokens / self.devices,
         )

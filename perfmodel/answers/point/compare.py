@@ -38,7 +38,7 @@ class CompareQuery(Options):
     context: arg.Context
     gamma: arg.GivenGamma
     tp: arg.TP = argument(default=1)
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
         "Also run the draft model on these devices, and compare this with replicas on as many devices.",

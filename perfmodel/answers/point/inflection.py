@@ -36,7 +36,7 @@ class InflectionQuery(Options):
         default=None,
     )
     tp: arg.TP = argument(default=1)
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 

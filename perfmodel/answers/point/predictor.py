@@ -55,7 +55,7 @@ class PredictorQuery(Options):
         limits=(0, MAX_GAMMA),
         default=0,
     )
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
 

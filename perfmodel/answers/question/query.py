@@ -31,7 +31,7 @@ class CommonOptions(Question):
     model: arg.Model
     hardware: arg.Hardware
     _: KW_ONLY
-    weights: arg.Weights = None
+    weights: arg.Weights = argument(default=None)
     draft_weights: str | None = argument(
         "Format of the draft's weights.",
         "FORMAT",
@@ -39,7 +39,7 @@ class CommonOptions(Question):
         default=None,
         group="Formats",
     )
-    kv_dtype: arg.KVType = None
+    kv_dtype: arg.KVType = argument(default=None)
     draft_kv_dtype: str | None = argument(
         "Format of the draft's KV cache.", "FORMAT", shown="as --kv-dtype", default=None, group="Formats"
     )
@@ -262,8 +262,8 @@ class Options(CommonOptions):
         group="Acceptance",
     )
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
-    acceptance: arg.AcceptanceFile = None
-    task: arg.Task = None
+    acceptance: arg.AcceptanceFile = argument(default=None)
+    task: arg.Task = argument(default=None)
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
 
     @classmethod
@@ -299,7 +299,7 @@ class Query(Options):
     context: arg.Context
     gamma: arg.Gamma = argument(default=None)
     tp: arg.TP = argument(default=1)
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     power_limit: arg.PowerLimit = argument(default=None)

@@ -46,7 +46,7 @@ class TreeQuery(CommonOptions):
     tp: arg.TP = argument(default=1)
     ep: arg.EP = argument(default=1)
     dp: arg.DP = argument(default=1)
-    draft_kv: arg.DraftKV = None
+    draft_kv: arg.DraftKV = argument(default=None)
     _: KW_ONLY
     rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(
         "Probabilities that the 1st, 2nd, ... child of a node is accepted, with commas.",
@@ -79,7 +79,7 @@ class TreeQuery(CommonOptions):
         without=("size", "levels"),
         why="which bound the best tree",
     )
-    draft: arg.Draft = "self"
+    draft: arg.Draft = argument(default="self")
     draft_tp: arg.DraftTP = argument(default=None)
 
 

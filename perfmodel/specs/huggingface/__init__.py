@@ -88,20 +88,22 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
     positions = keys.integer(longest, family.max_position_embeddings or NEEDED, high=MAX_TOKENS)
     mlp_width = family.mlp_ratio * hidden if family.mlp_ratio else NEEDED
-    own = family.fields(keys, layers)
-    kv = own.get("num_key_value_heads") or _kv_heads(keys, family, heads)
+    of_family = family.fields(keys, layers)
+    kv_heads = of_family.get("num_key_value_heads") or _kv_heads(keys, family, heads)
+    head_dim = of_family.get("head_dim") or _head_dim(keys, family, hidden, heads)
+    width = of_family.get("intermediate_size") or family.fixed.get("intermediate_size")
+    if not width:
+        width = keys.integer("intermediate_size", mlp_width)
     shape = {
         "name": _name(keys.where),
         "title": _name(keys.where),
         "model_type": keys.data["model_type"],
-        "num_hidden_layers": own.get("num_hidden_layers", layers),
+        "num_hidden_layers": of_family.get("num_hidden_layers", layers),
         "hidden_size": hidden,
         "num_attention_heads": heads,
-        "num_key_value_heads": kv,
-        "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
-        "intermediate_size": own.get("intermediate_size")
-        or family.fixed.get("intermediate_size")
-        or keys.integer("intermediate_size", mlp_width),
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "intermediate_size": width,
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),
@@ -112,10 +114,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "source": keys.where,
     }
     if keys.defaulted:
-        shape["notes"] = (
-            f"Not in the file, transformers' defaults: {', '.join(dict.fromkeys(keys.defaulted))}."
-        )
-    return shape | family.fixed | own
+        named = ", ".join(dict.fromkeys(keys.defaulted))
+        shape["notes"] = f"Not in the file, transformers' defaults: {named}."
+    return shape | family.fixed | of_family
 
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:

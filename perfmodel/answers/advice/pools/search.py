@@ -184,6 +184,9 @@ class Search:
         fewest = self.load.fewest_pools(pairs, asked.limits_s)
         row = self.load.row(pools, asked.limits_s)
         shown = self.load.suffices(sized.rate)
+        times = {name: getattr(row, name) if shown else None for name in TIMES}
+        words = {"prefill": prefill, "decode": decode}
+        check = _check(asked, pools.steps.gamma, self.load.of_each(1), words)
         return PoolOption(
             servers=None,
             prefill=prefill,
@@ -195,10 +198,8 @@ class Search:
             ratio=sized.pair.ratio,
             needed=None if fewest is None else f"prefill {fewest.prefill}, decode {fewest.decode}",
             needed_gpus=None if fewest is None else fewest.devices,
-            **{name: getattr(row, name) if shown else None for name in TIMES},
-            check=_check(
-                asked, pools.steps.gamma, self.load.of_each(1), {"prefill": prefill, "decode": decode}
-            ),
+            **times,
+            check=check,
         )
 
 
