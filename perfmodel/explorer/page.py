@@ -33,6 +33,7 @@ from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.operations import Floats
 from perfmodel.specs import COVERAGE, Z, engine_of, find_acceptance
+from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     Scenario,
@@ -41,6 +42,7 @@ from perfmodel.speculation import (
     is_measured,
     is_transferred,
     log_error,
+    log_middle,
 )
 
 MAX_POINTS = 4096
@@ -212,6 +214,7 @@ def payload(
         "version": version("perfmodel"),
         "coverage": COVERAGE,
         "z": Z,
+        "least_extra": LEAST_EXTRA,
         "batch": batches,
         "context": contexts,
         "verdicts": SENTENCES,
@@ -325,6 +328,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         **_iteration(pool, scenario, batch, context, gammas),
         "max_batch": pool.add(max_batch),
         "log_error": None if error is None else pool.add(error),
+        "log_middle": log_middle(scenario),
         "inflection_context": inflections,
         "published": published,
         "measured": measured_speedups(scenario),

@@ -65,9 +65,12 @@ class Surface {
   /** [low, high] around a speedup, at most its tokens an iteration; null where the calibration states no error. */
   interval(speedup, alpha, b, c, g) {
     if (this.case.log_error === null) return null;
+    if (g === 0) return [speedup, speedup];
     const factor = Math.exp(this.content.z * this.at(this.case.log_error, b, c, g));
-    const most = Math.min(speedup * factor, tokensPerIteration(alpha, g));
-    return [speedup / factor, Math.max(most, speedup)];
+    const tokens = tokensPerIteration(alpha, g);
+    const extra = Math.max(1 - speedup / tokens, this.content.least_extra);
+    const middle = speedup * Math.exp(this.case.log_middle * extra);
+    return [Math.min(middle / factor, speedup), Math.max(Math.min(middle * factor, tokens), speedup)];
   }
 
   largestBatch(c, g) {

@@ -69,18 +69,33 @@ def interval_of_speedup(
         return 1.0, 1.0
     if ratio_error is None:
         return None
-    low, high = interval_ends(
-        speedup, np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas)), passes.gained
-    )
+    error = np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas))
+    low, high = interval_ends(speedup, error, passes.gained, log_middle(scenario))
     return float(low[0]), float(high[0])
 
 
-def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
+def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 0.0) -> tuple[Array, Array]:
     """Ends of the intervals of speedups, from the error of their logarithm. No end exceeds `most`, the tokens
     per iteration.
+
+    middle: see `log_middle`. The interval holds the speedup itself, and is only that without an error.
     """
+    shift = np.where(np.equal(error, 0.0), 0.0, middle * extra_share(np.divide(most, speedup)))
+    around = speedup * np.exp(shift)
     factor = np.exp(Z * np.asarray(error))
-    return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
+    low = np.minimum(around / factor, speedup)
+    return np.asarray(low), np.maximum(np.minimum(around * factor, most), speedup)
+
+
+def log_middle(scenario: Scenario) -> float:
+    """Logarithm of the middle of a speedup's interval over the speedup, per share of extra time: below 0 for
+    a class whose iterations are predicted too short more often than too long. 0 beyond a box, where other
+    rows determine the width.
+    """
+    class_name = speedup_class(scenario)
+    if class_name is None or scenario.machine.fabric is not None:
+        return 0.0
+    return source_errors().speedups[class_name].log_middle_on(scenario.machine.gpu)
 
 
 def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) -> Array | None:

@@ -16,6 +16,7 @@ from perfmodel.speculation import (
     Scenario,
     acceptance_log_error,
     doublings,
+    interval_ends,
     interval_of,
     is_transferred,
     iteration_log_error,
@@ -97,6 +98,16 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     assert step_log_error(ideal, ideal.target_step(16.0, 8192.0), 16.0, 8192.0) is None
     plain = log_error(carried, np.asarray(16.0), np.asarray(8192.0), np.array([0]))
     assert float(plain[0]) == 0.0
+
+
+def test_a_middle_moves_both_ends_by_the_extra_time_and_never_past_the_speedup() -> None:
+    """Of 3 tokens and a speedup of 1.5 half an iteration is extra time; without an error nothing moves."""
+    error = np.array([0.1 / Z, 0.1 / Z, 0.0])
+    low, high = interval_ends(np.full(3, 1.5), error, np.full(3, 3.0), -0.1)
+    np.testing.assert_allclose(low, [1.5 * math.exp(-0.15), 1.5 * math.exp(-0.15), 1.5])
+    np.testing.assert_allclose(high, [1.5 * math.exp(0.05), 1.5 * math.exp(0.05), 1.5])
+    low, high = interval_ends(1.5, 0.1 / Z, 3.0, -1.0)
+    assert (float(low), float(high)) == pytest.approx((1.5 * math.exp(-0.6), 1.5))
 
 
 def test_intervals_by_hand() -> None:

@@ -38,6 +38,7 @@ def _choices() -> dict[str, Any]:
         "other_classes": held_out.BORROWED,
         "other_devices": widths.OTHER_DEVICES,
         "least_extra": LEAST_EXTRA,
+        "up_to_each_end_of_speedups": widths.ONE_SIDE,
         "coverage": COVERAGE,
     }
     return {

@@ -17,7 +17,7 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, device_class, files, load_gpu
-from perfmodel.specs.engines.source_errors import SourceErrors, SpeedupClass, StepClass
+from perfmodel.specs.engines.source_errors import SourceError, SourceErrors, SpeedupClass, StepClass
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import choices, llamacpp, widths
@@ -111,27 +111,27 @@ def texts_of(errors: ErrorsByRun, date: datetime.date) -> dict[Path, str]:
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": _widths(steps),
-        "speedups": _widths(speedups),
+        "steps": _stated(steps, widths.fitted),
+        "speedups": _stated(speedups, widths.fitted_speedups),
         "devices": sorted(devices),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)
     SourceErrors.of_mapping(short)
-    coverage = {"step": _coverage(steps), "speedup": _coverage(speedups)}
+    coverage = {"step": _coverage(steps), "speedup": _coverage(speedups, of_speedups=True)}
     record = {"errors": errors, "coverage": shortened(coverage, 4)}
     stated = HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
     return {PATH: stated, LEFT_OUT: json.dumps(record, indent=1) + "\n"}
 
 
-def _widths(by_class: widths.ByClass) -> dict[str, Any]:
+def _stated(by_class: widths.ByClass, fitted: Callable[[widths.ByClass, str], SourceError]) -> dict[str, Any]:
     """Class -> the error to state."""
-    return {name: widths.fitted(by_class, name).as_mapping() for name in by_class}
+    return {name: fitted(by_class, name).as_mapping() for name in by_class}
 
 
-def _coverage(by_class: widths.ByClass) -> dict[str, Any]:
+def _coverage(by_class: widths.ByClass, of_speedups: bool = False) -> dict[str, Any]:
     """Class -> its coverage."""
-    return {name: widths.covered(by_class, name) for name in by_class}
+    return {name: widths.covered(by_class, name, of_speedups) for name in by_class}
 
 
 def _by_class(

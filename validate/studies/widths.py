@@ -1,7 +1,9 @@
 """Widths of intervals: errors of sources that were left out, by class of question.
 
-A width is the size that 90 % of the errors of a class do not exceed. Errors of one source are alike, so a
-source counts as often as it has independent rows. A class of devices has a width of its own, in which errors
+A width of steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
+leaves 5 % of them on each side, because a new kind of draft is predicted too fast more often than too slow.
+Errors of one source are alike, so a source counts as often as it has independent rows. A class of devices
+has a width of its own, in which errors
 on other devices count a fifth; errors of the other classes count a tenth of that (`held_out`). So a class
 with few sources borrows from them. Errors of speedups are relative to the share of an iteration that is extra
 time (`extra_share`).
@@ -19,7 +21,7 @@ from typing import Any, get_args
 import numpy as np
 
 from perfmodel.answers.question import resolve
-from perfmodel.specs import LLAMACPP, device_class, load_gpu
+from perfmodel.specs import COVERAGE, LLAMACPP, device_class, load_gpu
 from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, extra_share
 from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
@@ -27,7 +29,10 @@ from perfmodel.validate.studies.engines import HeldOutReplay
 from perfmodel.validate.studies.held_out import BORROWED, HeldOutErrors, quantile
 from perfmodel.validate.studies.left_out import alike
 from perfmodel.validate.studies.public_runs import PublicRun, spelled_kind, step_query
+from perfmodel.validate.studies.robust import Array
 
+ONE_SIDE = (1.0 + COVERAGE) / 2.0
+"""Share of the errors of speedups up to each end of their intervals."""
 OTHER_DEVICES = 0.2
 """Weight of a source on another class of devices relative to one on the same."""
 
@@ -57,6 +62,30 @@ class LeftOutError:
     def relative(self) -> float:
         """The error over its share."""
         return self.off / self.per
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """An interval of log errors from -below to above."""
+
+    below: float
+    above: float
+
+    @property
+    def half(self) -> float:
+        """Half of its width."""
+        return (self.below + self.above) / 2.0
+
+    @property
+    def middle(self) -> float:
+        """Its middle, as measured over predicted speedups: an error of a ratio is predicted over measured, of
+        which a speedup is the opposite.
+        """
+        return (self.above - self.below) / 2.0
+
+    def hold(self, error: float) -> bool:
+        """Whether the interval has this error."""
+        return -self.below <= error <= self.above
 
 
 ByClass = Mapping[str, Sequence[LeftOutError]]
@@ -119,6 +148,20 @@ def within(by_class: ByClass, name: str, device: str = "", without: str = "") ->
     """Half-width of the intervals of a class on a class of devices, or on all of them, from all rows that
     count, or from those of other sources than `without`.
     """
+    errors, weights = _weighted(by_class, name, device, without)
+    return quantile(np.abs(errors), weights)
+
+
+def ends(by_class: ByClass, name: str, device: str = "", without: str = "") -> Ends:
+    """As `within`, with as many errors below an interval as above it: it need not have 0 in its middle."""
+    errors, weights = _weighted(by_class, name, device, without)
+    below = quantile(-errors, weights, ONE_SIDE)
+    above = quantile(errors, weights, ONE_SIDE)
+    return Ends(max(below, 0.0), max(above, 0.0))
+
+
+def _weighted(by_class: ByClass, name: str, device: str, without: str) -> tuple[Array, Array]:
+    """Errors of all classes over their shares, and the weight of each for one class on a class of devices."""
     relative = []
     cells = []
     groups = []
@@ -138,11 +181,11 @@ def within(by_class: ByClass, name: str, device: str = "", without: str = "") ->
     off = np.array(relative)
     independent = HeldOutErrors(off, cells, groups).weights("", borrowed=1.0)
     weights = independent * np.array(class_weights) * np.array(device_weights)
-    return quantile(np.abs(off), weights)
+    return off, weights
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:
-    """The error to state for a class."""
+    """The error to state for a class of steps."""
     counted = [e for e in by_class[name] if e.counts]
     devices = sorted({e.device for e in counted} - {""})
     return SourceError(
@@ -153,21 +196,37 @@ def fitted(by_class: ByClass, name: str) -> SourceError:
     )
 
 
-def covered(by_class: ByClass, name: str) -> dict[str, Any]:
+def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
+    """The error to state for a class of speedups."""
+    steps_like = fitted(by_class, name)
+    whole = ends(by_class, name)
+    on = {device: ends(by_class, name, device) for device in steps_like.devices}
+    return steps_like.replace(
+        log_within=whole.half,
+        log_middle=whole.middle,
+        devices={device: each.half for device, each in on.items()},
+        middles={device: each.middle for device, each in on.items()},
+    )
+
+
+def covered(by_class: ByClass, name: str, of_speedups: bool = False) -> dict[str, Any]:
     """Coverage of a class by widths without the source of each row: of rows, of rows where each source counts
     as one, and of all rows, with those that are left out by judgement.
 
-    ratio: of the mean half-width to the mean error.
+    ratio: of the mean half-width to the mean error. of_speedups: intervals are those of `ends`.
     """
     errors = by_class[name]
     places = dict.fromkeys((e.device, e.source) for e in errors)
-    without = {place: within(by_class, name, *place) for place in places}
+    if of_speedups:
+        without = {place: ends(by_class, name, *place) for place in places}
+    else:
+        without = {place: Ends(half, half) for place in places for half in [within(by_class, name, *place)]}
 
     def width_of(e: LeftOutError) -> float:
-        return e.per * without[e.device, e.source]
+        return e.per * without[e.device, e.source].half
 
     def inside(some: Sequence[LeftOutError]) -> float:
-        return float(np.mean([abs(e.off) <= width_of(e) for e in some]))
+        return float(np.mean([without[e.device, e.source].hold(e.relative) for e in some]))
 
     counted = [e for e in errors if e.counts]
     of_sources = grouped(counted, lambda e: e.source)

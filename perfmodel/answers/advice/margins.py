@@ -10,7 +10,8 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates, without_acceptance
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.ranking import PricedPoint, best
-from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error
+from perfmodel.specs.engines.source_errors import extra_share
+from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error, log_middle
 
 MOST_BATCHES = 256
 """Largest number of batch sizes to try, not counting the baseline's. A longer list is thinned evenly."""
@@ -87,8 +88,10 @@ def _gain_interval(
     usual_s = priced.tpot_s[:, column]
     gains = []
     fits = priced.fits[:, [column]]
-    slower_s = usual_s * factor
-    faster_s = np.maximum(usual_s / factor, np.minimum(least_s, usual_s))
+    shift = log_middle(s) * extra_share(usual_s / least_s) if chosen.gamma else 0.0
+    middle_s = usual_s / np.exp(shift)
+    slower_s = np.maximum(middle_s * factor, usual_s)
+    faster_s = np.minimum(np.maximum(middle_s / factor, least_s), usual_s)
     for tpot_s in (slower_s, faster_s):
         within = tpot_s[:, None] <= (query.max_tpot_s or np.inf)
         changed = replace(

@@ -25,6 +25,7 @@ from perfmodel.speculation import (
     interval_ends,
     is_measured,
     log_error,
+    log_middle,
     predict,
 )
 
@@ -333,7 +334,7 @@ def _verdicts(block: Block) -> dict[str, Any]:
             error[rows] = 0.0
         elif errors is not None:
             error[rows] = errors[..., 0]
-    low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
+    low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"], log_middle(block.scenario))
     contexts, at = np.unique(c["context_tokens"], return_inverse=True)
     slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]
     measured = is_measured(block.scenario)

@@ -10,15 +10,15 @@ uncertain, so the error of a speedup is stated per share of an iteration that is
 import datetime
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from msgspec import field
+from msgspec import Meta, field
 
 from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
-from perfmodel.specs.calibrations.fit_errors import LogError, Z
+from perfmodel.specs.calibrations.fit_errors import MAX_LOG_RMS, LogError, Z
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import architecture_of
 
@@ -32,6 +32,8 @@ in an engine with errors of its own.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
 """Kinds of memory of boards and of small machines; servers have HBM."""
+LogShift = Annotated[float, Meta(ge=-MAX_LOG_RMS, le=MAX_LOG_RMS)]
+"""A logarithm of measured over predicted."""
 LEAST_EXTRA = 0.1
 """Least share of extra time to which an error is relative: drafting always costs something."""
 
@@ -40,17 +42,25 @@ class SourceError(Frozen):
     """The error of one class.
 
     log_within: half-width that holds 90 % of the errors of sources left out; of speedups, over `extra_share`.
-    devices: the same for classes of devices (`device_class`) that have rows, whose own rows weigh most.
+    log_middle: middle of that interval, around which it is as wide on both sides; measured over predicted.
+    devices, middles: the same for classes of devices (`device_class`) that have rows, whose own rows weigh
+    most.
     """
 
     log_within: LogError
     sources: Positive
     rows: Positive
     devices: dict[str, LogError] = field(default_factory=dict)
+    log_middle: LogShift = 0.0
+    middles: dict[str, LogShift] = field(default_factory=dict)
 
     def log_within_on(self, gpu: GPUSpec) -> float:
         """The half-width for a device: that of its class, or of all devices if its class has no rows."""
         return self.devices.get(device_class(gpu), self.log_within)
+
+    def log_middle_on(self, gpu: GPUSpec) -> float:
+        """The middle for a device, as `log_within_on`."""
+        return self.middles.get(device_class(gpu), self.log_middle)
 
     def deviation_on(self, gpu: GPUSpec) -> float:
         """Standard deviation of the normal distribution with an equally wide 90 % interval on a device."""

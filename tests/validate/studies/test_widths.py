@@ -10,7 +10,9 @@ from perfmodel.validate.studies.widths import (
     MeasuredDraft,
     class_of_speedup,
     covered,
+    ends,
     fitted,
+    fitted_speedups,
     within,
 )
 
@@ -75,6 +77,20 @@ def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -
     assert extra_share(np.array([2.0, 1.01])).tolist() == [0.5, 0.1]
 
 
+def test_speedups_leave_as_many_errors_below_their_interval_as_above_it() -> None:
+    """Nineteen sources whose iterations are told too short, and one that is told too long."""
+    errors = [LeftOutError(f"s{i}", -0.1 * (i + 1)) for i in range(19)] + [LeftOutError("long", 0.2)]
+    found = ends({"new": errors}, "new")
+    assert (found.below, found.above) == pytest.approx((1.8, 0.0))
+    assert (found.half, found.middle) == pytest.approx((0.9, -0.9))
+    assert found.hold(-1.8)
+    assert not found.hold(-1.9)
+    stated = fitted_speedups({"new": errors}, "new")
+    assert (stated.log_within, stated.log_middle) == pytest.approx((0.9, -0.9))
+    judged = covered({"new": errors}, "new", of_speedups=True)
+    assert judged["inside"] == pytest.approx(18 / 20)
+
+
 def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> None:
     """Judged by b's error of 0.1, one of a's rows is inside; by a's 0.5, b is; what does not count is not."""
     errors = [LeftOutError("a", off) for off in (0.1, -0.2, 0.5)]
@@ -105,11 +121,17 @@ def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
 
 
 def test_stated_widths_are_those_of_sources_left_out() -> None:
-    """Kernels of another device and drafts that were never measured are less sure; Blackwell than Hopper."""
+    """Kernels of another device are less sure, and Blackwell than Hopper. A kind of draft that was never
+    measured is less sure where most rows are, and predicted too fast.
+    """
     stated = source_errors()
     own = stated.steps["own"]
     assert own.log_within < stated.steps["borrowed"].log_within
     on_hopper = own.log_within_on(load_gpu("h100"))
     assert on_hopper < own.log_within_on(load_gpu("b200"))
     assert own.log_within_on(load_gpu("l40s")) == own.log_within
-    assert stated.speedups["known"].log_within < stated.speedups["new"].log_within
+    known, new = stated.speedups["known"], stated.speedups["new"]
+    hopper = load_gpu("h100")
+    assert known.log_within_on(hopper) < new.log_within_on(hopper)
+    assert new.log_middle_on(hopper) < known.log_middle_on(hopper) < 0.0
+    assert new.log_middle_on(load_gpu("l40s")) == new.log_middle < 0.0
