@@ -344,7 +344,8 @@ def test_what_would_fit_is_in_the_engines_own_formats() -> None:
     Blackwell.
     """
     file = advise("qwen3-32b", "rtx-3090", engine="llamacpp", weights="q8_0").reason
-    assert "with --weights q4_k_m, with --layer-split 2 or on rtx-" in file
+    assert "with --weights q4_k_m, with --gpu-layers " in file
+    assert ", with --layer-split 2 or on rtx-" in file
     server = advise("qwen3-32b", "rtx-5090").reason
     assert "with --weights nvfp4, with --tp 4 or on rtx-pro-6000-96gb" in server
 
@@ -390,3 +391,17 @@ def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
     point = {"draft": "ngram", "rate": "0.9", "batch": p.batch, "gamma": p.gamma}
     assert p.gamma > 0
     assert p.tpot_s == pytest.approx(whatif(hardware="h100", **asked, **point).tpot_s)
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "flag", "fewer"),
+    [("qwen3.6-35b-a3b", "q4_k_m", "cpu_moe", -1), ("qwen3-32b", "q4_k_m", "gpu_layers", 1)],
+)
+def test_the_fewest_layers_on_the_host_that_fit(model: str, weights: str, flag: str, fewer: int) -> None:
+    asked = {"model": model, "hardware": "rtx-3060", "weights": weights, "context": 4096, "batch": (1,)}
+    found = re.search(rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**asked).reason)
+    assert found is not None
+    number = int(found[1])
+    host = {"host_bandwidth": 60}
+    assert advise(**asked, **host, **{flag: number}).chosen is not None
+    assert advise(**asked, **host, **{flag: number + fewer}).chosen is None

@@ -3,6 +3,7 @@ format or device.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -94,14 +95,16 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
 
 def _ways(query: AdviseQuery, largest: Candidate, bound_s: float) -> tuple[str, ...]:
     """The smallest change of each kind with which one sequence fits, keeps a bound on its time per token, and
-    the tool has an answer: a smaller KV format, smaller weights, more devices, another device of the same
-    maker for the same engine.
+    the tool has an answer: a smaller KV format, smaller weights, layers on the host, more devices, another
+    device of the same maker for the same engine.
 
     largest: the baseline with the largest servers.
     """
     helps = partial(_helps, query, largest, bound_s)
-    ways = (*_formats(largest, helps), *_degrees(query, largest, helps), *_devices(query, largest, helps))
-    return tuple(filter(None, ways))
+    ways = [*_formats(largest, helps)]
+    if query.host_bandwidth is not None or math.isinf(bound_s):
+        ways += _on_host(query, largest, helps)
+    return (*ways, *_degrees(query, largest, helps), *_devices(query, largest, helps))
 
 
 def _listed(would: str, ways: tuple[str, ...]) -> str:
@@ -127,6 +130,27 @@ def _formats(largest: Candidate, helps: Helps) -> Iterator[str]:
             if helps(weights=weight, kv_dtype=cache):
                 yield f"with --weights {weight} --kv-dtype {cache}"
                 return
+
+
+def _on_host(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[str]:
+    """The fewest layers that llama.cpp leaves to the host, or whose experts it leaves there."""
+    shared = query.cpu_moe or query.gpu_layers is not None
+    if _conversion(largest) != "gguf" or shared or largest.layout.server_gpus > 1:
+        return
+    target = largest.scenario.target
+    layers = target.num_hidden_layers
+    bandwidth = query.host_bandwidth or 1.0  # of no matter to the memory
+
+    def change(on_host: int) -> dict[str, int]:
+        return {"cpu_moe": on_host} if target.moe else {"gpu_layers": layers + 1 - on_host}
+
+    counts = range(1, layers + 1)
+    least = bisect_left(counts, True, key=lambda n: helps(**change(n), host_bandwidth=bandwidth))
+    if least == layers:
+        return
+    ((name, value),) = change(counts[least]).items()
+    host = "" if query.host_bandwidth else " --host-bandwidth GB/s"
+    yield f"with --{name.replace('_', '-')} {value}{host}"
 
 
 def _conversion(largest: Candidate) -> str | None:
