@@ -191,7 +191,7 @@ def forward(predictor: Predictor, body: bytes) -> dict[str, Any]:
     return answer
 
 
-class Server(ThreadingHTTPServer):
+class PredictorServer(ThreadingHTTPServer):
     """A server whose threads end with the process. A client that leaves is no error."""
 
     daemon_threads = True
@@ -224,9 +224,9 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> Server:
+def server(predictor: Predictor, host: str, port: int, timeout_s: float = TIMEOUT_S) -> PredictorServer:
     """A server for one question. port: 0 takes a free one. Raises InputError if the address is not free."""
     try:
-        return Server((host, port), partial(Handler, predictor, timeout_s))
+        return PredictorServer((host, port), partial(Handler, predictor, timeout_s))
     except (OSError, OverflowError) as error:
         raise InputError(f"--host, --port: {host}:{port} cannot be used: {error}") from None

@@ -9,12 +9,12 @@ from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.passes import cache_upkeep, core, forward, host_launches, model_ops
 from perfmodel.costs.sharding import check_tensor_parallel, largest_degree, shard
-from perfmodel.costs.shards import ONE_BOX, Layout, Shard
+from perfmodel.costs.shards import ONE_BOX, RackLayout, Shard
 
 __all__ = [
     "Experts",
     "GemmOp",
-    "Layout",
+    "RackLayout",
     "ONE_BOX",
     "Op",
     "Shard",

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from perfmodel.costs.gemms import experts, linear, linears
-from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, Layout, Shard, Small, States
+from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, RackLayout, Shard, Small, States
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.specs import ModelSpec, Precision
@@ -44,7 +44,7 @@ def shard(
     graph_sizes: tuple[int, ...] = (),
     groups: int = 1,
     expert_groups: int = 1,
-    layout: Layout = ONE_BOX,
+    layout: RackLayout = ONE_BOX,
 ) -> Shard:
     """One device's share of a model.
 

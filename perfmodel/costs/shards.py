@@ -73,7 +73,7 @@ class States:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RackLayout:
     """What a model's place beyond a box adds to its tensor-parallel degree and groups.
 
     imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.
@@ -86,7 +86,7 @@ class Layout:
     micro_batches: int = 1
 
 
-ONE_BOX = Layout()
+ONE_BOX = RackLayout()
 """One group of devices of one server."""
 
 

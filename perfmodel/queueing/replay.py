@@ -354,10 +354,10 @@ class _Server:
         """
         endings = self.endings
         while endings and endings[0].work <= self.work + NEGLIGIBLE_WORK:
-            _, _, stay, request = heappop(endings)
-            if stay == request.stay:
-                self._vacate(request)
-                self._leave(request)
+            ending = heappop(endings)
+            if ending.stay == ending.request.stay:
+                self._vacate(ending.request)
+                self._leave(ending.request)
         while endings and endings[0].stay != endings[0].request.stay:
             heappop(endings)
         while self.cache.used_tokens > self.cache.room_tokens and self.running > 1:
@@ -380,7 +380,7 @@ class _Server:
 
     def _preempt(self) -> None:
         """The youngest request gives its cache back, and waits in front of all others."""
-        ends = {number: work for work, number, stay, request in self.endings if stay == request.stay}
+        ends = {end.number: end.work for end in self.endings if end.stay == end.request.stay}
         while self.youngest[-1].number not in ends:
             self.youngest.pop()
         request = self.youngest.pop()

@@ -9,7 +9,7 @@ from perfmodel.speculation.acceptance import (
     alpha_from_tokens_per_iteration,
     tokens_per_iteration,
 )
-from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, Server, account_of
+from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, ServerSettings, account_of
 from perfmodel.speculation.capacity import KVCache, Memory, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.evidence import is_measured
 from perfmodel.speculation.iteration import (
@@ -58,7 +58,7 @@ __all__ = [
     "MAX_GAMMA",
     "Account",
     "KVCache",
-    "Server",
+    "ServerSettings",
     "account_of",
     "fraction_of",
     "kv_cache_of",

@@ -68,7 +68,7 @@ class Scenario:
     context_std: Floats = 0.0
     expert_parallel: int = 1
     data_parallel: int = 1
-    layout: costs.Layout = costs.ONE_BOX
+    layout: costs.RackLayout = costs.ONE_BOX
     power_limit_w: float | None = None
     account: Account = field(default_factory=Account)
 
@@ -119,7 +119,7 @@ class Scenario:
         )
 
     def _shard(
-        self, model: ModelSpec, degree: int, precision: Precision, layout: costs.Layout
+        self, model: ModelSpec, degree: int, precision: Precision, layout: costs.RackLayout
     ) -> costs.Shard:
         """The share of a model on one of `degree` devices. A draft on all devices is grouped as the target
         is.

@@ -30,7 +30,7 @@ from perfmodel.specs import architecture_of, load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.speculation.accounts import account_of
-from perfmodel.speculation.accounts.base import Server
+from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
@@ -262,7 +262,7 @@ def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
 def limits_of(run: ServedRun, groups: int) -> Limits:
     """The limits of the run's server: those that it states, or the engine's own."""
     default = Limits()
-    of_engine = account_of(run.engine, Server(run.version)).budget(load_gpu(run.hardware))
+    of_engine = account_of(run.engine, ServerSettings(run.version)).budget(load_gpu(run.hardware))
     budget = run.max_num_batched_tokens or of_engine or default.max_num_batched_tokens
     return Limits(
         groups * default.max_num_seqs,

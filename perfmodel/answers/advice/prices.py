@@ -49,8 +49,11 @@ def price(
     batches = {c.layout: _batches(c, candidates, query) for c in baseline}
     if any(c.scenario.power_limit_w is not None for c in baseline):
         alone = [_limited(c, batches[c.layout], query, 0) for c in baseline]
-        longest = {id(c): c.scenario.longest(query.max_gamma) for c in candidates}
-        return alone, [_limited(c, batches[c.layout], query, longest[id(c)]) for c in candidates]
+        drafted = []
+        for c in candidates:
+            longest = c.scenario.longest(query.max_gamma)
+            drafted.append(_limited(c, batches[c.layout], query, longest))
+        return alone, drafted
     columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     most = max((sizes.size for sizes in batches.values()), default=0)
     if query.batch is not None and most * columns > MAX_PRICES:

@@ -15,10 +15,11 @@ def remote_tier(text: str, flag: str) -> tuple[float, float] | None:
     if text in ("host", "c2c", "nvme"):
         return None
     word, _, numbers = text.partition(":")
+    refusal = refuse(flag, None, "host, c2c, nvme or remote:GB/S,SECONDS", text)
     try:
         rate, floor_s = map(float, numbers.split(","))
     except ValueError:
-        rate = floor_s = -1.0
+        raise refusal from None
     if word != "remote" or not 0 < rate <= 1e6 or not 0 <= floor_s <= 1e6:
-        raise refuse(flag, None, "host, c2c, nvme or remote:GB/S,SECONDS", text)
+        raise refusal
     return rate, floor_s

@@ -14,7 +14,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
 from perfmodel.specs.engines.serving import PassOrder
-from perfmodel.speculation.accounts.base import Server
+from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.speculation.accounts.of_engine import account_of
 
 
@@ -41,7 +41,7 @@ class TrafficQuery(TrafficArguments):
         default = Limits().max_num_batched_tokens
         if self.calibration:
             return default
-        return account_of(word, Server(version)).budget(load_gpu(self.hardware)) or default
+        return account_of(word, ServerSettings(version)).budget(load_gpu(self.hardware)) or default
 
     @property
     def in_lockstep(self) -> bool:

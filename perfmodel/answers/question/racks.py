@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.question.nodes import devices_of_nodes
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.costs import Layout
+from perfmodel.costs import RackLayout
 from perfmodel.costs.fabric import Fabric
 from perfmodel.costs.gemms import imbalance_of
 from perfmodel.errors import InputError, refuse
@@ -21,7 +21,7 @@ class Placed:
     """The links and the layout of a question. fabric: None within a box."""
 
     fabric: Fabric | None
-    layout: Layout
+    layout: RackLayout
 
 
 def place(
@@ -45,7 +45,7 @@ def place(
             allowed = "auto or none without a dispatch (--ep and --dp over nodes)"
             raise refuse("--overlap", None, allowed, question.overlap)
         micro_batches = 2
-    layout = Layout(
+    layout = RackLayout(
         exchanges=exchanges,
         redundant_experts=question.redundant_experts,
         imbalance=_imbalance(question, target, ep) if exchanges else question.moe_imbalance or 1.0,

@@ -42,7 +42,7 @@ from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.speculation import (
     Acceptance,
     Scenario,
-    Server,
+    ServerSettings,
     Workload,
     account_of,
     check_draft_length,
@@ -225,9 +225,9 @@ def _machine(query: Query, named: Named, placed: Placed) -> Machine:
     )
 
 
-def _server(query: Query, gpu: GPUSpec, calibration: Calibration) -> Server:
+def _server(query: Query, gpu: GPUSpec, calibration: Calibration) -> ServerSettings:
     """The limits with which the server starts."""
-    return Server(
+    return ServerSettings(
         calibration.version,
         query.max_num_seqs,
         query.max_num_batched_tokens,

@@ -9,7 +9,7 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class BatchTier:
     """The rule of a server from a number of running requests on.
 
     candidates: rising numbers of steps. down: distance of accepted tokens from the threshold at which the
@@ -21,7 +21,12 @@ class Tier:
     down: float = 0.0
 
 
-TIERS = (Tier(1, (1, 3, 5, 7), down=-0.25), Tier(8, (0, 1, 3)), Tier(32, (0, 1)), Tier(64, (0,)))
+TIERS = (
+    BatchTier(1, (1, 3, 5, 7), down=-0.25),
+    BatchTier(8, (0, 1, 3)),
+    BatchTier(32, (0, 1)),
+    BatchTier(64, (0,)),
+)
 """The rules by running requests, the fewest first."""
 STARTING_STEPS = 3
 """Steps of a server at its start."""
@@ -56,7 +61,7 @@ class Adaptive(LengthPolicy):
         return [replica.switching(self, table, sustained)]
 
 
-def settles(tier: Tier, accepted: Mapping[int, float]) -> int:
+def settles(tier: BatchTier, accepted: Mapping[int, float]) -> int:
     """The number of steps at which a server settles in a tier.
 
     accepted: candidate -> mean number of accepted tokens; a candidate without one is not used.

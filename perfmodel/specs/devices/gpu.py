@@ -34,7 +34,7 @@ class Quantity(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Bounds:
     """The allowed units of a quantity, and its range in SI units over all plausible devices."""
 
     units: tuple[str, ...]
@@ -53,16 +53,16 @@ class Range:
             raise ValueError(f"{name}: must be {self.words}, given {q.value:g} {q.unit}")
 
 
-BANDWIDTH = Range(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")
-FLOPS = Range(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")
+BANDWIDTH = Bounds(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")
+FLOPS = Bounds(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")
 RANGES = {
-    "memory": Range(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
-    "reported_memory": Range(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
+    "memory": Bounds(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
+    "reported_memory": Bounds(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
     "memory_bandwidth": BANDWIDTH,
-    "last_level_cache": Range(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB"),
-    "multiprocessors": Range(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True),
-    "boost_clock": Range(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz"),
-    "power": Range(("W",), 0.1, 1e6, "from 0.1 to 1000000 W"),
+    "last_level_cache": Bounds(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB"),
+    "multiprocessors": Bounds(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True),
+    "boost_clock": Bounds(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz"),
+    "power": Bounds(("W",), 0.1, 1e6, "from 0.1 to 1000000 W"),
 }
 """Field of a device -> its range."""
 

@@ -2,7 +2,7 @@
 ``hardware/memory/<engine>.yaml``.
 """
 
-from perfmodel.speculation.accounts.base import DEFAULT_MEMORY_FRACTION, Account, Drafts, Server
+from perfmodel.speculation.accounts.base import DEFAULT_MEMORY_FRACTION, Account, Drafts, ServerSettings
 from perfmodel.speculation.accounts.of_engine import account_of
 
-__all__ = ["DEFAULT_MEMORY_FRACTION", "Account", "Drafts", "Server", "account_of"]
+__all__ = ["DEFAULT_MEMORY_FRACTION", "Account", "Drafts", "ServerSettings", "account_of"]

@@ -16,7 +16,7 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerSettings:
     """Limits with which a server starts; None is the default of the engine. version: empty for the newest.
     devices: those that share the layers and run in turn, whose memory counts together.
     """
@@ -45,7 +45,7 @@ class Account:
     All methods take the share of the target on this device (`shard`). Sizes are bytes.
     """
 
-    server: Server = Server()
+    server: ServerSettings = ServerSettings()
     complete: ClassVar[bool] = False
     """Whether activations and CUDA graphs are taken off."""
 

@@ -1,7 +1,7 @@
 """The account of an engine."""
 
 from perfmodel.plugins import class_in
-from perfmodel.speculation.accounts.base import Account, Server
+from perfmodel.speculation.accounts.base import Account, ServerSettings
 
 MODULES = {
     "vllm": "vllm",
@@ -13,7 +13,7 @@ MODULES = {
 """Word of ``--engine`` -> the module of its account, which loads on use."""
 
 
-def account_of(engine: str | None, server: Server) -> Account:
+def account_of(engine: str | None, server: ServerSettings) -> Account:
     """The account of an engine by its word; without a known one, a share of the device."""
     module = MODULES.get(engine or "")
     if module is None:
