@@ -46,6 +46,8 @@ def numbers(question: str) -> dict[str, list[float]]:
     draft_query = s.draft.query(np.maximum(passes.drafted, 1.0))
     drafting = passes.draft_ops or s.draft_ops(BATCHES, CONTEXTS, draft_query)
     draft = s.draft_machine.time(drafting, BATCHES * draft_query)
+    memory = memory_of(s, BATCHES, CONTEXTS, longest, query.memory_fraction)
+    prediction = predict(s, Workload.of(BATCHES, CONTEXTS, longest), longest)
     in_sample = log_error(s, BATCHES, CONTEXTS, gammas)
     of_a_step = step_log_error(s, target.at(), 1.0, 150.0)
     found = {
@@ -53,8 +55,8 @@ def numbers(question: str) -> dict[str, list[float]]:
         "draft": draft,
         "once": [s.overhead_s(BATCHES, CONTEXTS), s.setup_s(BATCHES, CONTEXTS)],
         "energy": Passes(s, 6.0, 3000.0, np.array([longest])).energy(s),
-        "memory": memory_of(s, BATCHES, CONTEXTS, longest, query.memory_fraction),
-        "prediction": predict(s, Workload.of(BATCHES, CONTEXTS, longest), longest),
+        "memory": memory,
+        "prediction": prediction,
         "error": [in_sample, of_a_step],
         "lengths": context_lengths(s, 6.0, longest),
     }
