@@ -108,6 +108,7 @@ def test_one_pool_would_do_where_it_keeps_the_limits_at_the_rate() -> None:
     assert "do not suffice" in most.for_rate
 
 
+@pytest.mark.slow
 def test_the_fewest_devices_serve_the_rate_and_the_given_ones_at_least_as_many() -> None:
     for option in _advice().options:
         assert option.needed_gpus is not None

@@ -49,7 +49,7 @@ open(after("--result-filename"), "w").write(json.dumps(found))
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the plan waits with curl")
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
     results = tmp_path / "results"
     assert run(["validate", "engine", "--plan", *ASK, "--results", str(results), "--batches", "1,8"]) == 0

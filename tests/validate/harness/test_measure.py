@@ -132,7 +132,7 @@ def test_out_of_memory_is_a_row(tmp_path) -> None:
     assert "must fit" in (rows[2].error or "")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_ranks_write_one_record(tmp_path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and
     acceptance.
