@@ -95,14 +95,14 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
     asked = load.rate if load.clients is None else load.clients
     loads = np.atleast_1d(np.asarray(asked, float))
     answer = _open if load.clients is None else _closed
-    blocks = (loads[at : at + BLOCK] for at in range(0, loads.size, BLOCK))
+    blocks = (loads[start : start + BLOCK] for start in range(0, loads.size, BLOCK))
     return _joined([answer(steps, load, limits, spread, block) for block in blocks])
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     """The mean of `ServedLoad.tpot` at every load, without the other figures."""
     lengths = load.lengths
-    most, at = capacity(steps, lengths, limits)
+    most, full_batch = capacity(steps, lengths, limits)
     if load.clients is not None:
         asked = np.atleast_1d(np.asarray(load.clients, float))
         clients, _ = at_server(steps, load, limits, asked)
@@ -112,12 +112,12 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     rate = np.atleast_1d(np.asarray(load.rate, float))
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
-    return _running(steps, o, served, most, at) / served / lengths.decoded
+    return _running(steps, o, served, most, full_batch) / served / lengths.decoded
 
 
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
     lengths = load.lengths
-    most, at = capacity(steps, lengths, limits)
+    most, full_batch = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
     # fewer batches, close together where they are small, and the time at each
@@ -132,7 +132,7 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     room = waiting / served * burst
     chance = np.maximum(full, TINY)
     ttft = ttft + sometimes(chance, room / chance)
-    running = _running(steps, o, served, most, at)
+    running = _running(steps, o, served, most, full_batch)
     mean = running / served / lengths.decoded
     busy = _as_seen(steps, o.share)
     typical = np.sum(busy * o.pass_s, 1)
@@ -145,21 +145,21 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     return ServedLoad(lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
 
 
-def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) -> Array:
+def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, full_batch: int) -> Array:
     """Mean number of requests with a first token: those that decode, and those that wait meanwhile for
     others' prompts.
 
-    most, at: the saturation rate, and the number of requests of a saturated server. While a prompt is read,
-    others arrive; they are read before decoding continues.
+    most, full_batch: the saturation rate, and the number of requests of a saturated server. While a prompt is
+    read, others arrive; they are read before decoding continues.
     """
     prompt = steps.prompt_at(np.maximum(o.running, 1.0))
     load = np.minimum(rate * prompt, FULL)
     own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has
     queued = rate * load * own_pass / (1.0 - load)
-    slowest = at * rate / most  # no token takes longer than when saturated
+    slowest = full_batch * rate / most  # no token takes longer than when saturated
     below = np.minimum(o.running + queued, slowest)
     fills = o.metastable & (o.share[:, -1] > OVERFLOWS)  # and then stays full
-    return np.where(o.saturated, float(at), np.where(fills, slowest, below))
+    return np.where(o.saturated, float(full_batch), np.where(fills, slowest, below))
 
 
 @cache
@@ -172,8 +172,8 @@ def _nodes(states: int) -> Array:
 
 def _at_nodes(share: Array, nodes: Array) -> Array:
     """Weights of nodes with which sums over all n, ``[load, n]``, are linear interpolations between nodes."""
-    at = np.arange(float(share.shape[1]))
-    place = np.interp(at, nodes, np.arange(nodes.size))
+    batches = np.arange(float(share.shape[1]))
+    place = np.interp(batches, nodes, np.arange(nodes.size))
     beyond = share * (place - np.floor(place))
     starts = nodes.astype(np.int64)
     # sums of neighbours, not a product of matrices, which wakes all threads of the library
@@ -267,10 +267,10 @@ def _cycle_within(
     rates = np.minimum(np.maximum(rates, never_less), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
     decoding = rising(decoding * shorter)
-    at = places[fewer.size :]
+    asked = places[fewer.size :]
     times = ttft.mean, ttft.variance, ttft.third, ttft.least
-    there = Moments(*(np.broadcast_to(of, tried.shape)[at] for of in times))
-    return decoding[at], there, others[at], rates[at]
+    ttft_there = Moments(*(np.broadcast_to(moment, tried.shape)[asked] for moment in times))
+    return decoding[asked], ttft_there, others[asked], rates[asked]
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
@@ -291,8 +291,8 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         pass_s = decode + ends * prompt
         missed = missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
-        own = own_passes_of(steps, lengths, per_pass, others)
-        over = share * (decoding + waited + queued + own) > decoding
+        own_passes_s = own_passes_of(steps, lengths, per_pass, others)
+        over = share * (decoding + waited + queued + own_passes_s) > decoding
         high = np.where(over, share, high)
         low = np.where(over, low, share)
     return (low + high) / 2.0

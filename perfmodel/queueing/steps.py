@@ -68,10 +68,12 @@ class Reading:
 
     def __call__(self, decoding: Array, read: Array) -> Array:
         """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""
-        own, both, without = (
-            np.interp(at, self.tokens, self.seconds) for at in (read, decoding + read, decoding)
-        )
-        added = own if self.alone else np.maximum(both - without, 0.0)
+        if self.alone:
+            added = np.interp(read, self.tokens, self.seconds)
+        else:
+            both = np.interp(decoding + read, self.tokens, self.seconds)
+            without = np.interp(decoding, self.tokens, self.seconds)
+            added = np.maximum(both - without, 0.0)
         return np.asarray(added + self.token_s * read + self.pass_s)
 
     def of_one(self) -> Callable[[float, float], float]:
@@ -84,8 +86,8 @@ class Reading:
         last = len(knots) - 1
 
         def layers_s(tokens: float) -> float:
-            at = bisect(knots, tokens, 1, last) - 1
-            return float(seconds[at] + (tokens - knots[at]) * slopes[at])
+            knot = bisect(knots, tokens, 1, last) - 1
+            return float(seconds[knot] + (tokens - knots[knot]) * slopes[knot])
 
         if self.alone:
             return lambda decoding, read: layers_s(read) + token_s * read + pass_s
@@ -328,16 +330,16 @@ def readings_of(
     most = float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
-    own = prompt_attention_s(scenario, square) / square / groups
+    token_s = prompt_attention_s(scenario, square) / square / groups
     draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
     prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
     launches_s = prompt_launches_s(scenario, of_engine)
     without = Reading(
         tokens,
         prompt_s,
-        token_s=own,
+        token_s=token_s,
         pass_s=launches_s,
-        cached_s=float(own / square),
+        cached_s=float(token_s / square),
         order=limits.order or pass_order(scenario, of_engine),
     )
-    return without, replace(without, token_s=own + draft / prompt / groups)
+    return without, replace(without, token_s=token_s + draft / prompt / groups)

@@ -16,20 +16,20 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
     The longest list gives the size of a block: the power of two with which that many blocks fill the prompt.
     Raises InputError, which names the file `where`, for a prompt with fewer hashes than full blocks.
     """
-    longest = max(range(len(hashes)), key=lambda at: len(hashes[at]))
+    longest = max(range(len(hashes)), key=lambda request: len(hashes[request]))
     block_tokens = prompts[longest] / max(len(hashes[longest]), 1)
     block = 1 << int(np.ceil(np.log2(max(block_tokens, 1.0))))
     paths: list[Path] = []
-    for at, (prompt, own) in enumerate(zip(prompts.tolist(), hashes, strict=True)):
+    for request, (prompt, ids) in enumerate(zip(prompts.tolist(), hashes, strict=True)):
         full = prompt // block
-        if own and len(own) < full:
+        if ids and len(ids) < full:
             whole = f"the {full} full blocks of {block} in its prompt of {prompt} tokens"
             raise refuse(
-                where, f"hash_ids of request {at + 1} by arrival", f"one for each of {whole}", len(own)
+                where, f"hash_ids of request {request + 1} by arrival", f"one for each of {whole}", len(ids)
             )
-        path = [(each, block) for each in own[:full]]
-        if prompt % block and full < len(own):
-            path.append((own[full], prompt - full * block))
+        path = [(each, block) for each in ids[:full]]
+        if prompt % block and full < len(ids):
+            path.append((ids[full], prompt - full * block))
         paths.append(tuple(path))
     return Shared(paths, [-1] * len(paths))
 

@@ -153,33 +153,33 @@ class Ladder:
         """Whether a row of the closed form stands."""
         return not self.question.replays and (self.question.closed_form or not row.doubts)
 
-    def _raised(self, at: int) -> TrafficRow:
+    def _raised(self, rung: int) -> TrafficRow:
         """The row of a rung, with times at least those of the rungs below it."""
-        below = [self._rung(lower) for lower in range(at) if self._near(lower, at)]
-        return reduce(at_least, below, self._rung(at))
+        below = [self._rung(lower) for lower in range(rung) if self._near(lower, rung)]
+        return reduce(at_least, below, self._rung(rung))
 
-    def _near(self, lower: int, at: int) -> bool:
+    def _near(self, lower: int, rung: int) -> bool:
         """Whether the times at a lower rung may be the longer ones: by chance, or since sessions find less of
         their contexts there.
         """
         if self.question.turns > 1:
             return True
-        row = self.closed[at]
+        row = self.closed[rung]
         other = self.closed[lower]
-        if at - lower <= BELOW or other.tpot_s.mean > NEAR_TPOT * row.tpot_s.mean:
+        if rung - lower <= BELOW or other.tpot_s.mean > NEAR_TPOT * row.tpot_s.mean:
             return True
         if row.ttft_s is None or other.ttft_s is None:
             return False
         return other.ttft_s.mean > NEAR_TTFT * row.ttft_s.mean
 
-    def _rung(self, at: int) -> TrafficRow:
-        return self._run(self.loads[at]).row(self.choice, self._met(at), self.closed[at], None)
+    def _rung(self, rung: int) -> TrafficRow:
+        return self._run(self.loads[rung]).row(self.choice, self._met(rung), self.closed[rung], None)
 
-    def _met(self, at: int) -> ReplayedRequests:
+    def _met(self, rung: int) -> ReplayedRequests:
         """The replay at a rung."""
-        if at not in self.met:
-            self.met[at] = self._run(self.loads[at]).served(self.choice.steps)
-        return self.met[at]
+        if rung not in self.met:
+            self.met[rung] = self._run(self.loads[rung]).served(self.choice.steps)
+        return self.met[rung]
 
     def _late(self, load: float, closed: TrafficRow) -> TrafficRow:
         """A row of a saturated server, whose requests come sooner than at its capacity."""

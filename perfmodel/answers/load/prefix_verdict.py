@@ -69,12 +69,12 @@ def prefix_verdicts(
     """A verdict for each load with a draft. It is about the draft length with which requests end soonest."""
     others = _Others(replace(question, slo=None), replica)
     verdicts = []
-    for at, (baseline, *rows) in enumerate(by_load):
+    for load_index, (baseline, *rows) in enumerate(by_load):
         drafted = [row for row in rows if row.running_mean > 0]
         if drafted and baseline.running_mean:
             best = min(drafted, key=_rank)
-            passes = {c.gamma: c.steps for c in choices if c.gamma and c.steps.seats and at in c.at}
-            verdicts.append(_verdict(others, at, baseline, best, passes))
+            passes = {c.gamma: c.steps for c in choices if c.gamma and c.steps.seats and load_index in c.at}
+            verdicts.append(_verdict(others, load_index, baseline, best, passes))
     return tuple(verdicts)
 
 
@@ -88,12 +88,12 @@ class _Others:
         self.rows = dict[StepTimes, list[TrafficRow]]()
         self.passes = dict[int, list[StepTimes]]()
 
-    def row(self, steps: StepTimes, at: int) -> TrafficRow:
+    def row(self, steps: StepTimes, load_index: int) -> TrafficRow:
         """The row of these passes at one load."""
         if steps not in self.rows:
             choice = Choice(Fixed(steps.gamma), steps.gamma, steps, self.replica.everywhere)
             self.rows[steps] = closed_rows(self.question, choice, None, self.question.loop.values)
-        return self.rows[steps][at]
+        return self.rows[steps][load_index]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
         """The passes with cache blocks of this size, where no draft drops a block."""
@@ -110,7 +110,7 @@ class _Others:
 
 def _verdict(
     others: _Others,
-    at: int,
+    load_index: int,
     baseline: TrafficRow,
     best: TrafficRow,
     passes: Mapping[int | str, StepTimes],
@@ -121,22 +121,23 @@ def _verdict(
     """
     steps = passes[best.gamma]
     none = others.replica.passes[0].cached
-    own = steps.cached
+    cache = steps.cached
     replica = others.replica
     assert none is not None
-    assert own is not None
+    assert cache is not None
     tried: dict[int | str, StepTimes] = {gamma: replica.passes[gamma] for gamma in others.lengths}
     tried |= passes
     order = [*passes, *(gamma for gamma in others.lengths if gamma not in passes)]
-    changes = [(in_words(gamma), others.row(tried[gamma], at)) for gamma in order if gamma != best.gamma]
-    kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
+    rest = [gamma for gamma in order if gamma != best.gamma]
+    changes = [(in_words(gamma), others.row(tried[gamma], load_index)) for gamma in rest]
+    kept, found = others.priced(steps.gamma, cache.law.block, none.law.block)
     option = prefix_blocks(replica.scenario).keeps
-    if own.law.dropped and option:
-        changes.append((option, others.row(kept, at)))
+    if cache.law.dropped and option:
+        changes.append((option, others.row(kept, load_index)))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0])
     net_s, pays = _net(baseline, best)
-    closed = others.row(replica.passes[0], at)
+    closed = others.row(replica.passes[0], load_index)
     compared = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(closed, row)) for name, row in changes]
     return PrefixVerdict(
         request_rate=best.request_rate,
@@ -144,8 +145,8 @@ def _verdict(
         gamma=best.gamma,
         hit_rate_without=baseline.prefix_hit_rate or 0.0,
         hit_rate=best.prefix_hit_rate or 0.0,
-        block=own.law.block,
-        dropped_tokens=own.law.block * own.law.dropped,
+        block=cache.law.block,
+        dropped_tokens=cache.law.block * cache.law.dropped,
         decode_gain_s=(baseline.tpot_s.mean - best.tpot_s.mean) * replica.lengths.decoded,
         recomputed_s=again,
         net_s=net_s,

@@ -44,5 +44,5 @@ def _range(matched: re.Match[str], flag: str, given: str) -> list[float]:
     if count > MAX_LISTED:
         raise refuse(flag, None, f"at most {MAX_LISTED} rates", given)
     if multiplies:
-        return [low * step**at for at in range(count)]
-    return [low + at * step for at in range(count)]
+        return [low * step**number for number in range(count)]
+    return [low + number * step for number in range(count)]

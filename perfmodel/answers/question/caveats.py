@@ -100,20 +100,20 @@ def common_doubts(
 
 def assumed(question: Options, scenario: Scenario) -> Iterator[str]:
     """The assumed value of an argument that was left open and decides the answer."""
-    own = scenario.draft.kind == "self"
-    if question.draft is None and not own:
+    drafts_itself = scenario.draft.kind == "self"
+    if question.draft is None and not drafts_itself:
         yield Note(f"no draft was given: {scenario.draft.name} is assumed")
-    if own and getattr(question, "draft_kv", None) is None:
+    if drafts_itself and getattr(question, "draft_kv", None) is None:
         yield Note(f"no draft_kv was given: {SELF_DRAFT_KV} is assumed")
 
 
 def of_other_kernels(scenario: Scenario) -> Iterator[str]:
     """Another engine of the device whose kernels for a few rows, those of a verification, differ."""
-    own = serving_engines().get(scenario.machine.calibration.stack)
+    asked = serving_engines().get(scenario.machine.calibration.stack)
     vendor = scenario.machine.gpu.vendor
     for word, engine in serving_engines().items():
         other = engine.row_kernels is not None and engine.makers == (vendor,)
-        if other and own is not None and own.conversion != engine.conversion:
+        if other and asked is not None and asked.conversion != engine.conversion:
             yield f"{engine.title} differs: its kernels for a few rows are others (--engine {word})"
 
 
@@ -271,10 +271,10 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
     tp = scenario.machine.tensor_parallel
-    own = weight_format(scenario.target.weights)
+    stored = weight_format(scenario.target.weights)
     run = scenario.precision.weights
-    if run != own and run == own.within(gpu.peak, wide_mxfp4=True):
-        yield f"{gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+    if run != stored and run == stored.within(gpu.peak, wide_mxfp4=True):
+        yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: weight-only, as {run.name}"
     if scenario.machine.over_host and gpu.link:
         yield (
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "

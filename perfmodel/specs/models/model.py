@@ -229,10 +229,10 @@ _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 def base_name(name: str) -> str:
     """An id without its owner, its maker and its tuning suffix."""
-    own = re.sub(
+    word = re.sub(
         r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", files.spelling(name.rpartition("/")[2])
     )
-    return re.sub(r"^(meta|nvidia)-", "", own)
+    return re.sub(r"^(meta|nvidia)-", "", word)
 
 
 def precision_of(
@@ -251,14 +251,13 @@ def precision_of(
     are weight-only too, as in some engines.
     """
     if weights is None:
-        own = weight_format(model.weights).within(peaks, wide_mxfp4)
+        formats = weight_format(model.weights).within(peaks, wide_mxfp4)
     elif weight_only:
-        own = weight_format(weights).within(peaks, wide_mxfp4=True)
+        formats = weight_format(weights).within(peaks, wide_mxfp4=True)
     else:
-        own = weight_format(weights)
-    return Precision(
-        own, kv_format(model.kv_dtype if kv_dtype is None else kv_dtype), "fp8" if "fp8" in peaks else "bf16"
-    )
+        formats = weight_format(weights)
+    cache = kv_format(model.kv_dtype if kv_dtype is None else kv_dtype)
+    return Precision(formats, cache, "fp8" if "fp8" in peaks else "bf16")
 
 
 def _read(path: Path) -> ModelSpec:
@@ -294,6 +293,8 @@ def _of_gguf(path: Path) -> ModelSpec:
         if plain in files.bundled_names("models"):
             known = load_bundled(plain)
             if all(getattr(known, each) == getattr(spec, each) for each in sizes):
-                own = {each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")}
-                return known.replace(**own | {"hf_id": name if "/" in name else known.hf_id})
+                of_file = {
+                    each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")
+                }
+                return known.replace(**of_file | {"hf_id": name if "/" in name else known.hf_id})
     return spec
