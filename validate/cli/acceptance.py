@@ -16,7 +16,7 @@ from perfmodel.specs import load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import alpha_from_tokens_per_iteration
-from perfmodel.validate.cli.arguments import Decoding, Out
+from perfmodel.validate.cli.arguments import DecodingQuestion, Out
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write
 
@@ -27,7 +27,7 @@ DEFAULT_GAMMA, DEFAULT_CONTEXTS = 6, (1024, 4096)
 
 
 @question
-class AcceptanceQuestion(Decoding):
+class AcceptanceQuestion(DecodingQuestion):
     """The texts to decode to observe acceptance; or, with --import, another tool's figures and
     their subject.
     """

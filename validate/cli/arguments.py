@@ -71,7 +71,7 @@ HeldOut = Annotated[bool, Argument("Predict fitted rows with refits without thei
 
 
 @question
-class Decoding(Question):
+class DecodingQuestion(Question):
     """Arguments of the verbs that run the real decoder on texts."""
 
     _: KW_ONLY

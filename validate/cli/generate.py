@@ -13,7 +13,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs import load_gpu, weight_format
 from perfmodel.speculation.tree_shape import branching, widths
-from perfmodel.validate.cli.arguments import Decoding
+from perfmodel.validate.cli.arguments import DecodingQuestion
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DEFAULT_CONTEXT = 4096
 
 
 @question
-class GenerateQuestion(Decoding):
+class GenerateQuestion(DecodingQuestion):
     """The texts to decode, the draft, and the device."""
 
     _: KW_ONLY

@@ -42,14 +42,15 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
     """
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")
-    found = Pointwise()
-    if name == "triton" or (name == "auto" and device.type == "cuda" and runs_triton(device, dtype, fp8)):
+    steps = Pointwise()
+    is_fastest = device.type == "cuda" and runs_triton(device, dtype, fp8)
+    if name == "triton" or (name == "auto" and is_fastest):
         _check_triton("--pointwise", device, dtype, fp8)
         from perfmodel.validate.decoder.triton_pointwise import Fused
 
-        found = Fused()
-    found.fp8 = fp8
-    return found
+        steps = Fused()
+    steps.fp8 = fp8
+    return steps
 
 
 def selection(attention: FoldedAttention) -> Selection:

@@ -32,8 +32,10 @@ class Piece:
 
 Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
 """(parameter of `Model`, its Hugging Face pieces in order of concatenation), for one rank."""
-Rows = list[tuple[str, int, tuple[int, int]]]
-"""Tensors whose rows follow each other in one parameter: name, all rows, [start, stop) of this rank."""
+Slice = tuple[str, int, tuple[int, int]]
+"""A tensor's name, the number of all its rows or columns, and [start, stop) of this rank."""
+Rows = list[Slice]
+"""Tensors whose rows follow each other in one parameter."""
 NORMS = {
     "attention_norm": "input_layernorm",
     "mlp_norm": "post_attention_layernorm",
@@ -50,69 +52,95 @@ def pieces(model: Model) -> Pieces:
     vocabulary = (spec.vocab_size, spec.hidden_size)
     yield "embedding", (Piece("model.embed_tokens.weight", vocabulary, 0, *rows),)
     for number, layer in enumerate(model.layers):
-        for name, parts in _layer_pieces(spec, model.shard, layer, f"model.layers.{number}"):
-            yield f"layers.{number}.{name}", parts
+        for name, of_parameter in _layer_pieces(spec, model.shard, layer, f"model.layers.{number}"):
+            yield f"layers.{number}.{name}", of_parameter
     yield "final_norm", (Piece("model.norm.weight", (spec.hidden_size,)),)
     if model.head is not None:
         yield "head", (Piece("lm_head.weight", vocabulary, 0, *rows),)
 
 
-def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: str) -> Pieces:
-    """The pieces of a layer's parameters. theirs: the layer's name in the file."""
-    d = spec.head_dim
-    inner = spec.intermediate_size
-    first, last = shard.kv_heads(spec.num_key_value_heads)
-    q = spec.num_attention_heads * d
-    kv = spec.num_key_value_heads * d
-    query = (q, shard.split(q))
-    key = (kv, (first * d, last * d))
-    width = (inner, shard.split(inner))
-    rows: dict[str, Rows] = {
-        "qkv": [("self_attn.q_proj", *query), ("self_attn.k_proj", *key), ("self_attn.v_proj", *key)],
-        "mlp.gate_up": [("mlp.gate_proj", *width), ("mlp.up_proj", *width)],
-    }
-    if spec.model_type == "phi3":
-        rows = {module: _held_by(whole, rows[module]) for module, whole in FUSED.items()}
-    columns = {"output": ("self_attn.o_proj", *query), "mlp.down": ("mlp.down_proj", *width)}
+def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, prefix: str) -> Pieces:
+    """The pieces of a layer's parameters. prefix: the layer's name in the file."""
+    rows, columns = _projections(spec, shard)
     for name, parameter in layer.named_parameters():
         module, _, kind = name.rpartition(".")
-        count, *rest = parameter.shape
+        outputs, *inputs = parameter.shape
         if name in NORMS:
-            yield name, (Piece(f"{theirs}.{NORMS[name]}.weight", (count,)),)
+            yield name, (Piece(f"{prefix}.{NORMS[name]}.weight", (outputs,)),)
         elif module in rows and kind != "scale":
-            pieces = [
-                Piece(f"{theirs}.{file}.{kind}", (n, *rest), 0, *span) for file, n, span in rows[module]
-            ]
-            yield name, tuple(pieces)
+            of_parameter = []
+            for file, all_rows, span in rows[module]:
+                of_parameter.append(Piece(f"{prefix}.{file}.{kind}", (all_rows, *inputs), 0, *span))
+            yield name, tuple(of_parameter)
         elif module in columns and kind != "scale":
-            file, n, span = columns[module]
-            tensor = f"{theirs}.{file}.{kind}"
-            yield name, (Piece(tensor, (count, n), 1, *span) if rest else Piece(tensor, (count,)),)
+            file, all_columns, span = columns[module]
+            tensor = f"{prefix}.{file}.{kind}"
+            if inputs:
+                yield name, (Piece(tensor, (outputs, all_columns), 1, *span),)
+            else:
+                yield name, (Piece(tensor, (outputs,)),)
     if isinstance(layer.mlp, RoutedExperts):
-        yield from _expert_pieces(spec, shard, theirs)
+        yield from _expert_pieces(spec, shard, prefix)
 
 
-def _held_by(whole: str, parts: Rows) -> Rows:
-    """The same rows, from one tensor that holds all parts."""
-    before = [0, *accumulate(n for _, n, _ in parts)]
-    return [(whole, before[-1], (at + i, at + j)) for at, (_, _, (i, j)) in zip(before, parts, strict=False)]
+def _projections(spec: ModelSpec, shard: RankShard) -> tuple[dict[str, Rows], dict[str, Slice]]:
+    """Module -> the tensors whose rows, or whose columns, it has on this rank."""
+    first, last = shard.kv_heads(spec.num_key_value_heads)
+    queries = spec.num_attention_heads * spec.head_dim
+    keys = spec.num_key_value_heads * spec.head_dim
+    inner = spec.intermediate_size
+    of_queries = (queries, shard.split(queries))
+    of_keys = (keys, (first * spec.head_dim, last * spec.head_dim))
+    of_inner = (inner, shard.split(inner))
+    rows: dict[str, Rows] = {
+        "qkv": [
+            ("self_attn.q_proj", *of_queries),
+            ("self_attn.k_proj", *of_keys),
+            ("self_attn.v_proj", *of_keys),
+        ],
+        "mlp.gate_up": [("mlp.gate_proj", *of_inner), ("mlp.up_proj", *of_inner)],
+    }
+    if spec.model_type == "phi3":
+        rows = {module: _fused(tensor, rows[module]) for module, tensor in FUSED.items()}
+    columns: dict[str, Slice] = {
+        "output": ("self_attn.o_proj", *of_queries),
+        "mlp.down": ("mlp.down_proj", *of_inner),
+    }
+    return rows, columns
 
 
-def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
+def _fused(tensor: str, rows: Rows) -> Rows:
+    """The same rows, of one tensor that has those of all, one after another."""
+    starts = [0, *accumulate(count for _, count, _ in rows)]
+    fused = []
+    for start, (_, _, (first, stop)) in zip(starts, rows, strict=False):
+        fused.append((tensor, starts[-1], (start + first, start + stop)))
+    return fused
+
+
+def _expert_pieces(spec: ModelSpec, shard: RankShard, prefix: str) -> Pieces:
     """The pieces of experts, one after another: gate and up of each expert; down of each."""
     assert spec.moe is not None
     hidden = spec.hidden_size
     inner = spec.moe.intermediate_size
     count = spec.moe.num_experts
-    mixtral = spec.model_type == "mixtral"
-    part = shard.split(spec.moe.intermediate_size)
-    block = f"{theirs}.block_sparse_moe" if mixtral else f"{theirs}.mlp"
-    gate, down, up = ("w1", "w2", "w3") if mixtral else ("gate_proj", "down_proj", "up_proj")
-    experts = [f"{block}.experts.{expert}" for expert in range(count)]
+    span = shard.split(inner)
+    if spec.model_type == "mixtral":
+        block = f"{prefix}.block_sparse_moe"
+        gate, down, up = "w1", "w2", "w3"
+    else:
+        block = f"{prefix}.mlp"
+        gate, down, up = "gate_proj", "down_proj", "up_proj"
     yield "mlp.router", (Piece(f"{block}.gate.weight", (count, hidden)),)
-    both = [f"{expert}.{name}.weight" for expert in experts for name in (gate, up)]
-    yield "mlp.gate_up", tuple(Piece(name, (inner, hidden), 0, *part) for name in both)
-    yield "mlp.down", tuple(Piece(f"{expert}.{down}.weight", (hidden, inner), 1, *part) for expert in experts)
+    gate_up_pieces = []
+    down_pieces = []
+    for expert in range(count):
+        weights = f"{block}.experts.{expert}"
+        for name in (gate, up):
+            gate_up_pieces.append(Piece(f"{weights}.{name}.weight", (inner, hidden), 0, *span))
+        down_pieces.append(Piece(f"{weights}.{down}.weight", (hidden, inner), 1, *span))
+    yield "mlp.gate_up", tuple(gate_up_pieces)
+    yield "mlp.down", tuple(down_pieces)
 
 
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
@@ -124,8 +152,8 @@ def head_pieces(head: HeadModel, layer: str) -> Pieces:
         "head": "lm_head",
         "layers.0.attention_norm": f"{layer}.hidden_norm",
     }
-    for name, their in names.items():
-        yield name, (Piece(f"{their}.weight", tuple(head.get_parameter(name).shape)),)
-    for name, parts in _layer_pieces(head.spec, RankShard(), head.layers[0], layer):
+    for name, file in names.items():
+        yield name, (Piece(f"{file}.weight", tuple(head.get_parameter(name).shape)),)
+    for name, of_parameter in _layer_pieces(head.spec, RankShard(), head.layers[0], layer):
         if name != "attention_norm":
-            yield f"layers.0.{name}", parts
+            yield f"layers.0.{name}", of_parameter

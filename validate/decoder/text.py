@@ -86,10 +86,12 @@ def end_tokens(folder: Path | None) -> tuple[int, ...]:
         return ()
     path = folder / "generation_config.json"
     path = path if path.is_file() else folder / "config.json"
-    given = read_mapping(path).get("eos_token_id")
-    ends = given if isinstance(given, list) else [] if given is None else [given]
+    stated = read_mapping(path).get("eos_token_id")
+    if stated is None:
+        return ()
+    ends = stated if isinstance(stated, list) else [stated]
     if not all(type(token) is int for token in ends):
-        raise refuse(str(path), "eos_token_id", "a token number, a list of them or null", given)
+        raise refuse(str(path), "eos_token_id", "a token number, a list of them or null", stated)
     return tuple(ends)
 
 
@@ -102,13 +104,13 @@ def read_prompts(
     document. chat: every text is a user's message, formatted by the model's chat template. Raises InputError
     naming flag and line.
     """
-    given_by_place = [("--prompt", text) for text in texts]
+    documents: list[tuple[str, Any]] = [("--prompt", text) for text in texts]
     if file is not None:
-        given_by_place += list(_documents(file))
-        if not given_by_place:
+        documents += _documents(file)
+        if not documents:
             raise refuse("--prompts", str(file), "one document or more", "none")
-    prompts = [_tokens(where, given, reader, vocab, chat) for where, given in given_by_place]
-    for (where, _), prompt in zip(given_by_place, prompts, strict=True):
+    prompts = [_tokens(where, document, reader, vocab, chat) for where, document in documents]
+    for (where, _), prompt in zip(documents, prompts, strict=True):
         if not prompt:
             raise refuse(where, None, "a text of one token or more", "none")
     return prompts
@@ -127,30 +129,30 @@ def _documents(file: Path) -> Iterator[tuple[str, Any]]:
         where = f"--prompts: {file}: line {number}"
         if not line.strip():
             continue
-        document = parse_json(where, line)
-        given = document
-        if isinstance(document, dict):
-            given = document.get("text", document.get("tokens"))
-        if not isinstance(given, (str, list)):
+        parsed = parse_json(where, line)
+        document = parsed
+        if isinstance(parsed, dict):
+            document = parsed.get("text", parsed.get("tokens"))
+        if not isinstance(document, (str, list)):
             allowed = 'an object with "text" or "tokens", or a list of tokens'
-            raise refuse(where, None, allowed, type(document).__name__)
-        yield where, given
+            raise refuse(where, None, allowed, type(parsed).__name__)
+        yield where, document
 
 
 def _tokens(
-    where: str, given: str | list[Any], reader: Tokenizer | None, vocab: int, chat: bool
+    where: str, document: str | list[Any], reader: Tokenizer | None, vocab: int, chat: bool
 ) -> list[int]:
-    if isinstance(given, list):
-        wrong = [token for token in given if type(token) is not int or not 0 <= token < vocab]
+    if isinstance(document, list):
+        wrong = [token for token in document if type(token) is not int or not 0 <= token < vocab]
         if wrong:
             shown = wrong[0] if type(wrong[0]) is int else type(wrong[0]).__name__
             raise refuse(where, None, f"tokens in 0 .. {vocab - 1}", shown)
         if chat:
             raise InputError(f"{where}: --chat: must be given texts, not tokens")
-        return given
+        return document
     if reader is None:
         raise InputError(f"{where}: must be tokens: the model has no tokenizer")
-    return reader.chat(given) if chat else reader.encode(given)
+    return reader.chat(document) if chat else reader.encode(document)
 
 
 def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[int]:

@@ -6,7 +6,7 @@ are keys and scores, and a calibration prices the kernels with the indexer at th
 constants are the non-negative least squares of relative errors.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -16,10 +16,10 @@ from perfmodel.costs.kinds.selection import IndexerOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.specs import Constant, GPUSpec, load_model, precision_of, with_engine
+from perfmodel.specs import Calibration, Constant, GPUSpec, load_model, precision_of, with_engine
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
-from perfmodel.validate.fit.tables import Tables, where
+from perfmodel.validate.fit.tables import Table, Tables, where
 from perfmodel.validate.solving import nonnegative
 
 MODEL = "deepseek-v3.2"
@@ -41,48 +41,75 @@ def with_indexer(
     if not tables.versions("sparse_attention", engine, NAME):
         return kernels
     version, table = tables.read_version("sparse_attention", engine, version, NAME)
-    model = load_model(MODEL)
-    kept = (
-        (table["gemm_type"] == "fp8_block")
-        & (table["kv_cache_dtype"] == "fp8")
-        & (table["model"] == model.hf_id)
-    )
-    table = where(table, kept & (table["step"] >= SHORTEST_TOKENS))
-    rows = []
-    ops = list[list[Op]]()
-    for degree in DEGREES:
-        rows.append(where(table, table["num_heads"] * degree == model.num_attention_heads))
-        sharded = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
-        batch = rows[-1]["batch_size"].astype(float)
-        context = rows[-1]["step"].astype(float)
-        every = forward(sharded, batch, 1.0, context, parse_kv("full"))
-        ops.append([op for op in every if op.name in PARTS or op.kind == "attention"])
-    seconds = np.concatenate([calls["seconds"] for calls in rows])
-    tokens = np.concatenate([calls["batch_size"] for calls in rows])
-    if len(seconds) < LEAST_ROWS:
+    calibration = with_engine(calibration_of(kernels, gpu, engine))
+    modules = TimedModules.of(table, gpu, calibration)
+    if len(modules.seconds) < LEAST_ROWS:
         return kernels
-    layers = model.num_hidden_layers
-
-    def priced(*index: float) -> Array:
-        constants = zip(INDEX, index, strict=True)
-        update = {name: Constant(value=value, source=NAME) for name, value in constants}
-        machine = Machine(gpu, plain.replace(**update))
-        by_degree = [sum(machine.op_predicted_s(op) for op in degree_ops) for degree_ops in ops]
-        return np.concatenate(by_degree) / layers
-
-    def error(*index: float) -> float:
-        return float(np.median(np.abs(np.log(priced(*index) / seconds))))
-
-    plain = with_engine(calibration_of(kernels, gpu, engine))
-    index_ops = [op for op in chain.from_iterable(ops) if isinstance(op, IndexerOp)]
-    moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
-    ideal_s = moved / layers / gpu.memory_bandwidth_bytes_per_s
-    columns = np.stack([ideal_s, np.ones(len(seconds)), tokens], 1)
-    unexplained = 1.0 - priced(1.0, 0.0, 0.0) / seconds
-    solution, _ = nonnegative(columns / seconds[:, None], unexplained)
-    slower, layer, token = solution.tolist()
-    values = 1.0 / (1.0 + slower), layer, token
-    fitted = TableFit(values, error(*values), len(seconds), f"{engine} {version}")
-    if fitted.median_error < HELPS * error(0.0, 0.0, 0.0):
+    values = modules.fitted()
+    fitted = TableFit(values, modules.error(*values), len(modules.seconds), f"{engine} {version}")
+    if fitted.median_error < HELPS * modules.error(0.0, 0.0, 0.0):
         return replace(kernels, index=fitted)
     return kernels
+
+
+@dataclass(frozen=True)
+class TimedModules:
+    """Timed layers of sparse attention: seconds and tokens of each, and their operations by degree, whose
+    counts are arrays ``[module]``.
+    """
+
+    gpu: GPUSpec
+    calibration: Calibration
+    layers: int
+    ops: list[list[Op]]
+    seconds: Array
+    tokens: Array
+
+    @classmethod
+    def of(cls, table: Table, gpu: GPUSpec, calibration: Calibration) -> "TimedModules":
+        """The modules of `MODEL` in a table, at `DEGREES`."""
+        model = load_model(MODEL)
+        of_model = (
+            (table["gemm_type"] == "fp8_block")
+            & (table["kv_cache_dtype"] == "fp8")
+            & (table["model"] == model.hf_id)
+        )
+        table = where(table, of_model & (table["step"] >= SHORTEST_TOKENS))
+        by_degree = []
+        ops = []
+        for degree in DEGREES:
+            calls = where(table, table["num_heads"] * degree == model.num_attention_heads)
+            sharded = shard(model, degree, precision_of(model, gpu.peak, kv_dtype="fp8"))
+            batch = calls["batch_size"].astype(float)
+            context = calls["step"].astype(float)
+            in_pass = forward(sharded, batch, 1.0, context, parse_kv("full"))
+            ops.append([op for op in in_pass if op.name in PARTS or op.kind == "attention"])
+            by_degree.append(calls)
+        seconds = np.concatenate([calls["seconds"] for calls in by_degree])
+        tokens = np.concatenate([calls["batch_size"] for calls in by_degree])
+        return cls(gpu, calibration, model.num_hidden_layers, ops, seconds, tokens)
+
+    def priced(self, *index: float) -> Array:
+        """Seconds of each module with these constants of an indexer (`INDEX`)."""
+        constants = zip(INDEX, index, strict=True)
+        update = {name: Constant(value=value, source=NAME) for name, value in constants}
+        machine = Machine(self.gpu, self.calibration.replace(**update))
+        by_degree = [sum(machine.op_predicted_s(op) for op in ops) for ops in self.ops]
+        return np.concatenate(by_degree) / self.layers
+
+    def error(self, *index: float) -> float:
+        """Median error of the logarithm with these constants."""
+        return float(np.median(np.abs(np.log(self.priced(*index) / self.seconds))))
+
+    def fitted(self) -> tuple[float, float, float]:
+        """The constants of the least relative errors: share of the bandwidth, seconds of a layer and of a
+        token.
+        """
+        index_ops = [op for op in chain.from_iterable(self.ops) if isinstance(op, IndexerOp)]
+        moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
+        ideal_s = moved / self.layers / self.gpu.memory_bandwidth_bytes_per_s
+        columns = np.stack([ideal_s, np.ones(len(self.seconds)), self.tokens], 1)
+        unexplained = 1.0 - self.priced(1.0, 0.0, 0.0) / self.seconds
+        solution, _ = nonnegative(columns / self.seconds[:, None], unexplained)
+        slower, layer_s, token_s = solution.tolist()
+        return 1.0 / (1.0 + slower), layer_s, token_s

@@ -106,12 +106,13 @@ class RollingView(StreamingView):
         self.source.set_lengths(torch.zeros_like(lengths), 0)
         self.build()
         for start in range(0, tokens.shape[1], self.chunk):
-            part = tokens[:, start : start + self.chunk]
-            count = (lengths - start).clamp(0, part.shape[1])
+            of_chunk = tokens[:, start : start + self.chunk]
+            most = of_chunk.shape[1]
+            count = (lengths - start).clamp(0, most)
             self.begin()
-            run(part)
-            self.source.advance(count, part.shape[1])
-            self.take(self.source.lengths - count, count, part.shape[1])
+            run(of_chunk)
+            self.source.advance(count, most)
+            self.take(self.source.lengths - count, count, most)
 
     def build(self, observed: Observed | None = None) -> None:
         """Builds the view as after a prompt; the source must have all kept tokens."""
