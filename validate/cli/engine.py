@@ -136,15 +136,15 @@ def _pasted(files: tuple[str, ...]) -> "tuple[PastedText, GivenFacts] | None":
         if len(files) > 1:
             raise refuse("--from", None, "- alone, or files", " ".join(files))
         place = BenchFile.parse(files[0])[0]
-        return recognised(*page_of(*read_place(STANDARD_INPUT))), place.given
+        return recognised(*page_of(*read_place(STANDARD_INPUT))), place.facts
     places = sources_of(files)
     if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
         return None
     pasted = recognised(*read_place(str(places[0].path)))
-    return pasted, places[0].given
+    return pasted, places[0].facts
 
 
-def _describe(q: EngineQuestion, pasted: "PastedText", given: "GivenFacts", out: Path | None) -> None:
+def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out: Path | None) -> None:
     """Prints what a text is, what was taken from it, how it compares, and what a calibration needs."""
     from perfmodel.validate.engine.paste import STANDARD_INPUT, compared, compared_prompts, steps_of
     from perfmodel.validate.engine.pastes import form_of
@@ -158,7 +158,7 @@ def _describe(q: EngineQuestion, pasted: "PastedText", given: "GivenFacts", out:
         return watch(q, pasted.where, pasted.text)
     query = q.query_of_engine(pasted.engine)
     scenario = resolve_costs(query)
-    facts = given.over(GivenFacts(gamma=q.gamma))
+    facts = facts.over(GivenFacts(gamma=q.gamma))
     timings, note = steps_of(
         pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing)
     )

@@ -81,19 +81,19 @@ def _json_format(where: str, text: str) -> BenchFormat | None:
         return None
 
 
-def steps_of(pasted: PastedText, given: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:
+def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> tuple[list[Timing], str]:
     """The steps of a text, and a note if their acceptance is not its own. Raises InputError for what is
     missing.
     """
     try:
-        return read_pasted(pasted.where, pasted.text, given), ""
+        return read_pasted(pasted.where, pasted.text, facts), ""
     except MissingFact as missing:
         if missing.key != "accepted":
             raise
         lacking = missing
     steps = []
     sources = []
-    for per_token in read_pasted(pasted.where, pasted.text, replace(given, accepted=1.0)):
+    for per_token in read_pasted(pasted.where, pasted.text, replace(facts, accepted=1.0)):
         expected = gained(per_token)
         if expected is None:
             raise lacking

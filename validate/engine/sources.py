@@ -25,7 +25,7 @@ class BenchFile:
     """A benchmark file, and the options after its name."""
 
     path: Path
-    given: GivenFacts
+    facts: GivenFacts
 
     @classmethod
     def parse(cls, text: str) -> "list[BenchFile]":
@@ -33,14 +33,14 @@ class BenchFile:
         InputError.
         """
         name, *pairs = text.split(",")
-        given = _given_facts(name, pairs)
+        facts = _given_facts(name, pairs)
         path = Path(name)
         if "*" not in path.name or path.exists():
-            return [cls(path, given)]
+            return [cls(path, facts)]
         paths = sorted(path.parent.glob(path.name))
         if not paths:
             raise refuse("--from", None, "a file, or a pattern that matches files", name)
-        return [cls(file, given) for file in paths]
+        return [cls(file, facts) for file in paths]
 
 
 def _given_facts(name: str, pairs: Sequence[str]) -> GivenFacts:
@@ -77,7 +77,7 @@ def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list
     """The timed steps in the files. gamma: of files that do not state it. Raises InputError, also if there
     are no steps.
     """
-    timings = [t for s in sources for t in read(s.path, s.given.over(GivenFacts(gamma=gamma)))]
+    timings = [t for s in sources for t in read(s.path, s.facts.over(GivenFacts(gamma=gamma)))]
     if not timings:
         raise InputError(
             f"--from: {', '.join(str(s.path) for s in sources)}: must hold decode steps, and none is there"

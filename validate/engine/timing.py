@@ -89,13 +89,13 @@ def needed(where: str, key: str, value: float | None) -> float:
 
 
 def speculation(
-    where: str, given: GivenFacts, accepted: float | None, gamma: int | None
+    where: str, facts: GivenFacts, accepted: float | None, gamma: int | None
 ) -> tuple[int, float]:
     """Draft length and tokens per iteration, from the file and the command line. Raises InputError."""
-    length = given.gamma if gamma is None else gamma
-    gained = given.accepted if accepted is None else accepted
-    if gamma is not None and given.gamma is not None and gamma != given.gamma:
-        raise refuse(where, "gamma", f"{gamma}, the draft length in the file", given.gamma)
+    length = facts.gamma if gamma is None else gamma
+    gained = facts.accepted if accepted is None else accepted
+    if gamma is not None and facts.gamma is not None and gamma != facts.gamma:
+        raise refuse(where, "gamma", f"{gamma}, the draft length in the file", facts.gamma)
     if not length:
         if gained is not None and gained > 1:
             needed(where, "gamma", None)

@@ -380,7 +380,7 @@ def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context()
 
 def test_what_stands_behind_the_name_of_a_file() -> None:
     (one,) = BenchFile.parse("x.json,batch=0,input=2.5,gamma=3")
-    assert one.given == GivenFacts(batch=0.0, input=2.5, gamma=3)
-    assert BenchFile.parse("x.json")[0].given == GivenFacts()
+    assert one.facts == GivenFacts(batch=0.0, input=2.5, gamma=3)
+    assert BenchFile.parse("x.json")[0].facts == GivenFacts()
     for bad in ("batch", "batch=", "speed=1", "batch=1e9", "batch=-1", "gamma=2.5"):
         refused("--from", BenchFile.parse, f"x.json,{bad}")

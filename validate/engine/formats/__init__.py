@@ -34,7 +34,7 @@ class BenchFormat(NamedTuple):
         return any(keys <= run.keys() for keys in self.keys)
 
 
-def _record(where: str, data: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def _record(where: str, data: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The timed points of a live server's record or an earlier calibration's, without the failed ones."""
     record = files.parse(EngineRecord, data, where)
     return [point.timing(where) for point in record.points if point.status == "ok"]
@@ -87,12 +87,12 @@ FORMATS = {
 }
 
 
-def read(path: Path, given: GivenFacts) -> list[Timing]:
+def read(path: Path, facts: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
     form = form_of(text)
     if form is not None:
-        return form.read(path.name, text, given)
+        return form.read(path.name, text, facts)
     if path.suffix in (".yaml", ".yml"):
         runs = [files.read_mapping(path)]
     else:
@@ -102,26 +102,26 @@ def read(path: Path, given: GivenFacts) -> list[Timing]:
         raise InputError(f"{path}: holds no benchmark known here; known: {titles()}")
     if known is RECORD:
         check_record(path, text)
-    return _timings(known, path.name, runs, given)
+    return _timings(known, path.name, runs, facts)
 
 
-def read_pasted(where: str, text: str, given: GivenFacts) -> list[Timing]:
+def read_pasted(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     """As `read`, for a text without a file. Raises InputError naming `where` and the fault."""
     form = form_of(text)
     if form is not None:
-        return form.read(where, text, given)
+        return form.read(where, text, facts)
     runs = parse_objects(where, text) if text.lstrip().startswith(("{", "[")) else []
     known = format_of(runs) if runs else None
     if known is None:
         raise InputError(f"{where}: holds no benchmark known here; known: {titles()}")
-    return _timings(known, where, runs, given)
+    return _timings(known, where, runs, facts)
 
 
-def _timings(known: BenchFormat, name: str, runs: list[dict[str, Any]], given: GivenFacts) -> list[Timing]:
+def _timings(known: BenchFormat, name: str, runs: list[dict[str, Any]], facts: GivenFacts) -> list[Timing]:
     timings = []
     for n, run in enumerate(runs, 1):
         where = name if len(runs) == 1 else f"{name}: run {n}"
-        timings += known.read(where, run, given)
+        timings += known.read(where, run, facts)
     return timings
 
 

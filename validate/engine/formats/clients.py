@@ -34,7 +34,7 @@ def _seconds(where: str, place: Any, name: str, unit: str) -> float:
     return latency * SECONDS[stated_unit]
 
 
-def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def sglang(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object per run.
 
     `accept_length` is tokens per iteration including the bonus token. The draft length is in the server's own
@@ -47,32 +47,32 @@ def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
             f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one"
         )
     steps = optional(where, served, "server_info.speculative_num_draft_tokens") if accepted else None
-    drafted = speculation(where, given, accepted or None, int(steps) - 1 if steps else None)
+    drafted = speculation(where, facts, accepted or None, int(steps) - 1 if steps else None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = number(where, run, "total_input_tokens") / completed
     output = number(where, run, "total_output_tokens") / completed
     tpot = positive(where, run, "median_tpot_ms") / 1e3
     ttft = number(where, run, "median_ttft_ms") / 1e3
-    batch = optional(where, run, "max_concurrency") or given.batch or number(where, run, "concurrency")
+    batch = optional(where, run, "max_concurrency") or facts.batch or number(where, run, "concurrency")
     batch = min(batch, completed)
     check_in_flight(where, run, batch, completed, output)
     return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, completed)]
 
 
-def sglang_costs(where: str, table: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def sglang_costs(where: str, table: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by verified tokens.
 
     Each request verifies gamma + 1 tokens, with the drafted ones from ``gamma=N`` and the context from
     ``input=N``.
     """
-    gamma = needed(where, "gamma", given.gamma)
-    prompt = needed(where, "input", given.input)
+    gamma = needed(where, "gamma", facts.gamma)
+    prompt = needed(where, "input", facts.input)
     tokens = numbers(where, table, "sample_batch_tokens")
     rates = numbers(where, table, "sample_steps_per_sec")
     if len(tokens) != len(rates) or not all((*tokens, *rates)):
         raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
-    lengths = (prompt, given.output or 0.0)
+    lengths = (prompt, facts.output or 0.0)
     drafted = (int(gamma), 1.0)
     steps = []
     for verified, rate in zip(tokens, rates, strict=True):
@@ -81,15 +81,15 @@ def sglang_costs(where: str, table: dict[str, Any], given: GivenFacts) -> list[T
     return steps
 
 
-def guidellm(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def guidellm(where: str, report: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``guidellm benchmark run`` reports (0.8, JSON): one benchmark per concurrency."""
     runs = report["benchmarks"]
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
-    return [_guidellm(f"{where}: benchmark {n}", run, given) for n, run in enumerate(runs, 1)]
+    return [_guidellm(f"{where}: benchmark {n}", run, facts) for n, run in enumerate(runs, 1)]
 
 
-def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
+def _guidellm(where: str, run: dict[str, Any], facts: GivenFacts) -> Timing:
     def figure(metric: str, statistic: str = "median") -> float:
         return number(where, run, f"metrics.{metric}.successful.{statistic}")
 
@@ -100,12 +100,12 @@ def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
     ttft_s = figure("time_to_first_token_ms") / 1e3
     concurrency = optional(where, run, "config.strategy.streams")
     prompts = figure("prompt_token_count", "count")
-    batch = concurrency or given.batch or figure("request_concurrency", "mean")
-    drafted = speculation(where, given, None, None)
+    batch = concurrency or facts.batch or figure("request_concurrency", "mean")
+    drafted = speculation(where, facts, None, None)
     return of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)
 
 
-def aiperf(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def aiperf(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run per file.
 
     Tokens per streamed chunk are the time between chunks over the time per token. They are the tokens of an
@@ -116,11 +116,11 @@ def aiperf(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     output = number(where, run, "output_sequence_length.avg")
     tpot_s = _seconds(where, run.get("inter_token_latency"), "inter_token_latency", "unit")
     ttft_s = _seconds(where, run.get("time_to_first_token"), "time_to_first_token", "unit")
-    chunk_ms = optional(where, run, "inter_chunk_latency.avg") if given.gamma else None
+    chunk_ms = optional(where, run, "inter_chunk_latency.avg") if facts.gamma else None
     gained = chunk_ms / positive(where, run, "inter_token_latency.avg") if chunk_ms else None
-    batch = needed(where, "batch", _concurrency(run.get("input_config")) or given.batch)
+    batch = needed(where, "batch", _concurrency(run.get("input_config")) or facts.batch)
     prompts = number(where, run, "request_count.avg")
-    drafted = speculation(where, given, gained, None)
+    drafted = speculation(where, facts, gained, None)
     return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]
 
 
@@ -138,7 +138,7 @@ def _concurrency(config: Any) -> float | None:
     return None
 
 
-def llmd(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def llmd(where: str, report: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run per
     file.
     """
@@ -153,6 +153,6 @@ def llmd(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
     tpot_s = _seconds(where, value_at(report, tpot), tpot, "units")
     ttft_s = _seconds(where, value_at(report, ttft), ttft, "units")
     concurrency = optional(where, report, "scenario.load.standardized.concurrency")
-    batch = needed(where, "batch", concurrency or given.batch)
-    drafted = speculation(where, given, None, None)
+    batch = needed(where, "batch", concurrency or facts.batch)
+    drafted = speculation(where, facts, None, None)
     return [of_client(where, tpot_s, drafted, batch, (prompt, output), ttft_s, prompts)]

@@ -11,7 +11,7 @@ from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, specula
 HOW = "answer time over iterations"
 
 
-def lm_studio(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """An answer of LM Studio's REST API (``/api/v0``), whose ``stats`` count accepted tokens of a draft."""
     tokens = positive(where, answer, "usage.completion_tokens")
     prompt = number(where, answer, "usage.prompt_tokens")
@@ -24,19 +24,19 @@ def lm_studio(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Tim
         if iterations < 1:
             raise refuse(where, "accepted_draft_tokens_count", f"below the {tokens:g} tokens", accepted)
         gained = tokens / iterations
-    length, gained = speculation(where, given, gained, None)
+    length, gained = speculation(where, facts, gained, None)
     first_s = optional(where, answer, "stats.time_to_first_token") or None
     lengths = (prompt, tokens)
     return [
-        step(where, gained / rate, given.batch or 1.0, lengths, (length, gained), how=HOW, ttft_s=first_s)
+        step(where, gained / rate, facts.batch or 1.0, lengths, (length, gained), how=HOW, ttft_s=first_s)
     ]
 
 
-def ollama(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def ollama(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """An answer of Ollama's API (``/api/generate``, ``/api/chat``); times are in nanoseconds."""
     tokens = positive(where, answer, "eval_count")
     seconds = positive(where, answer, "eval_duration") / 1e9 / tokens
-    prompt = needed(where, "input", optional(where, answer, "prompt_eval_count") or given.input)
-    length, gained = speculation(where, given, None, None)
+    prompt = needed(where, "input", optional(where, answer, "prompt_eval_count") or facts.input)
+    length, gained = speculation(where, facts, None, None)
     lengths = (prompt, tokens)
-    return [step(where, seconds * gained, given.batch or 1.0, lengths, (length, gained), how=HOW)]
+    return [step(where, seconds * gained, facts.batch or 1.0, lengths, (length, gained), how=HOW)]

@@ -9,7 +9,7 @@ from perfmodel.validate.engine.formats.fields import number, numbers, optional, 
 from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 
 
-def bench(where: str, row: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The step of a row that only decodes, for the baseline.
 
     llama-bench decodes one sequence: `n_gen` tokens after `n_depth` cached ones. The batched bench decodes
@@ -35,7 +35,7 @@ def bench(where: str, row: dict[str, Any], given: GivenFacts) -> list[Timing]:
     ]
 
 
-def server(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The step of a server's answer, whose ``timings`` include prompt and answer; one object per request.
 
     Requests are assumed to be sequential (``batch=N`` changes that). With a draft model every iteration gains
@@ -52,8 +52,8 @@ def server(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing
         )
     gained = tokens / iterations if optional(where, timings, "draft_n") else None
     seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
-    drafted = speculation(where, given, gained, None)
+    drafted = speculation(where, facts, gained, None)
     made = step(
-        where, seconds, given.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
+        where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )
     return [made.replace(output=tokens + 1)]

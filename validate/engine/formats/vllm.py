@@ -26,7 +26,7 @@ iteration.
 """
 
 
-def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``vllm bench serve --save-result`` (0.20 to 0.33), preferably with ``--save-detailed``. Appended
     results are several objects.
 
@@ -36,9 +36,9 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
     if counters:
         counters.check(where)
-        length, gained = speculation(where, given, counters.tokens_per_iteration, len(counters.accepted))
+        length, gained = speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
     else:
-        length, gained = speculation(where, given, None, None)
+        length, gained = speculation(where, facts, None, None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = _mean_length(where, run, "input_lens", "total_input_tokens")
@@ -46,7 +46,7 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     tpot_s = positive(where, run, "median_tpot_ms") / 1e3
     ttft_ms = optional(where, run, "median_ttft_ms")
     ttft_s = None if ttft_ms is None else ttft_ms / 1e3
-    concurrency = optional(where, run, "max_concurrency") or given.batch
+    concurrency = optional(where, run, "max_concurrency") or facts.batch
     if concurrency:
         batch = min(concurrency, completed)
         check_in_flight(where, run, batch, completed, output)
@@ -86,7 +86,7 @@ def _gaps_between_chunks(where: str, run: dict[str, Any]) -> list[float]:
     return gaps_s
 
 
-def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]:
+def forward(where: str, case: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
 
     A decode case gives T_T, a verify case T_V(K) of one draft length, a prefill or mixed case nothing.

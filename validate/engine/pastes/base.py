@@ -35,7 +35,7 @@ class TextForm(ABC):
         """Whether a text is of this form."""
 
     @abstractmethod
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """The timed steps. Raises InputError, for a fact that the text lacks with the way to state it."""
 
     def prompts(self, where: str, text: str) -> Sequence[PromptTiming]:

@@ -25,19 +25,19 @@ class GenAIPerf(TextForm):
         """See `TextForm.has`."""
         return _TITLE.search(text) is not None
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         metrics = _metrics(text)
         tpot_ms = _value(where, metrics, "inter token latency")
         if not tpot_ms:
             raise refuse(where, "inter token latency", "printed, and above 0", tpot_ms)
         ttft_ms = _value(where, metrics, "time to first token")
-        prompt = _value(where, metrics, "input sequence length") or given.input
-        output = _value(where, metrics, "output sequence length") or given.output
+        prompt = _value(where, metrics, "input sequence length") or facts.input
+        output = _value(where, metrics, "output sequence length") or facts.output
         lengths = (needed(where, "input", prompt), needed(where, "output", output))
-        batch = needed(where, "batch", given.batch or _in_flight(where, metrics))
+        batch = needed(where, "batch", facts.batch or _in_flight(where, metrics))
         prompts = _value(where, metrics, "request count") or batch
-        drafted = speculation(where, given, None, None)
+        drafted = speculation(where, facts, None, None)
         ttft_s = None if ttft_ms is None else ttft_ms / 1e3
         return [of_client(where, tpot_ms / 1e3, drafted, batch, lengths, ttft_s, prompts)]
 

@@ -37,17 +37,17 @@ class GuideLLMTable(TextForm):
         titles = ("Benchmarks Stats:", "Benchmarks Info:", "Request Latency Statistics", "Run Summary Info")
         return any(title in text for title in titles)
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         benchmarks: dict[str, dict[str, str]] = {}
         for name, row in _rows(text):
             benchmarks.setdefault(name, {}).update(row)
         if not any(set(_COLUMNS["tpot"]) & set(row) for row in benchmarks.values()):
             raise refuse(where, "ITL (ms)", "in the tables: copy those of latencies and tokens", None)
-        return [_step(f"{where}: {name}", name, row, given) for name, row in benchmarks.items()]
+        return [_step(f"{where}: {name}", name, row, facts) for name, row in benchmarks.items()]
 
 
-def _step(where: str, name: str, row: Mapping[str, str], given: GivenFacts) -> Timing:
+def _step(where: str, name: str, row: Mapping[str, str], facts: GivenFacts) -> Timing:
     """The step of one benchmark. row: its cells in all tables by their heads."""
 
     def figure(name: str) -> float | None:
@@ -62,9 +62,9 @@ def _step(where: str, name: str, row: Mapping[str, str], given: GivenFacts) -> T
     if failed:
         raise refuse(where, "Err", "0 failed requests (the others shared a smaller batch)", int(failed))
     streams = _STREAMS.match(name)
-    concurrency = float(streams[1]) if streams else given.batch or figure("concurrency")
-    prompt = needed(where, "input", figure("prompt") or given.input)
-    output = needed(where, "output", figure("output") or given.output)
+    concurrency = float(streams[1]) if streams else facts.batch or figure("concurrency")
+    prompt = needed(where, "input", figure("prompt") or facts.input)
+    output = needed(where, "output", figure("output") or facts.output)
     batch = needed(where, "batch", concurrency)
     tpot_ms = figure("tpot")
     if not tpot_ms:
@@ -72,7 +72,7 @@ def _step(where: str, name: str, row: Mapping[str, str], given: GivenFacts) -> T
     ttft_ms = figure("ttft")
     ttft_s = None if ttft_ms is None else ttft_ms / 1e3
     prompts = figure("prompts") or batch
-    drafted = speculation(where, given, None, None)
+    drafted = speculation(where, facts, None, None)
     return of_client(where, tpot_ms / 1e3, drafted, batch, (prompt, output), ttft_s, prompts)
 
 

@@ -17,7 +17,7 @@ class LlamaBatchedBench(TextForm):
         """See `TextForm.has`."""
         return any(True for _ in rows(text, COLUMNS))
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         steps = []
         for prompt, output, batch, _, seconds in _numbers(where, text):

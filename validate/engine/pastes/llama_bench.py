@@ -24,7 +24,7 @@ class LlamaBench(TextForm):
         """See `TextForm.has`."""
         return any(True for _ in rows(text, COLUMNS))
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         steps = []
         for test, rate in _tests(where, text, "tg"):

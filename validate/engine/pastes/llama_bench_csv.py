@@ -21,9 +21,9 @@ class LlamaBenchCsv(TextForm):
         """See `TextForm.has`."""
         return any(all(column in line.split(",") for column in COLUMNS) for line in text.splitlines())
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        return [timing for row in _rows(where, text) for timing in llama_cpp.bench(where, row, given)]
+        return [timing for row in _rows(where, text) for timing in llama_cpp.bench(where, row, facts)]
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""

@@ -143,7 +143,7 @@ class LlamaServerLog(TextForm):
         """See `TextForm.has`."""
         return not text.lstrip().startswith("{") and _LINE.search(text) is not None
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`. The first token of an answer comes from the prompt."""
         answers = logged(where, text)
         timed = [answer for answer in answers if answer.decoding]
@@ -152,7 +152,7 @@ class LlamaServerLog(TextForm):
         steps = []
         for n, answer in enumerate(timed, 1):
             place = where if len(answers) == 1 else f"{where}: request {n}"
-            timing = _step(place, answer, given)
+            timing = _step(place, answer, facts)
             if timing is not None:
                 steps.append(timing)
         return steps
@@ -167,14 +167,14 @@ class LlamaServerLog(TextForm):
         return timed
 
 
-def _step(where: str, answer: LoggedAnswer, given: GivenFacts) -> Timing | None:
+def _step(where: str, answer: LoggedAnswer, facts: GivenFacts) -> Timing | None:
     """The mean iteration of an answer; None for an answer of one token."""
     assert answer.decoding is not None
     milliseconds, count = answer.decoding
     tokens = count - 1
     if tokens < 1:
         return None
-    prompt = given.input if answer.prompt is None else answer.prompt[1]
+    prompt = facts.input if answer.prompt is None else answer.prompt[1]
     lengths = (needed(where, "input", prompt), tokens)
     speculated = (0, 1.0)
     iterations = tokens
@@ -184,10 +184,10 @@ def _step(where: str, answer: LoggedAnswer, given: GivenFacts) -> Timing | None:
         if iterations < 1:
             allowed = "below the tokens of the answer, which count one of each iteration"
             raise refuse(where, "draft acceptance", allowed, accepted)
-        length = answer.draft_length or given.gamma or drafted_length(drafted / iterations)
+        length = answer.draft_length or facts.gamma or drafted_length(drafted / iterations)
         gained = min(tokens / iterations, length + 1.0)
-        speculated = speculation(where, given, gained, length)
+        speculated = speculation(where, facts, gained, length)
     seconds = milliseconds / 1e3 / iterations
     how = "answer time over iterations"
-    timing = step(where, seconds, given.batch or 1.0, lengths, speculated, how=how)
+    timing = step(where, seconds, facts.batch or 1.0, lengths, speculated, how=how)
     return timing.replace(output=count)

@@ -35,22 +35,22 @@ class LmStudio(TextForm):
         bare = not text.lstrip().startswith("{")
         return bare and any(form.search(text) for form in (_SHOWN, _PRINTED))
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         answers = [*_SHOWN.finditer(text), *_PRINTED.finditer(text)]
-        return [_step(where, answer, given) for answer in answers]
+        return [_step(where, answer, facts) for answer in answers]
 
 
-def _step(where: str, answer: re.Match[str], given: GivenFacts) -> Timing:
+def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     tokens, rate = (number(where, name, answer[name]) for name in ("tokens", "rate"))
     if not rate:
         raise refuse(where, "tok/sec", "above 0", answer["rate"])
     printed = answer.groupdict().get("prompt")
-    prompt = given.input if printed is None else number(where, "Prompt Tokens", printed)
-    gamma, gained = speculation(where, given, None, None)
+    prompt = facts.input if printed is None else number(where, "Prompt Tokens", printed)
+    gamma, gained = speculation(where, facts, None, None)
     lengths = (needed(where, "input", prompt), tokens)
     first_s = number(where, "time to first token", answer["first"] or "0") or None
-    batch = given.batch or 1.0
+    batch = facts.batch or 1.0
     return step(
         where,
         gained / rate,

@@ -37,9 +37,9 @@ class MlxLm(TextForm):
         """See `TextForm.has`."""
         return next(_runs(text), None) is not None
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        return [_step(where, run, given) for run in _runs(text)]
+        return [_step(where, run, facts) for run in _runs(text)]
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""
@@ -56,14 +56,14 @@ def _runs(text: str) -> Iterator[re.Match[str]]:
     yield from _ANSWER.finditer(text)
 
 
-def _step(where: str, run: re.Match[str], given: GivenFacts) -> Timing:
+def _step(where: str, run: re.Match[str], facts: GivenFacts) -> Timing:
     tokens, rate = (number(where, name, run[name]) for name in ("tokens", "rate"))
     if not rate:
         raise refuse(where, "tokens-per-sec", "above 0", run["rate"])
     stated = run.groupdict().get("batch")
-    batch = given.batch or float(stated or 1)
-    prompt = given.input if run["prompt"] is None else number(where, "prompt", run["prompt"])
-    gamma, gained = speculation(where, given, None, None)
+    batch = facts.batch or float(stated or 1)
+    prompt = facts.input if run["prompt"] is None else number(where, "prompt", run["prompt"])
+    gamma, gained = speculation(where, facts, None, None)
     lengths = (needed(where, "input", prompt), tokens)
     return step(
         where, batch * gained / rate, batch, lengths, (gamma, gained), how="answer time over iterations"

@@ -28,13 +28,13 @@ class MtpBench(TextForm):
         """See `TextForm.has`."""
         return _LINE.search(text) is not None
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        prompt = needed(where, "input", given.input)
-        return [_answer(f"{where}: {line['task']}", line, prompt, given) for line in _LINE.finditer(text)]
+        prompt = needed(where, "input", facts.input)
+        return [_answer(f"{where}: {line['task']}", line, prompt, facts) for line in _LINE.finditer(text)]
 
 
-def _answer(where: str, line: re.Match[str], prompt: float, given: GivenFacts) -> Timing:
+def _answer(where: str, line: re.Match[str], prompt: float, facts: GivenFacts) -> Timing:
     tokens = number(where, "tokens", line["tokens"])
     drafted = number(where, "drafted", line["drafted"])
     accepted = number(where, "accepted", line["accepted"])
@@ -44,8 +44,8 @@ def _answer(where: str, line: re.Match[str], prompt: float, given: GivenFacts) -
         raise refuse(where, "acc", "at most draft, and below pred, with tok/s above 0", accepted)
     speculated = (0, 1.0)
     if drafted:
-        length = given.gamma or drafted_length(drafted / iterations)
-        speculated = speculation(where, given, tokens / iterations, length)
+        length = facts.gamma or drafted_length(drafted / iterations)
+        speculated = speculation(where, facts, tokens / iterations, length)
     seconds = tokens / rate / iterations
     how = "answer time over iterations"
-    return step(where, seconds, given.batch or 1.0, (prompt, tokens), speculated, how=how)
+    return step(where, seconds, facts.batch or 1.0, (prompt, tokens), speculated, how=how)

@@ -25,9 +25,9 @@ class Ollama(TextForm):
         """See `TextForm.has`."""
         return any(line["what"].lower() == "duration" and not line["prompt"] for line in _LINE.finditer(text))
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        return [_step(where, answer, given) for answer in _answers(where, text)]
+        return [_step(where, answer, facts) for answer in _answers(where, text)]
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""
@@ -56,13 +56,13 @@ def _seconds(where: str, name: str, text: str) -> float:
     return sum(number(where, name, value) * SECONDS[unit] for value, unit in parts)
 
 
-def _step(where: str, answer: Answer, given: GivenFacts) -> Timing:
+def _step(where: str, answer: Answer, facts: GivenFacts) -> Timing:
     tokens = answer.get("count", 0.0)
     if not tokens or not answer["duration"]:
         raise refuse(where, "eval count", "above 0, next to eval duration above 0", tokens or None)
-    gamma, gained = speculation(where, given, None, None)
-    lengths = (needed(where, "input", answer.get("prompt count", given.input)), tokens)
+    gamma, gained = speculation(where, facts, None, None)
+    lengths = (needed(where, "input", answer.get("prompt count", facts.input)), tokens)
     seconds = answer["duration"] / tokens * gained
     return step(
-        where, seconds, given.batch or 1.0, lengths, (gamma, gained), how="answer time over iterations"
+        where, seconds, facts.batch or 1.0, lengths, (gamma, gained), how="answer time over iterations"
     )

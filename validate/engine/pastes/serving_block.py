@@ -48,13 +48,13 @@ class ServingBlock(TextForm):
         """See `TextForm.has`."""
         return BLOCK_TITLE in text
 
-    def read(self, where: str, text: str, given: GivenFacts) -> list[Timing]:
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
         before, *blocks = text.split(BLOCK_TITLE)
         timings = []
         for n, block in enumerate(blocks, 1):
             place = where if len(blocks) == 1 else f"{where}: block {n}"
-            timings += _block(place, block, given.over(_started(place, before)))
+            timings += _block(place, block, facts.over(_started(place, before)))
             before = block
         return timings
 
@@ -70,7 +70,7 @@ def _started(where: str, text: str) -> GivenFacts:
     return GivenFacts()
 
 
-def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
+def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     run: dict[str, Any] = {}
     for label, value in _LINE.findall(text):
         name = KEYS.get(label.strip().lower())
@@ -80,17 +80,17 @@ def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
     if rates:
         run[acceptance.BENCH] = rates
     elif "accepted" in run:
-        length = given.gamma
+        length = facts.gamma
         drafts = run.get("spec_decode_num_drafts")
         if not length and drafts:
             length = round(number(where, run, "spec_decode_draft_tokens") / drafts)
         if length or drafts:
-            given = GivenFacts(gamma=length, accepted=run["accepted"]).over(given)
+            facts = GivenFacts(gamma=length, accepted=run["accepted"]).over(facts)
         elif run["accepted"] > 1.0:
             raise MissingFact(where, "gamma")
     if "concurrency" in run and "max_concurrency" not in run:
-        given = given.over(GivenFacts(batch=run["concurrency"]))
-    return vllm.serve(where, run, given)
+        facts = facts.over(GivenFacts(batch=run["concurrency"]))
+    return vllm.serve(where, run, facts)
 
 
 def _float(where: str, label: str, text: str) -> float:
