@@ -6,7 +6,7 @@ from typing import cast
 
 from perfmodel.specs import Calibration, device_class, source_errors
 from perfmodel.specs.engines.source_errors import SpeedupClass, StepClass
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.scenario import Scenario, once
 
 
 def step_class(scenario: Scenario) -> StepClass | None:
@@ -20,6 +20,7 @@ def step_class(scenario: Scenario) -> StepClass | None:
     return "borrowed" if relation in ("transferred", "maker") or c.constants_of else "own"
 
 
+@once
 def speedup_class(scenario: Scenario) -> SpeedupClass | None:
     """The class of errors of a speedup; None for a calibration that states its own. With kernels of another
     maker's device no speedup of an engine is known.

@@ -47,31 +47,33 @@ def speedup_interval(
 ) -> Interval | None:
     """Interval around a predicted speedup; None if the calibration has no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
-    ratio = float(passes.ratios()[0])
-    return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes, ratio))
+    error = ratio_log_error(scenario, passes, float(passes.ratios()[0]))
+    return interval_of_speedup(scenario, gamma, float(passes.gained[0]), speedup, error)
 
 
 def interval_of_prediction(scenario: Scenario, p: Prediction, context: float) -> Interval | None:
     """`speedup_interval` of a predicted point, whose passes are timed already."""
-    passes = Passes(scenario, float(p.batch), context, np.array([int(p.gamma)]))
+    gamma = int(p.gamma)
+    passes = Passes(scenario, float(p.batch), context, np.array([gamma]))
     error = ratio_log_error(scenario, passes, float(p.iteration_s / p.target_s))
-    return interval_of_speedup(scenario, passes, float(p.speedup), error)
+    return interval_of_speedup(scenario, gamma, float(p.tokens_per_iteration), float(p.speedup), error)
 
 
 def interval_of_speedup(
-    scenario: Scenario, passes: Passes, speedup: float, ratio_error: float | None
+    scenario: Scenario, gamma: int, most: float, speedup: float, ratio_error: float | None
 ) -> Interval | None:
-    """`speedup_interval` from the passes of one point and their `ratio_log_error`; exactly 1 at gamma 0.
+    """`speedup_interval` of one point from its `ratio_log_error`; exactly 1 at gamma 0.
 
-    It ends at the tokens per iteration, because no engine verifies in less time than a baseline step.
+    most: the tokens per iteration, at which it ends, because no engine verifies in less time than a baseline
+    step.
     """
-    if not passes.gammas[0]:
+    if not gamma:
         return 1.0, 1.0
     if ratio_error is None:
         return None
-    error = np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas))
-    low, high = interval_ends(speedup, error, passes.gained, log_middle(scenario))
-    return float(low[0]), float(high[0])
+    error = math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma)))
+    low, high = interval_ends(speedup, error, most, log_middle(scenario))
+    return float(low), float(high)
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats, middle: float = 0.0) -> tuple[Array, Array]:
@@ -105,7 +107,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
     None if the calibration has no observed error (ideal).
     """
     passes = Passes(scenario, batch, context, gammas)
-    deviation = stated_log_error(scenario, passes, passes.ratios)
+    deviation = stated_log_error(scenario, passes, lambda: np.moveaxis(passes.ratios(), 0, -1))
     if deviation is None:
         return None
     constants = variance_of(scenario, passes)
@@ -116,8 +118,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Array]) -> Array | None:
     """The error of the ratio of an iteration to a step, larger for a question unlike the measured rows.
 
-    ratios: computes these ratios over ``[gamma, batch, context]``, where the error depends on them. Over
-    ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
+    ratios: computes these ratios, where the error depends on them. Over ``[batch, context]`` with a trailing
+    axis of gammas, as the result, which is None if no error was observed.
     """
     c = scenario.machine.calibration
     batch = passes.batch
@@ -126,7 +128,7 @@ def stated_log_error(scenario: Scenario, passes: Passes, ratios: Callable[[], Ar
     class_name = speedup_class(scenario)
     scatter = c.error("speedup", scenario.target.name, scenario.machine.gpu)
     if class_name is not None:
-        share = np.moveaxis(np.asarray(extra_share(ratios())), 0, -1)
+        share = extra_share(ratios())
         deviation: Floats = source_errors().speedups[class_name].deviation_on(scenario.machine.gpu) * share
     elif scatter is not None:
         deviation = scatter.deviation * widening(scenario, batch, context, gammas)

@@ -207,7 +207,8 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         target_step = target_step.slowed(float(p.target_s) / target_step.predicted_s)
     ratio = ratio_log_error(scenario, passes, float(p.iteration_s / p.target_s))
     step_off = step_log_error(scenario, target_step, batch, context)
-    interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
+    gained = float(p.tokens_per_iteration)
+    interval = interval_of_speedup(scenario, gamma, gained, float(p.speedup), ratio)
     ar_tpot = iteration = None
     if step_off is not None:
         ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
