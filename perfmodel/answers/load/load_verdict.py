@@ -52,8 +52,10 @@ def _worth(question: TrafficQuery, row: TrafficRow) -> tuple[float, float, float
     share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
     served = round(row.requests_per_s, RATE_DIGITS) if row.saturated else 0.0
     time_s = row.e2e_s or row.tpot_s
-    good = share * (row.request_rate if row.request_rate and not row.saturated else row.requests_per_s)
-    return good, served, -time_s.mean
+    rate = row.requests_per_s
+    if row.request_rate and not row.saturated:
+        rate = row.request_rate
+    return share * rate, served, -time_s.mean
 
 
 def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:

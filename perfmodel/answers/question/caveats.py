@@ -121,14 +121,14 @@ def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]
     """The given options that change nothing here."""
     vain = "has no effect:"
     target = scenario.target.name
-    part = scenario.target_shard
+    shard = scenario.target_shard
     draft = scenario.draft
     c = scenario.machine.calibration
     if question.context_std and not c.multiprocessor_bandwidth.value:
         yield f"--context-std {vain} {c.name} has no such cost"
-    if question.topk_reuse and not any(a.topk for a in part.attentions):
+    if question.topk_reuse and not any(a.topk for a in shard.attentions):
         yield f"--topk-reuse {vain} {target} is not sparse"
-    if question.state_rollback != "keep" and not part.states:
+    if question.state_rollback != "keep" and not shard.states:
         yield f"--state-rollback {vain} {target} is not recurrent"
     if question.draft_weights and not draft.passes(1.0):
         yield f"--draft-weights {vain} {draft.name} has no weights"
