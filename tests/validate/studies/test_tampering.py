@@ -100,6 +100,11 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
     (f"{LLAMA}.jsonl", swap("2", "3"), "results/cpu-engine/llamacpp/ngram-K3-B1.jsonl: "),
     ("hardware/gpus/h100-sxm-80gb.yaml", lambda t: "# a remark\n" + t, "gpus/h100-sxm-80gb.yaml: "),
     ("results/cpu-1/report.md", swap("[0-9]", "x"), "results/cpu-1/report.md: "),
+    ("hardware/links/nvl72.yaml", swap("[0-9]", "x"), "links/nvl72.yaml: "),
+    ("hardware/memory/llamacpp.yaml", swap("[0-9]", "x"), "memory/llamacpp.yaml: "),
+    ("hardware/fitted/requests.yaml", swap("[0-9]", "x"), "engines/fitted/requests.yaml: "),
+    ("hardware/engines/vllm.yaml", swap("[0-9]", "x"), "engines/engines/vllm.yaml: "),
+    ("hardware/kv_tiers.yaml", swap("[0-9]", "x"), "engines/kv_tiers.yaml: "),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "results/withdrawn.yaml: "),
 ]
 
