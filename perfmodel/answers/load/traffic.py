@@ -12,6 +12,7 @@ from perfmodel.answers.declaration import asks
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
+from perfmodel.answers.load.fewer_seats import of_seats
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.ladder import Ladder
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
@@ -37,7 +38,6 @@ from perfmodel.answers.question import (
     usual_draft,
 )
 from perfmodel.answers.question.placement import cuts_heads
-from perfmodel.answers.question.smaller_batch import of_seats
 from perfmodel.answers.text import Note, devices
 from perfmodel.errors import library, refuse
 from perfmodel.queueing.latency import possible_spread

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.queueing.load import Lengths
-from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Scenario
 
 BLOCKS = (1, 8, 16, 32, 64, 128, 256)
@@ -27,18 +25,10 @@ def of_batch(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
     tried |= set(range(1, int(min(batch, SMALL))))
     batches = np.array([*sorted(each for each in tried if each > 0), batch])
     if batches.size > 1:
-        yield from _better(batches, batches / np.ravel(scenario.target_pass_s(batches, context, 1.0)))
+        yield from better(batches, batches / np.ravel(scenario.target_pass_s(batches, context, 1.0)))
 
 
-def of_seats(steps: StepTimes, lengths: Lengths) -> Iterator[str]:
-    """The same for the requests that run when all seats are taken, with their prompts. steps: of the
-    baseline.
-    """
-    each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
-    yield from _better(steps.batches, lengths.output_mean / each_s)
-
-
-def _better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
+def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
     """A sentence if a batch serves more than the last one."""
     best = int(np.argmax(tokens_per_s))
     most = tokens_per_s[best]
