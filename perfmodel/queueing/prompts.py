@@ -40,17 +40,26 @@ def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> F
     """Seconds of a pass over prompt tokens without attention, by the number of tokens.
 
     Kernels are measured in short runs, and experts with few tokens. `prompt_factor` multiplies the time of
-    the experts and, if it is above 1, the time for which other GEMMs compute.
+    the experts and, if it is above 1, the time for which other GEMMs compute. The GEMMs of an engine without
+    served runs are those of its calibration: llama.cpp's is fitted to its prompts.
     """
     ops = _prompt_ops(scenario, tokens / scenario.target_shard.groups)
-    slowed = [_slowed(op, of_engine.prompt_factor) for op in ops if op.kind not in ("attention", "upkeep")]
+    factor = _gemm_factor(scenario, of_engine)
+    slowed = [_slowed(op, factor) for op in ops if op.kind not in ("attention", "upkeep")]
     longer_s = (of_engine.prompt_factor - 1.0) * _experts_s(scenario, ops)
     return scenario.machine.predicted_s(slowed, tokens) + longer_s
 
 
+def _gemm_factor(scenario: Scenario, of_engine: EngineRequests) -> float:
+    """How many times as long the GEMMs of a prompt compute."""
+    if not request_constants().has_rows(engine_of(scenario.machine.calibration)):
+        return 1.0
+    return max(of_engine.prompt_factor, 1.0)
+
+
 def _slowed(op: Op, factor: float) -> Op:
     """A GEMM of a prompt that computes for longer; another op is the same."""
-    if factor <= 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
+    if factor == 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
         return op
     return replace(op, cost=replace(op.cost, flops=factor * op.cost.flops))
 

@@ -61,6 +61,10 @@ class Requests(Frozen):
         own = f"{engine}.{architecture}"
         return own if own in self.engines else engine
 
+    def has_rows(self, engine: str | None) -> bool:
+        """Whether served runs of an engine were fitted."""
+        return engine in {place.partition(".")[0] for place in self.engines}
+
     def of(self, engine: str | None, architecture: str) -> EngineRequests:
         """The costs of a request on an engine and an architecture: the common ones without rows, and none if
         `engine` is None.
