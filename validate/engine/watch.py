@@ -130,7 +130,7 @@ def expected_gain(
 
 
 def running(where: str, text: str) -> float | None:
-    """Number of running requests: the mean over a page's iterations, else its gauge, or the mean of a log's
+    """Number of running requests: the mean over a page's iterations, else its gauge, or the median of a log's
     lines under load. None if missing or 0.
     """
     of_requests = total(where, text, REQUEST_ITERATIONS)

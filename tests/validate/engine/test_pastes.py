@@ -98,6 +98,17 @@ def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
     refused(says, read_pasted, "-", sample(name).replace(*change), given)
 
 
+def test_a_row_of_a_csv_that_was_cut_off_is_passed_over() -> None:
+    whole = sample("llama_bench_csv")
+    head, *rows = whole.splitlines()
+    for row in rows:
+        cut = '","'.join(row.split('","')[: head.split(",").index("avg_ns")])
+        pasted = f"{whole.rstrip()}\n{cut}"
+        form = form_of(pasted)
+        assert form.read("-", pasted, GivenFacts()) == form.read("-", whole, GivenFacts())
+        assert form.prompts("-", pasted) == form.prompts("-", whole)
+
+
 def test_the_tables_of_newer_guidellm_have_several_lines_of_heads() -> None:
     """As `guidellm` 0.8.1 prints them, two columns of each table kept."""
     tables = """

@@ -35,10 +35,10 @@ class LlamaBenchCsv(TextForm):
 
 
 def _rows(where: str, text: str) -> Iterator[dict[str, float]]:
-    """The figures of each row behind the head."""
+    """The figures of each row behind the head. A row that was cut off before its time is passed over."""
     lines = text.splitlines()
     head = next(n for n, line in enumerate(lines) if all(column in line.split(",") for column in COLUMNS))
     for row in csv.DictReader(lines[head:]):
         kept = {name: row[name] for name in (*COLUMNS, DEPTH) if row.get(name) is not None}
-        if len(kept) > len(COLUMNS) - 1:
+        if all(name in kept for name in COLUMNS):
             yield {name: number(where, name, word) for name, word in kept.items()}
