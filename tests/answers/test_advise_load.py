@@ -9,6 +9,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
 from tests.sampled import first_fast
 
@@ -135,6 +136,14 @@ def test_clients_get_the_layout_that_answers_the_most_requests() -> None:
     assert crowded.tpot_s < chosen.tpot_s
     assert crowded.ttft_s > 10 * chosen.ttft_s
     assert crowded.all_servers_tokens_per_s < chosen.all_servers_tokens_per_s
+
+
+def test_the_typical_gain_under_a_load_is_that_of_whatif_at_its_batch() -> None:
+    found = advise("llama-3.1-70b", "8xh100", clients=200, input_len=2000, output_len=300)
+    chosen = found.chosen
+    here = {"tp": chosen.tp, "batch": chosen.batch, "context": 2150}
+    low, high = whatif("llama-3.1-70b", "h100", draft="eagle3", **here).typical.speedups
+    assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in found.reason
 
 
 def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:

@@ -72,7 +72,8 @@ class Served:
         point = self.point
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
-        return replace(point, tpot_s=float(predict(s, workload, point.gamma).tpot_s))
+        tpot_s = float(predict(s, workload, point.gamma).tpot_s)
+        return replace(point, tpot_s=tpot_s, value=-tpot_s)
 
 
 def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
