@@ -137,6 +137,28 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert f": self through {research.chosen.draft_kv}, gamma" in research.headline()
 
 
+def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported() -> None:
+    slow = {"tp": (8,), "batch": (8,), "rate": {"ngram": "0.2"}, "max_tpot_ms": 8}
+    bound = advise(AdviseQuery("qwen3-next-80b-a3b", "h200", context=4096, **slow))
+    assert "no draft with a known acceptance keeps the bound on time per token" in bound.reason
+    memory = advise(AdviseQuery("qwen3-32b", "h100", context=4096, batch=(1,), rate={"qwen3-8b": "0.6"}))
+    assert "no draft with a known acceptance fits in memory" in memory.reason
+
+
+def test_a_choice_that_is_close_only_at_its_own_batch_says_so() -> None:
+    query = {"model": "qwen3-next-80b-a3b", "hardware": "h200", "tp": (8,), "context": 4096}
+    a = advise(AdviseQuery(batch=(8, 64), rate={"ngram": "0.46"}, max_tpot_ms=8, **query))
+    assert a.verdict == "too_close_to_call"
+    assert a.robustness.gain_over_baseline_interval[0] > 1
+    query["tp"] = 8
+    itself = whatif(batch=64, draft="ngram", alpha=0.46, gamma=a.chosen.gamma, **query)
+    low, high = itself.speedup_interval
+    assert (
+        f"over the baseline of the same batch {itself.speedup:.2f} times ({low:.2f} to {high:.2f})"
+        in a.reason
+    )
+
+
 @pytest.mark.parametrize(
     ("engine", "draft", "kv", "says"),
     [

@@ -90,7 +90,8 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     likely = likely_gains(question, chosen) if would_pay else ()
     robustness = robustness_of(question, chosen, others, best_baseline, searched)
     verdict = _verdict(question, chosen, rival, robustness, would_pay)
-    reason = reason_of(question, chosen, rival, would_pay, likely, bool(drafted))
+    gain = robustness.gain_over_baseline_interval
+    reason = reason_of(question, chosen, rival, would_pay, likely, drafted, gain)
     layouts = [pick_of(p, question) for p in best_of_each_layout(allowed)]
     remedies = () if chosen.gamma else remedies_of(question, rival)
     objective = Objective(question.objective, UNITS[question.objective])

@@ -18,14 +18,19 @@ from perfmodel.specs import engine_of
 from perfmodel.speculation import memory_of, speedup_interval, speedups
 
 
-def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
-    """The verdict of `whatif` for the point, against the baseline at the same batch."""
+def point_speedup(query: AdviseQuery, point: PricedPoint) -> tuple[float, tuple[float, float] | None]:
+    """The speedup of `whatif` for the point, against the baseline at the same batch, and its interval."""
     s = point.candidate.scenario
     batch = float(point.batch)
     context = float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
-    interval = speedup_interval(s, batch, context, point.gamma, speedup)
-    return verdict(s, context, speedup, interval, point.gamma)
+    return speedup, speedup_interval(s, batch, context, point.gamma, speedup)
+
+
+def point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
+    """The verdict of `whatif` for the point."""
+    speedup, interval = point_speedup(query, point)
+    return verdict(point.candidate.scenario, float(query.context), speedup, interval, point.gamma)
 
 
 def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, ...]:

@@ -2,7 +2,8 @@
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.margins import BreakEven
-from perfmodel.answers.advice.prices import room
+from perfmodel.answers.advice.one_server import point_speedup
+from perfmodel.answers.advice.prices import Priced, room
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.point.verdict import reason
 from perfmodel.answers.question.typical import TypicalGain
@@ -18,13 +19,17 @@ def reason_of(
     rival: PricedPoint | None,
     would_pay: tuple[BreakEven, ...],
     likely: tuple[TypicalGain, ...],
-    drafted: bool,
+    drafted: list[Priced],
+    gain: tuple[float, float] | None,
 ) -> str:
+    """rival: the best point with a draft that may be chosen. drafted: all priced drafts. gain: interval of
+    the gain of the choice over the best baseline.
+    """
     stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
     if chosen.gamma:
-        return f"{_why(chosen, query)}; {stops}"
+        return f"{_why(chosen, query)}; {stops}{_of_its_batch(query, chosen, gain)}"
     if rival is None and not would_pay and drafted:
-        return f"the engine runs no draft with a known acceptance; {stops}"
+        return f"{_why_no_draft(query, drafted)}; {stops}"
     if rival is None:
         return (
             f"no acceptance is known for {query.model}{likely_text(likely)}{_would_pay(would_pay)}; {stops}"
@@ -34,6 +39,25 @@ def reason_of(
     share = rival.times(chosen, query)
     best = f"{draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch {rival.batch}"
     return f"the best draft ({best}) reaches {share:.3f} of the baseline: {why}; {stops}"
+
+
+def _of_its_batch(query: AdviseQuery, chosen: PricedPoint, gain: tuple[float, float] | None) -> str:
+    """The speedup over the baseline of the same batch, where it alone makes the choice too close to call."""
+    speedup, interval = point_speedup(query, chosen)
+    if gain is None or interval is None or gain[0] <= 1.0 or interval[0] > 1.0:
+        return ""
+    low, high = interval
+    return f"; over the baseline of the same batch {speedup:.2f} times ({low:.2f} to {high:.2f})"
+
+
+def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
+    """The reason why no draft with a known acceptance may be chosen."""
+    searched = [x for x in drafted if query.may_choose(x.candidate.runs)]
+    if not searched:
+        return "the engine runs no draft with a known acceptance"
+    if not any(x.fits.any() for x in searched):
+        return "no draft with a known acceptance fits in memory"
+    return "no draft with a known acceptance keeps the bound on time per token"
 
 
 def likely_text(likely: tuple[TypicalGain, ...]) -> str:
