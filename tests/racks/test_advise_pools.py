@@ -226,6 +226,15 @@ def test_more_devices_serve_clients_no_slower_and_the_fewest_suffice() -> None:
             assert best(two, **OF_CLIENTS, gpus=option.needed_gpus).serves
 
 
+@pytest.mark.parametrize("slo", ["tpot:50", "e2e:200000"])
+def test_clients_need_no_more_devices_than_keep_the_limits(slo: str) -> None:
+    """Limits that leave the time to the first token open let clients wait for it."""
+    option = best(True, **OF_CLIENTS | {"clients": 2000, "slo": slo})
+    assert option.serves
+    assert option.needed_gpus is not None
+    assert option.needed_gpus <= ASKED["gpus"]
+
+
 def test_clients_beyond_the_limits_have_no_option_and_without_limits_any_number_of_devices() -> None:
     many = _advice(**OF_CLIENTS | {"clients": 5000})
     assert not many.options

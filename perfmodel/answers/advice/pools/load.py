@@ -221,13 +221,13 @@ class OfClients(PoolLoad):
 
     def _least_rate(self, pair: Pair, limits_s: dict[str, float]) -> float:
         """Requests per second of pools that just keep the limits: each client takes no longer than they
-        allow.
+        allow; 0 where they leave the time to the first token open.
         """
         each = pair.each
         batch = each.state(min(pair.decode_rate, each.most)).batch
         decoding_s = batch / pair.decode_rate
-        first_s = limits_s.get("ttft", each.prompts.alone_s + each.transfer_s)
-        return self.clients / (first_s + decoding_s)
+        first_s = limits_s.get("ttft", math.inf)
+        return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
     def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
         """See `PoolLoad`."""
