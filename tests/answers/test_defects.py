@@ -32,7 +32,7 @@ def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     dense = pm.whatif(**question | {"model": "qwen3.5-27b"})
     assert not any("47277" in note for note in defects_named(dense))
     assert any("54360" in note for note in defects_named(dense))  # only a warning
-    assert pm.whatif(**question, engine="sglang").verdict == "likely_pays"
+    assert not any("47277" in note for note in defects_named(pm.whatif(**question, engine="sglang")))
     assert set(pm.sweep(**question | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
 
 
