@@ -51,6 +51,8 @@ def test_a_server_with_more_seats_than_are_fastest_says_so() -> None:
     (note,) = [each for each in nine.warnings if "a batch of" in each]
     assert note.startswith("a batch of 8 serves more without a draft than 9")
     assert not any("a batch of" in each for each in eight.warnings)
+    few = pm.traffic(**server, **lengths | {"max_concurrency": 4}, max_num_seqs=9)
+    assert not any("a batch of" in each for each in few.warnings)
 
 
 @pytest.mark.parametrize(("gamma", "count"), [(0, 0), ("auto", 0), ("table", 1), ("table,tail", 2)])

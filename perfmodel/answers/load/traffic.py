@@ -142,7 +142,8 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         prefix = prefix_verdicts(question, replica, choices, by_load)
     longest_draft = _longest_advised(verdicts) or max(replica.passes)
     warnings = _warnings(question, replace(query, draft=draft), scenario, longest_draft)
-    warnings += (*of_seats(replica.passes[0], question.lengths), *_may_be_shorter(question, choices))
+    warnings += tuple(of_seats(replica.passes[0], question.lengths, question.most_at_once))
+    warnings += tuple(_may_be_shorter(question, choices))
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
     cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)
     return Traffic(

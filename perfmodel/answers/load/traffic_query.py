@@ -1,5 +1,6 @@
 """A question about a server under load, and what follows from its arguments: lengths, loads and limits."""
 
+import math
 from dataclasses import replace
 from functools import cached_property
 
@@ -129,6 +130,12 @@ class TrafficQuery(TrafficArguments):
         """The closed loop of as many clients as `--max-concurrency` lets in beside a rate."""
         loop = self.loop
         return replace(loop, opens=False, values=np.array([float(loop.cap or 1)]), cap=None)
+
+    @property
+    def most_at_once(self) -> float:
+        """The most requests that can be at the server; infinite for rates without a limit on clients."""
+        clients = math.inf if self.max_concurrency is None else float(max(self.max_concurrency))
+        return clients if self.rollout is None else min(clients, float(self.rollout))
 
     @property
     def replays(self) -> bool:
