@@ -52,7 +52,7 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
         for line in health.lines:
             say(line)
         if not health.healthy:
-            say("mend this before the draft length: the figures above hold for a server as fast as predicted")
+            say(f"mend this before the draft length: the figures above hold for {health.assumed}")
             raise click.exceptions.Exit(1)
     if all(of_range.holds for of_range in drifts):
         return say(f"keep K = {served[0].gamma}")

@@ -128,6 +128,11 @@ class Health:
     def healthy(self) -> bool:
         return self.half is Half.NONE
 
+    @property
+    def assumed(self) -> str:
+        """What the advice on the draft length assumes of a server that is off."""
+        return "the counted acceptance" if self.half is Half.ACCEPTANCE else "a server as fast as predicted"
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:

@@ -75,6 +75,7 @@ def test_a_low_acceptance_is_named_although_the_iteration_is_as_predicted(tmp_pa
     assert status == 1
     assert "health: the acceptance is off" in out
     assert re.search(r"1\.25 tokens per iteration, below the expected", out)
+    assert "mend this before the draft length: the figures above hold for the counted acceptance" in out
 
 
 def sglang_log(length: float, rate: float) -> str:
