@@ -98,6 +98,22 @@ def test_what_is_missing_or_impossible_is_one_line(name, change, says) -> None:
     refused(says, read_pasted, "-", sample(name).replace(*change), given)
 
 
+def test_a_metric_of_genai_perf_may_go_on_in_the_next_row() -> None:
+    whole = sample("genai_perf")
+    narrow = []
+    for line in whole.splitlines():
+        _, *cells = line.split("│")
+        if "Latency (ms)" in line or "Throughput (per sec)" in line:
+            empty = "│".join(" " * len(cell) for cell in cells[1:-1])
+            name, last = cells[0].rstrip().rsplit(" ", 1)
+            narrow += [line.replace(cells[0], name), f"│{last}│{empty}│"]
+        else:
+            narrow.append(line)
+    assert len(narrow) > len(whole.splitlines())
+    form = form_of(whole)
+    assert form.read("-", "\n".join(narrow), GivenFacts()) == form.read("-", whole, GivenFacts())
+
+
 def test_a_row_of_a_csv_that_was_cut_off_is_passed_over() -> None:
     whole = sample("llama_bench_csv")
     head, *rows = whole.splitlines()

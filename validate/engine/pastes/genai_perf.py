@@ -43,19 +43,28 @@ class GenAIPerf(TextForm):
 
 
 def _metrics(text: str) -> Metrics:
-    """Metric in small letters without its unit -> column -> cell."""
+    """Metric in small letters without its unit -> column -> cell. In a narrow terminal a name goes on in the
+    next row, whose other cells are empty.
+    """
     columns: list[str] = []
-    found: dict[str, dict[str, str]] = {}
+    names: list[str] = []
+    figures: list[list[str]] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in _EDGE.split(line)[1:-1]]
         if len(cells) < 2:
             continue
+        name, *row = cells
         if not columns:
-            columns = [cell.lower() for cell in cells[1:]]
-            continue
-        name = _UNIT.sub("", cells[0]).lower()
-        found.setdefault(name, dict(zip(columns, cells[1:], strict=False)))
-    return found
+            columns = [cell.lower() for cell in row]
+        elif names and not any(row):
+            names[-1] += f" {name}"
+        else:
+            names.append(name)
+            figures.append(row)
+    metrics: dict[str, dict[str, str]] = {}
+    for name, row in zip(names, figures, strict=True):
+        metrics.setdefault(_UNIT.sub("", name).lower(), dict(zip(columns, row, strict=False)))
+    return metrics
 
 
 def _value(where: str, metrics: Metrics, name: str, columns: tuple[str, ...] = MIDDLE) -> float | None:
