@@ -49,7 +49,7 @@ def app(files: Files = None) -> None:
     """Answer an assistant's questions over stdin and stdout, by the Model Context Protocol.
 
     Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. Their files
-    are those in the folder of --files, named relative to it. No refusal quotes a file.
+    are those in the folder of --files, named relative to it. A refusal never quotes the contents of a file.
     """
     import anyio
 

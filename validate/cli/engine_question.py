@@ -36,7 +36,8 @@ class EngineQuestion(Question):
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check if the served draft length is still the best one. Given twice: by the counts between.",
+            "Check if the served draft length is still the best one. Given twice, it uses only the counts "
+            "between both.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),

@@ -21,7 +21,7 @@ class InflectionQuery(Options):
 
     batch: arg.Batch
     gamma: readers.Length = argument(
-        f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
+        f"Drafted tokens per iteration; auto is the best length above 0 at --context (or {DEFAULT_CONTEXT}).",
         "N|auto",
         "-g --num-speculative-tokens --speculative-num-steps",
         readers.gamma,
