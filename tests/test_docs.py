@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from perfmodel import cli
+from perfmodel.specs.engines.request_costs import request_constants
 from tests.scripts import ROOT, of_docs
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -129,6 +130,13 @@ def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
         for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
         assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name
+
+
+def test_the_errors_of_pass_times_are_those_of_the_fit() -> None:
+    page = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
+    vllm = 100 * request_constants().error("vllm").log_rms
+    trtllm = 100 * request_constants().error("trtllm").log_rms
+    assert f"the error of TPOT is {vllm:.0f} % on vLLM and {trtllm:.0f} % on TensorRT-LLM" in page
 
 
 def test_names_that_the_pages_document_exist() -> None:
