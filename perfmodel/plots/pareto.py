@@ -57,7 +57,7 @@ def pareto(advice: Advice) -> Figure:
     legend_above(axes, 2)
     words = "batch and layout" if several else "batch"
     made = "none" if advice.calibration is None else advice.calibration.name
-    title = f"The latency-throughput trade-off with and without a draft (at points: {words})"
+    title = f"The latency-throughput trade-off with and without a draft (labels: {words})"
     return label(axes, title, f"{_asked(advice.query)}; calibration {made}")
 
 
@@ -110,7 +110,9 @@ def _asked(question: Question) -> str:
     words = []
     for name in stated:
         value = getattr(question, name)
-        if value != declared[name].fallback:
+        if value is True and value != declared[name].fallback:
+            words.append(name.replace("_", " "))
+        elif value != declared[name].fallback:
             words.append(f"{name.replace('_', ' ')} {_plain(stated[name])}")
     return "; ".join(words)
 
