@@ -31,7 +31,6 @@ class Auto(LengthPolicy):
         loads = replica.loads
         if replica.load.rate is None:  # about as many think at every length
             loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
-        if replica.load.rate is None:
             tpot = [_of_clients_s(steps, replica, loads) for steps in replica.passes.values()]
         else:
             tpot = [_of_rates_s(steps, replica, loads) for steps in replica.passes.values()]
