@@ -31,10 +31,10 @@ CATALOGUES = (
         "Peaks are dense. `-` means that the vendor states none; a question that needs it is refused. GB is "
         "10^9 bytes; boards of GDDR and Macs hold GiB (2^30 bytes), so `rtx-3090-24gb` has 25.77 GB. "
         "Engines divide what the device reports (`reported_memory`), which is less. "
-        "`NAME:12gb` is a device with another memory size, in GiB for those. macOS lets the GPU use two "
-        "thirds of less than 36 GiB, up to 0.84 of 128. Link GB/s count one direction. `calibration` is the "
-        "one in use without `--engine` and `--calibration`. Names as `nvidia-smi`, `lspci` and owners write "
-        "them work too: `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
+        "`NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS lets the "
+        "GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s count one "
+        "direction. `calibration` is the one in use without `--engine` and `--calibration`. Names as "
+        "`nvidia-smi`, `lspci` and owners write them work too: `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (
