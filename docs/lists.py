@@ -34,7 +34,8 @@ CATALOGUES = (
         "`NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS lets the "
         "GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s count one "
         "direction. `calibration` is the one in use without `--engine` and `--calibration`. Names as "
-        "`nvidia-smi`, `lspci` and owners write them work too: `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
+        "`nvidia-smi`, `lspci` and owners write them work too: `Radeon RX 7900 XTX 24GB`. "
+        "`--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (

@@ -128,7 +128,7 @@ function breakDown(cells, b, c) {
   const columns = (term) => [...["baseline", "draft", "verify"].map((pass) => surface.pass(pass, term, b, c, g)), iteration(term)];
   element("breakdown-at").textContent = `at batch ${content.batch[b].toLocaleString("en-US")}, context `
     + `${content.context[c].toLocaleString("en-US")}, gamma ${g}${chosen ? "" : " (the best is none)"}; `
-    + `${passes} draft ${passes === 1 ? "step" : "steps"} an iteration`;
+    + `${passes} draft ${passes === 1 ? "step" : "steps"} per iteration`;
   const most = Math.max(...Object.keys(TERMS).map(iteration));
   element("terms").replaceChildren(...Object.entries(TERMS).map(([term, [name, more]]) => line(
     [name, more], columns(term).map((value) => amount(value, most)))));

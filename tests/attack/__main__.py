@@ -75,7 +75,7 @@ def broken() -> Part:
     runs = list(dict.fromkeys(name.partition(": ")[0] for name in tally.tried))
     counts = [[tally.tried.get(f"{run}: {name}", 0) for run in runs] for name in faults.FAULTS]
     lines = _table(" | ".join(["run", *faults.FAULTS]), runs, counts)
-    return [*lines, "", f"Lost, torn or different: {len(tally.faults)}."], not tally.faults
+    return [*lines, "", f"{len(tally.faults)} files were lost, torn or different."], not tally.faults
 
 
 def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:

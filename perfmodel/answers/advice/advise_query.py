@@ -163,7 +163,7 @@ class AdviseQuery(CommonOptions):
         group="Acceptance",
     )
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
-        "Measured acceptance by rank, for trees beside chains: 0.7,0.15,0.05; may be repeated.",
+        "Measured acceptance by rank; also searches trees: 0.7,0.15,0.05; may be repeated.",
         "DRAFT[@KV]=RATES",
         read=_tree_rates,
         repeated=True,
