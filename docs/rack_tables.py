@@ -67,7 +67,7 @@ def rack_rows() -> str:
         figures = [r for r in found if r["row"] == row_id and r["figure"] in ("step", "throughput")]
         row = figures[-1]
         error = row["predicted"] / row["measured"] - 1.0
-        cells.append([words, f"{row['measured']:.4g}", f"{row['predicted']:.4g}", f"{100 * error:+.0f}"])
+        cells.append([words, f"{row['measured']:.4g}", f"{row['predicted']:.4g}", f"{round(100 * error):+d}"])
     return "\n".join(table(["deployment", "measured", "predicted", "error %"], cells)) + "\n"
 
 
