@@ -23,12 +23,12 @@ from tests.engine.servers import started
 GAMMA = 3
 CLIENTS = 4
 BATCHES = (1, CLIENTS)
-NEW_TOKENS = 96
+NEW_TOKENS = 256
 ROUNDS = 4
 """Prompts of a client while the healthy server is fitted: few enough that waves of prompts stay apart."""
-WATCHED_ROUNDS = 60
+WATCHED_ROUNDS = 20
 """Prompts of a client while a log is written that is watched: several lines lie inside the load."""
-PROMPT = 256
+PROMPT = 64
 LONG_PROMPT = 3000
 OFTEN = {"VLLM_LOG_STATS_INTERVAL": "2", "VLLM_CPU_OMP_THREADS_BIND": "0-1"}
 """A line of the log every two seconds, and both cores."""
