@@ -32,7 +32,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_counts
 from perfmodel.specs import load_gpu
-from perfmodel.validate.decoder import Span
+from perfmodel.validate.decoder import CacheSpan
 from perfmodel.validate.decoder.attention import fold
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
@@ -41,10 +41,10 @@ from perfmodel.validate.decoder.tuning import Tuning
 TUNINGS = Path(__file__).with_name("tunings.json")
 
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
-Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
+Work = Callable[[Tensor, Tensor, Tensor, CacheSpan, Tensor, Tensor], Tensor]
 
 
-def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+def unfolded(q: Tensor, k: Tensor, v: Tensor, span: CacheSpan, new_k: Tensor, new_v: Tensor) -> Tensor:
     """One call over cache and new tokens (which a decoder would have to have copied behind the cache)."""
     n = q.shape[2]
     bound = span.bound
@@ -61,7 +61,7 @@ def by_torch(backend: str) -> Work:
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def work(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+    def work(q: Tensor, k: Tensor, v: Tensor, span: CacheSpan, new_k: Tensor, new_v: Tensor) -> Tensor:
         with sdpa_kernel(getattr(SDPBackend, f"{backend.upper()}_ATTENTION")):
             return F.scaled_dot_product_attention(
                 fold(q, k.shape[1]), k[:, :, : span.bound], v[:, :, : span.bound]
@@ -70,7 +70,7 @@ def by_torch(backend: str) -> Work:
     return work
 
 
-def flash_unsplit(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+def flash_unsplit(q: Tensor, k: Tensor, v: Tensor, span: CacheSpan, new_k: Tensor, new_v: Tensor) -> Tensor:
     """A sequence of its own for each KV head of each sequence, rows folded."""
     rows = fold(q, k.shape[1])
     d = k.shape[3]
@@ -227,7 +227,7 @@ def attended(
     made = partial(torch.randn, device=device, dtype=dtype)
     keys, values = (made(args.layers, batch, KV_HEADS, context, HEAD_DIM) for _ in "kv")
     read = keys[0].nbytes + values[0].nbytes
-    span = Span(torch.full((batch,), context, device=device), context)
+    span = CacheSpan(torch.full((batch,), context, device=device), context)
     for n in parse_counts(args.queries, "--queries"):
         tile = min(64, max(16, 1 << (HEADS // KV_HEADS * n - 1).bit_length()))
         named = (
