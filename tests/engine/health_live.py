@@ -1,7 +1,7 @@
 """A real vLLM (CPU), slowed on purpose: ``python -m tests.engine.health_live FOLDER``.
 
 The healthy server is timed and fitted first. Then one thing at a time is made worse, and `validate engine
---watch` must name the half that is off by the server's own log: eager mode, one thread in place of two, a
+--watch` must name the half that is off by the server's own log: eager mode, one core in place of two, a
 draft that is rejected, and long prompts. (A CPU has no captured sizes: those are in
 tests/validate/engine/test_health.py.)
 """
@@ -39,12 +39,14 @@ ANSWER = re.compile(r"health: ([a-z ]+?):")
 
 @dataclass(frozen=True)
 class Fault:
-    """One way to slow a server. half: what must be named."""
+    """One way to slow a server. half: what must be named. cores: of the whole server, not of its kernels
+    alone.
+    """
 
     name: str
     half: str
     flags: tuple[str, ...] = ()
-    threads: str = "0-1"
+    cores: str = "0-1"
     draft: str = "draft"
     prompt: int = PROMPT
     new_tokens: int = NEW_TOKENS
@@ -54,7 +56,7 @@ class Fault:
 HEALTHY = Fault("healthy", "healthy")
 FAULTS = (
     Fault("eager", "the iteration is off", ("--enforce-eager",)),
-    Fault("one thread", "the iteration is off", threads="0"),
+    Fault("one core", "the iteration is off", cores="0"),
     Fault("bad draft", "the acceptance is off", draft="bad"),
     Fault("long prompts", "the load is off", prompt=LONG_PROMPT, new_tokens=40, rounds=10),
 )
@@ -70,12 +72,13 @@ def serve(
         "model": str(engine / "models" / fault.draft),
         "num_speculative_tokens": gamma,
     }
-    words: list[str | Path] = [engine / "bin" / "vllm", "serve", engine / "models" / "target", *fault.flags]
+    words: list[str | Path] = ["taskset", "--cpu-list", fault.cores]
+    words += [engine / "bin" / "vllm", "serve", engine / "models" / "target", *fault.flags]
     fixed = "--served-model-name tiny --max-model-len 4096 --max-num-seqs 16 --dtype bfloat16"
     words += [*fixed.split(), "--no-enable-prefix-caching"]
     if gamma:
         words += ["--speculative-config", json.dumps(config)]
-    with started(words, log, OFTEN | {"VLLM_CPU_OMP_THREADS_BIND": fault.threads}) as url:
+    with started(words, log, OFTEN | {"VLLM_CPU_OMP_THREADS_BIND": fault.cores}) as url:
         for batch in batches:
             load = ["--max-concurrency", str(batch), "--num-prompts", str(batch * rounds)]
             name = f"{fault.name}-K{gamma}-{batch}.json".replace(" ", "-")
