@@ -156,8 +156,8 @@ def _of_exchange(question: CommonOptions, scenario: Scenario, tokens: float) -> 
         yield f"{table.library}: measured on up to {ranks} ranks, given {scenario.expert_parallel}"
     if tokens < table.assumed_below:
         yield (
-            f"{table.library}: measured at {table.assumed_below:.0f} tokens of a rank; {tokens:.0f} are "
-            "assumed to take at least as long as NVIDIA's within a node, a bound"
+            f"{table.library}: measured from {table.assumed_below:.0f} tokens per rank on; for {tokens:.0f} "
+            "the time of NVIDIA's kernels within a node is taken as a lower bound"
         )
     if question.moe_imbalance is None:
         copies = "with" if question.redundant_experts else "without"
