@@ -25,8 +25,8 @@ from perfmodel.parse import parse_span
 from perfmodel.speculation import MAX_BATCH, MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
-WAYS = ("alpha", "rate", "tokens_per_iteration", "acceptance")
-"""Arguments of acceptance, of which a question may state one."""
+ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
+"""Arguments of acceptance, of which a question may state at most one."""
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
@@ -149,7 +149,7 @@ Alpha = Annotated[
         many=numbers,
         limits=SHARE,
         group="Acceptance",
-        without=WAYS,
+        without=ACCEPTANCES,
     ),
 ]
 ChainRate = Annotated[
@@ -159,7 +159,7 @@ ChainRate = Annotated[
         "RATE",
         read=rate,
         group="Acceptance",
-        without=(*WAYS, "task"),
+        without=(*ACCEPTANCES, "task"),
     ),
 ]
 TokensPerIteration = Annotated[
@@ -168,7 +168,7 @@ TokensPerIteration = Annotated[
         "Tokens gained per iteration at the given --gamma, instead of --alpha.",
         "N",
         group="Acceptance",
-        without=WAYS,
+        without=ACCEPTANCES,
     ),
 ]
 AcceptanceFile = Annotated[

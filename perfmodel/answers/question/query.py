@@ -18,9 +18,6 @@ from perfmodel.speculation import (
     Rollback,
 )
 
-ACCEPTANCES = ("alpha", "rate", "tokens_per_iteration", "acceptance")
-"""Arguments of acceptance, of which a question may state at most one."""
-
 
 @options
 class CommonOptions(Question):
@@ -274,7 +271,7 @@ class Options(CommonOptions):
         rate = values["acceptance_rate"]
         if rate is None:
             return super().settled(values)
-        if any(values.get(name) is not None for name in ACCEPTANCES):
+        if any(values.get(name) is not None for name in arg.ACCEPTANCES):
             raise InputError("--acceptance-rate: must not be given with another acceptance")
         lengths = items(values.get("gamma"))
         if len(lengths) != 1 or lengths[0] is None or lengths[0] < 1:
@@ -321,4 +318,4 @@ class Query(Options):
 
 def acceptances_of(question: CommonOptions) -> list[str]:
     """The acceptances that the question states."""
-    return [name for name in ACCEPTANCES if getattr(question, name, None) is not None]
+    return [name for name in arg.ACCEPTANCES if getattr(question, name, None) is not None]
