@@ -98,7 +98,7 @@ def make_draft(
     if weights is not None:
         form = weight_format(weights, "--draft-weights")
     elif own_on is None:
-        form = target_precision.weights
+        form = kind.stated_weights(target_precision.weights)
     else:
         form = kind.own_weights(model, target_precision.weights).within(own_on)
     return kind(model, kv, degree, Precision(form, target_precision.kv), **options)

@@ -85,6 +85,11 @@ class Draft:
         return weight_format(model.weights) if cls.has_checkpoint else target
 
     @classmethod
+    def stated_weights(cls, target: Weights) -> Weights:
+        """Weight formats of the draft where the user named those of the target: by default the same."""
+        return target
+
+    @classmethod
     def suits(cls, target: ModelSpec) -> bool:
         """Whether `advise` and `--draft` may use this kind for a target by its word alone, without options;
         by default True.

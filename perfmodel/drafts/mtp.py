@@ -36,6 +36,11 @@ class MTP(Draft):
         """
         if model.shared_kv_layers:
             return weight_format(model.weights)
+        return cls.stated_weights(target)
+
+    @classmethod
+    def stated_weights(cls, target: Weights) -> Weights:
+        """The formats that the target's name for the module, else the target's."""
         if "mtp" in dict(target.own):
             return Weights(target.of("mtp"))
         return target

@@ -7,13 +7,14 @@ import pytest
 from msgspec.structs import asdict
 
 from perfmodel.answers.point.ops import ops
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve, resolve_costs
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.drafts.base import Draft, dense
 from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.specs import load_model, weight_format
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation import Workload, predict
+from perfmodel.speculation.capacity import draft_weight_bytes
 from tests.validate.tiny import refused
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336
@@ -322,6 +323,14 @@ def test_an_mtp_layer_is_tried_where_one_is_known() -> None:
     mtp = kind_of("mtp")
     assert mtp.own_weights(target, named).name == "bf16"
     assert mtp.own_weights(target, plain).name == "fp8"
+
+
+@pytest.mark.parametrize(("weights", "value_bytes"), [("fp8", 1), ("fp8,mtp=bf16", 2)])
+def test_formats_that_the_user_names_include_that_of_the_mtp_layer(weights: str, value_bytes: int) -> None:
+    """Qwen3.5-27B: 424.7 million parameters in the GEMMs of its layer."""
+    question = Query("qwen3.5-27b", "b200", 1, 1024, gamma=1, weights=weights, draft="mtp")
+    s = resolve_costs(question)
+    assert draft_weight_bytes(s) == pytest.approx(424.7e6 * value_bytes, rel=1e-3)
 
 
 @pytest.mark.parametrize("draft", ["medusa:heads=2", "mtp:modules=2"])

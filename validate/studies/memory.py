@@ -155,7 +155,7 @@ def _newest(facts: VLLMMemory, section_name: str, name: str) -> float:
 
 def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
     """Memory of the caches in GiB without any fitted number, ``[row]``, and what one unit of each takes,
-    ``[row, number]``. The weights are the logged ones, where a log has them.
+    ``[row, number]``. The weights are the logged ones, where a log has them: of the target and of its draft.
     """
     shipped = vllm_memory()
 
@@ -169,7 +169,8 @@ def pools(rows: Sequence[Logged]) -> tuple[Array, Array]:
     tower = FITTED.index(("vision", "weights_gib"))
     for i, row in enumerate(rows):
         if row.weights_gib is not None:
-            counted_gib = weight_bytes(row.scenario) / GIB
+            draft_bytes = row.predicted().draft_weight_bytes
+            counted_gib = (weight_bytes(row.scenario) + draft_bytes) / GIB
             tower_gib = shipped.vision.weights_gib * taken[i, tower]
             base[i] += counted_gib - tower_gib
             base[i] -= row.weights_gib
