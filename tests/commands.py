@@ -10,12 +10,12 @@ from perfmodel import cli
 
 def examples() -> dict[str, str]:
     """The words after ``perfmodel`` -> the rest of the example that the verb declares."""
-    found = {}
+    by_verb = {}
     for verb in cli.COMMANDS:
         command = cli.command(verb)
         for name, one in getattr(command, "commands", {"": command}).items():
-            found[f"{verb} {name}".strip()] = one.example
-    return found
+            by_verb[f"{verb} {name}".strip()] = one.example
+    return by_verb
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -208,8 +208,8 @@ def test_break_even_context(batch, golden, within):
     # x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8 B = 32 (decoding and
     # drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), S = (1.048
     # W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
-    found = lengths.context_lengths(scenario(), batch, 3).break_even_context
-    assert found == pytest.approx(golden, rel=within)
+    break_even = lengths.context_lengths(scenario(), batch, 3).break_even_context
+    assert break_even == pytest.approx(golden, rel=within)
 
 
 @pytest.mark.parametrize(("gamma", "golden"), [(3, 2265), (2, 3269)])
@@ -224,8 +224,8 @@ def test_memory_bound_context(model, golden):
     # 256 sequences x 3 tokens, 8B: FLOPs 768 x 2 x P8 against W + 256 S x 131 072 bytes; attention computes
     # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about
     # 1951
-    found = lengths.memory_bound_context(scenario(model=model), 256, 3.0)
-    assert found == pytest.approx(golden, abs=0.1)
+    bound = lengths.memory_bound_context(scenario(model=model), 256, 3.0)
+    assert bound == pytest.approx(golden, abs=0.1)
 
 
 @pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h100-sxm-80gb"])
@@ -239,10 +239,10 @@ def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
     omega = sum(alpha**j for j in range(gamma + 1))
     drafted_bytes = gamma * KAPPA8 * budget
     even = ((2 * gamma + 1 - omega) * p + drafted_bytes) / (KAPPA8 * (omega - 1))
-    found = lengths.context_lengths(s, 1e9, gamma).break_even_context
-    assert found == pytest.approx(even, rel=1e-3)
+    break_even = lengths.context_lengths(s, 1e9, gamma).break_even_context
+    assert break_even == pytest.approx(even, rel=1e-3)
     turn = (drafted_bytes + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
     batches = (np.floor(ridge / (gamma + 2)), ridge)
-    found = lengths.inflection_context(s, gamma, batches)
-    assert found == pytest.approx(turn, rel=1e-3)
+    break_even = lengths.inflection_context(s, gamma, batches)
+    assert break_even == pytest.approx(turn, rel=1e-3)
     assert lengths.inflection_context(s, 1, (32.0, 1024.0)) is None

@@ -36,14 +36,14 @@ ACCELERATORS = [name for name in GPUS if gpu.load_bundled(name).kind != "cpu"]
 
 
 def sourced(device: GPUSpec) -> dict[str, gpu.Quantity]:
-    found: dict[str, gpu.Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
+    quantities: dict[str, gpu.Quantity] = {f"peak.{name}": q for name, q in device.peak.items()}
     for name in annotations(GPUSpec):
         value = getattr(device, name)
         if isinstance(value, gpu.Quantity):
-            found[name] = value
+            quantities[name] = value
         elif isinstance(value, gpu.Link):
-            found[name] = value.per_direction
-    return found
+            quantities[name] = value.per_direction
+    return quantities
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -95,10 +95,10 @@ def test_a_model_is_named_by_its_file_is_sourced_and_answers(name: str) -> None:
     assert spec.published.total_b
     assert model_catalogue.CATALOGUE.faults(spec) == []
     assert len(spec.source) > 10
-    found = whatif(name, "b200", 1, 1024, gamma=2, draft_kv="streamingllm:256", alpha=0.8, weights="bf16")
-    found = found.as_dict()
-    assert found["memory"]["weight_bytes"] > 0.999 * 2 * spec.active_params  # bf16; some norms are left out
-    assert 0 < found["target_step"]["lower_s"] <= found["target_step"]["predicted_s"]
+    answer = whatif(name, "b200", 1, 1024, gamma=2, draft_kv="streamingllm:256", alpha=0.8, weights="bf16")
+    answer = answer.as_dict()
+    assert answer["memory"]["weight_bytes"] > 0.999 * 2 * spec.active_params  # bf16; some norms are left out
+    assert 0 < answer["target_step"]["lower_s"] <= answer["target_step"]["predicted_s"]
 
 
 def test_aliases_of_models_are_unique_and_resolve() -> None:
@@ -178,12 +178,12 @@ def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, 
 
 @every_method
 def test_a_method_says_what_it_is_and_attends_to_the_smaller_of_budget_and_context(name: str) -> None:
-    found = kv.method(name)
+    kv_method = kv.method(name)
     method = example(name)
-    assert found.name == name
-    assert "arXiv" in found.source
-    assert found.__doc__
-    assert not found.__doc__.startswith(f"{found.__name__}(")
+    assert kv_method.name == name
+    assert "arXiv" in kv_method.source
+    assert kv_method.__doc__
+    assert not kv_method.__doc__.startswith(f"{kv_method.__name__}(")
     assert method.label().startswith(name)
     attended = method.attended_tokens(CONTEXTS)
     assert np.all(attended <= CONTEXTS)

@@ -27,9 +27,9 @@ def declared(*extras: str) -> list[Requirement]:
     out.
     """
     texts = [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
-    found = [Requirement(text) for text in texts]
-    within = [extra for r in found if r.name == PROJECT["name"] for extra in r.extras]
-    others = [one for one in found if one.name != PROJECT["name"]]
+    requirements = [Requirement(text) for text in texts]
+    within = [extra for r in requirements if r.name == PROJECT["name"] for extra in r.extras]
+    others = [one for one in requirements if one.name != PROJECT["name"]]
     return others + (declared(*within) if within else [])
 
 
@@ -81,8 +81,8 @@ def test_ci_installs_all_but_torch_by_hash_before_it_runs() -> None:
 def imported(validate: bool) -> set[str]:
     """Top-level packages that the modules of `validate`, or all others, import, also inside functions."""
     here = [name for name in modules() if of_validate(name) == validate]
-    found = {to.partition(".")[0] for name in here for _, to in imports(name)}
-    return {IMPORTED_AS.get(name, name) for name in found - set(sys.stdlib_module_names)}
+    packages = {to.partition(".")[0] for name in here for _, to in imports(name)}
+    return {IMPORTED_AS.get(name, name) for name in packages - set(sys.stdlib_module_names)}
 
 
 def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:

@@ -35,13 +35,13 @@ AT_MODULE_LEVEL = {
 @cache
 def modules() -> dict[str, Path]:
     """Dotted name -> file, for every module of the source packages."""
-    found = {}
+    by_name = {}
     for folder in ("perfmodel", "validate"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             parts = ("perfmodel", *parts) if folder == "validate" else parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            by_name[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return by_name
 
 
 def of_validate(name: str) -> bool:

@@ -57,34 +57,40 @@ def typed(given: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", ASKED)
-def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = getattr(pm, verb)(**ASKED[verb])
-    assert repr(found).startswith(f"{type(found).__name__}(")
-    assert "\n" not in repr(found)
-    assert len(repr(found)) < 300
-    assert "<table>" in (shown := found._repr_html_())
-    assert not {*"[{"} & {*shown}, "a value that has values is no fact"
-    assert isinstance(found, Answer)
-    assert is_dataclass(found)
+def test_an_answer_is_typed_frozen_and_short_in_a_notebook(verb: str) -> None:
+    answer = getattr(pm, verb)(**ASKED[verb])
+    assert isinstance(answer, Answer)
+    assert is_dataclass(answer)
+    assert repr(answer).startswith(f"{type(answer).__name__}(")
+    assert "\n" not in repr(answer)
+    assert len(repr(answer)) < 300
+    table = answer._repr_html_()
+    assert "<table>" in table
+    assert not {*"[{"} & {*table}, "a value that has values is no fact"
     with pytest.raises(AttributeError):
-        setattr(found, fields(found)[0].name, None)
+        setattr(answer, fields(answer)[0].name, None)
+    again = getattr(pm, verb)(**ASKED[verb])
+    assert {answer: verb}[again] == verb, "equal answers have equal hashes"
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_an_answer_is_the_json_of_its_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    function = getattr(pm, verb)
+    as_dict = function(**ASKED[verb]).as_dict()
+    assert as_dict.pop("schema_version") == 2
     words = [
-        word for name, given in ASKED[verb].items() for text in typed(given) for word in (flag(name), text)
+        word for name, value in ASKED[verb].items() for text in typed(value) for word in (flag(name), text)
     ]
     printed = json.loads(run(capsys, verb, *words, "--json"))
     assert printed["schema_version"] == 2
-    assert {found: verb}[getattr(pm, verb)(**ASKED[verb])] == verb
-    answer = found.as_dict()
-    assert answer.pop("schema_version") == 2
     (row,) = printed["rows"] if verb in SEVERAL else [printed]
     row.pop("schema_version", None)
-    assert json.loads(json.dumps(answer, allow_nan=False)) == row
-    jsonschema.validate(row | {"schema_version": 2}, schema(getattr(pm, verb)))
-    msgspec.convert(row | {"schema_version": 2}, answer_type(getattr(pm, verb)))
+    assert json.loads(json.dumps(as_dict, allow_nan=False)) == row
+    versioned = row | {"schema_version": 2}
+    jsonschema.validate(versioned, schema(function))
+    msgspec.convert(versioned, answer_type(function))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(row | {"schema_version": 2, "more": 1}, schema(getattr(pm, verb)))
+        jsonschema.validate(versioned | {"more": 1}, schema(function))
 
 
 def test_every_verb_of_the_engine_is_offered_and_tried() -> None:

@@ -114,8 +114,8 @@ def test_what_python_gives() -> None:
     """
     assert parse_count(8.0, "--tp") == parse_count(np.int64(8), "--tp") == 8
     assert parse_text(Path("a/b"), "--model") == "a/b"
-    found = [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")]
-    assert found == [None, None, 0, 3]
+    gammas = [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")]
+    assert gammas == [None, None, 0, 3]
     assert [parse_switch(each, "--x") for each in (True, False)] == [True, False]
     for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
         refused("--tp: must be a positive whole number", parse_count, junk, "--tp")

@@ -50,7 +50,7 @@ def numbers(question: str) -> dict[str, list[float]]:
     prediction = predict(s, Workload.of(BATCHES, CONTEXTS, longest), longest)
     in_sample = log_error(s, BATCHES, CONTEXTS, gammas)
     of_a_step = step_log_error(s, target.at(), 1.0, 150.0)
-    found = {
+    by_term = {
         "target": target,
         "draft": draft,
         "once": [s.overhead_s(BATCHES, CONTEXTS), s.setup_s(BATCHES, CONTEXTS)],
@@ -62,10 +62,10 @@ def numbers(question: str) -> dict[str, list[float]]:
     }
     if s.draft.passes(2.0):
         likely = replace(s, acceptance=LIKELY)
-        found["tree"] = choose(s, CHILDREN, 6.0, 3000.0, 12)
-        found["stop"] = list(best_stop(likely, BATCHES[:, 0], CONTEXTS, 1, fraction=1e6))
-        found["cut"] = by_confidence(likely, BATCHES[:, 0], 3000.0)
-    return {name: sums(value) for name, value in found.items()}
+        by_term["tree"] = choose(s, CHILDREN, 6.0, 3000.0, 12)
+        by_term["stop"] = list(best_stop(likely, BATCHES[:, 0], CONTEXTS, 1, fraction=1e6))
+        by_term["cut"] = by_confidence(likely, BATCHES[:, 0], 3000.0)
+    return {name: sums(value) for name, value in by_term.items()}
 
 
 def sums(value: object) -> list[float]:

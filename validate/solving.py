@@ -182,9 +182,9 @@ def estimate(
     if slopes is not None:
         settings["jac"] = lambda x: np.concatenate([slopes(values(x)), of_prior])
     first = np.clip(first, low + inside, high - inside)
-    found = least_squares(with_prior, first, low, high, soft=soft, **settings)
-    at_bound = tuple(p.name for p, at in zip(parameters, found.at_bound, strict=True) if at)
-    return Estimate(tuple(parameters), values(found.x), found, found.covariance, at_bound)
+    optimum = least_squares(with_prior, first, low, high, soft=soft, **settings)
+    at_bound = tuple(p.name for p, at in zip(parameters, optimum.at_bound, strict=True) if at)
+    return Estimate(tuple(parameters), values(optimum.x), optimum, optimum.covariance, at_bound)
 
 
 def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:

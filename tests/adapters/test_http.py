@@ -94,8 +94,8 @@ def test_a_hostile_body_gets_one_json_error(port, body, words: str) -> None:
     [("POST", "/", 404), ("GET", "/forward", 404), ("PUT", "/forward", 501), ("POST", "/../../etc", 404)],
 )
 def test_other_paths_and_methods_are_refused(port, method: str, path: str, status: int) -> None:
-    found, content = ask(port, b"{}", method, path)
-    assert found == status
+    answered_status, content = ask(port, b"{}", method, path)
+    assert answered_status == status
     assert list(content) == ["error"]
 
 

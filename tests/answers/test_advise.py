@@ -37,7 +37,7 @@ def request(**given) -> AdviseQuery:
 @cache
 def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]:
     """(tp, batch, draft or None, gamma) -> seconds per token at the draft's own rate, and whether it fits."""
-    found = {}
+    answers = {}
     for tp, batch, (key, text) in itertools.product((1, 2), (1, 4, 16, 27), RATES.items()):
         draft, _, kv = key.partition("@")
         rate = parse_rate(text, "")
@@ -46,8 +46,8 @@ def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]
             a = whatif("llama-3.1-8b", "h100-sxm-80gb", **at, gamma=gamma, alpha=0.5)
             iteration_s = a.tpot_s * a.acceptance.tokens_per_iteration
             tpot = iteration_s / float(rate.tokens_per_iteration(gamma))
-            found[tp, batch, draft if gamma else None, gamma] = tpot, a.memory.fits
-    return found
+            answers[tp, batch, draft if gamma else None, gamma] = tpot, a.memory.fits
+    return answers
 
 
 OBJECTIVES = {
@@ -66,9 +66,9 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
     value = OBJECTIVES[objective]
     values = {key: value(*key[:2], tpot) for key, tpot in fine.items()}
     bound_ms = bound and bound * 1e3
-    found = advise(request(tp=(1, 2), objective=objective, max_tpot_ms=bound_ms, price=2.5, max_gamma=5))
-    chosen = found.chosen
-    for front in (found.pareto.baseline, found.pareto.speculating):  # no point of them is beaten
+    answer = advise(request(tp=(1, 2), objective=objective, max_tpot_ms=bound_ms, price=2.5, max_gamma=5))
+    chosen = answer.chosen
+    for front in (answer.pareto.baseline, answer.pareto.speculating):  # no point of them is beaten
         points = np.array([(p.tpot_s, p.throughput_tokens_per_s_per_device) for p in front])
         assert np.all(np.diff(points, axis=0) > 0)
     own = values[chosen.tp, chosen.batch, chosen.draft, chosen.gamma]
@@ -300,21 +300,21 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
     rows.append(other | {"context_tokens": 8192})
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"schema_version": 1, "source": "a test", "rows": rows}), encoding="utf-8")
-    found = find_candidates(request(rate={"ngram": "0.2x2"}, acceptance=str(path)))
-    drafts = [c.scenario.draft for c in found.drafted]
+    candidates = find_candidates(request(rate={"ngram": "0.2x2"}, acceptance=str(path)))
+    drafts = [c.scenario.draft for c in candidates.drafted]
     assert [(draft.name, draft.kv.budget) for draft in drafts] == [("ngram", None), ("self", 777)]
-    assert found.skips == []
-    assert "a test" in found.drafted[1].scenario.acceptance.source
+    assert candidates.skips == []
+    assert "a test" in candidates.drafted[1].scenario.acceptance.source
     beyond = find_candidates(request(rate={}, acceptance=str(path), context=100_000))
     assert beyond.drafted == []
     assert "was measured at 8192 to 32768" in beyond.skips[0].reason
 
 
 def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
-    found = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
-    assert "no acceptance is known for mimo-v2.5: likely" in found.reason
-    assert next(gain.draft for gain in found.likely) == "mtp"
-    _, _, pays = found.reason.partition("Pays from alpha ")
+    answer = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
+    assert "no acceptance is known for mimo-v2.5: likely" in answer.reason
+    assert next(gain.draft for gain in answer.likely) == "mtp"
+    _, _, pays = answer.reason.partition("Pays from alpha ")
     assert pays.split("(")[1].startswith("mtp, gamma ")
 
 
@@ -355,10 +355,10 @@ def test_a_named_head_has_its_own_published_acceptance() -> None:
 
 def test_no_machine_that_nobody_has_is_named() -> None:
     """Eight superchips of one chip a node are no server; what is named stands in one box."""
-    found = advise(model="deepseek-v3.2", hardware="h100", gpus=8)
-    assert "gh200" not in found.reason
-    assert "on 8 x h200-sxm-141gb" in found.reason
-    assert not any("does not fit in" in text for text in found.warnings), "the reason tells it"
+    answer = advise(model="deepseek-v3.2", hardware="h100", gpus=8)
+    assert "gh200" not in answer.reason
+    assert "on 8 x h200-sxm-141gb" in answer.reason
+    assert not any("does not fit in" in text for text in answer.warnings), "the reason tells it"
 
 
 def test_what_would_fit_is_in_the_engines_own_formats() -> None:
@@ -421,9 +421,9 @@ def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
 )
 def test_the_fewest_layers_on_the_host_that_fit(model: str, weights: str, flag: str, fewer: int) -> None:
     asked = {"model": model, "hardware": "rtx-3060", "weights": weights, "context": 4096, "batch": (1,)}
-    found = re.search(rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**asked).reason)
-    assert found is not None
-    number = int(found[1])
+    match = re.search(rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**asked).reason)
+    assert match is not None
+    number = int(match[1])
     host = {"host_bandwidth": 60}
     assert advise(**asked, **host, **{flag: number}).chosen is not None
     assert advise(**asked, **host, **{flag: number + fewer}).chosen is None

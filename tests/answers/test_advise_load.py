@@ -35,11 +35,11 @@ def row_of(model: str, p: Pick, servers: int, **load: object) -> TrafficRow:
     first_fast([("llama-3.1-8b", "h100", 20.0), ("deepseek-v3", "h200", 4.0)]),
 )
 def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float) -> None:
-    found = advised(model, hardware, rate)
-    p = found.chosen
+    answer = advised(model, hardware, rate)
+    p = answer.chosen
     free = traffic(model, hardware, request_rate=rate / p.replicas, tp=p.tp, dp=p.dp, ep=p.ep, **LOAD)
     assert free.verdicts[0].gamma == p.gamma
-    for p in (found.chosen, found.baseline):
+    for p in (answer.chosen, answer.baseline):
         row = row_of(model, p, p.replicas, request_rate=rate)
         assert p.tpot_s == pytest.approx(row.tpot_s.mean)
         assert p.ttft_s == pytest.approx(row.ttft_s.mean)
@@ -47,32 +47,34 @@ def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float
         per_gpu = p.replicas * row.output_tokens_per_s / p.gpus
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu)
         assert p.slo_share >= 0.9
-    assert found.verdict in ("speculate", "likely_speculate", "too_close_to_call")
+    assert answer.verdict in ("speculate", "likely_speculate", "too_close_to_call")
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:
-    found = advised("llama-3.1-8b", "h100", 20.0)
-    p = found.chosen
-    assert p.gpus == min(other.gpus for other in found.layouts)
-    assert p.gpus < found.baseline.gpus
+    answer = advised("llama-3.1-8b", "h100", 20.0)
+    p = answer.chosen
+    assert p.gpus == min(other.gpus for other in answer.layouts)
+    assert p.gpus < answer.baseline.gpus
     fewer = row_of("llama-3.1-8b", p, p.replicas - 1, request_rate=20.0)
     assert fewer.ttft_s is None or fewer.slo_share < 0.9
 
 
 def test_given_gpus_get_the_layout_with_the_lowest_tpot() -> None:
-    found = advise("llama-3.1-8b", "8xh100", request_rate=20, **LOAD)
-    assert {p.gpus for p in found.layouts} == {8}
-    lowest = min(p.tpot_s for p in found.layouts)
-    assert found.chosen.tpot_s <= 1.03 * lowest
-    assert f"--max-num-seqs {found.chosen.batch} " not in found.serve.vllm_line  # of the seats, not the mean
+    answer = advise("llama-3.1-8b", "8xh100", request_rate=20, **LOAD)
+    assert {p.gpus for p in answer.layouts} == {8}
+    lowest = min(p.tpot_s for p in answer.layouts)
+    assert answer.chosen.tpot_s <= 1.03 * lowest
+    assert (
+        f"--max-num-seqs {answer.chosen.batch} " not in answer.serve.vllm_line
+    )  # of the seats, not the mean
 
 
 def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
-    found = advise("llama-3.1-8b", "2xh100", request_rate=16, **LOAD)
-    assert found.verdict == "infeasible"
-    assert found.chosen is None
-    assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in found.reason
-    assert "; 4 would" in found.reason
+    answer = advise("llama-3.1-8b", "2xh100", request_rate=16, **LOAD)
+    assert answer.verdict == "infeasible"
+    assert answer.chosen is None
+    assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in answer.reason
+    assert "; 4 would" in answer.reason
 
 
 def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
@@ -85,8 +87,8 @@ def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
 
 
 def test_clients_are_divided_among_the_servers() -> None:
-    found = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
-    p = found.chosen
+    answer = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
+    p = answer.chosen
     each = {"max_concurrency": -(-300 // p.replicas), "output_std": 1}
     a = traffic("llama-3.1-8b", "h100", tp=p.tp, draft=p.draft, **each, **LOAD)
     row = next(row for row in a.rows if row.gamma == p.gamma)
@@ -139,11 +141,11 @@ def test_clients_get_the_layout_that_answers_the_most_requests() -> None:
 
 
 def test_the_typical_gain_under_a_load_is_that_of_whatif_at_its_batch() -> None:
-    found = advise("llama-3.1-70b", "8xh100", clients=200, input_len=2000, output_len=300)
-    chosen = found.chosen
+    answer = advise("llama-3.1-70b", "8xh100", clients=200, input_len=2000, output_len=300)
+    chosen = answer.chosen
     here = {"tp": chosen.tp, "batch": chosen.batch, "context": 2150}
     low, high = whatif("llama-3.1-70b", "h100", draft="eagle3", **here).typical.speedups
-    assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in found.reason
+    assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in answer.reason
 
 
 def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:

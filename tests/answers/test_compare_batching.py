@@ -17,12 +17,12 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
     """m = 10, Omega = 4, W = 2 x 7,504,924,672 bytes, kappa = 131,072: W (10 - 4) / (kappa x 10 x 3)."""
     weights = 2 * 7_504_924_672
     assert crossover_cache_bytes(weights, 10, 4.0, weights) / 131_072 == pytest.approx(22_903, abs=1)
-    found = both_ways(scenario(), 23_000, 10)
-    assert found.kv_ratio == pytest.approx(10.0, rel=1e-12)
-    assert found.batching.weight_bytes == found.speculating.weight_bytes
-    assert found.speculating.tokens == pytest.approx(4.0)
-    assert found.crossover_context == pytest.approx(22_900, rel=2e-3)  # norms are not projections
-    at = both_ways(scenario(), found.crossover_context, 10)
+    comparison = both_ways(scenario(), 23_000, 10)
+    assert comparison.kv_ratio == pytest.approx(10.0, rel=1e-12)
+    assert comparison.batching.weight_bytes == comparison.speculating.weight_bytes
+    assert comparison.speculating.tokens == pytest.approx(4.0)
+    assert comparison.crossover_context == pytest.approx(22_900, rel=2e-3)  # norms are not projections
+    at = both_ways(scenario(), comparison.crossover_context, 10)
     assert at.bytes_per_token_ratio == pytest.approx(1.0, rel=1e-9)
 
 

@@ -23,10 +23,10 @@ def defects_named(answer: object) -> list[str]:
 def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     """MTP of a model with recurrent layers and experts, on Ampere alone (vllm#47277)."""
     question = GDN | DRAFTED | {"gamma": 3}
-    found = pm.whatif(**question)
-    assert found.speedup_interval[0] > 1
-    assert found.verdict == "too_close_to_call"
-    assert any(note.endswith("(vllm#47277)") for note in defects_named(found))
+    answer = pm.whatif(**question)
+    assert answer.speedup_interval[0] > 1
+    assert answer.verdict == "too_close_to_call"
+    assert any(note.endswith("(vllm#47277)") for note in defects_named(answer))
     assert not defects_named(pm.whatif(**question | {"gamma": 0}))
     assert not any("47277" in n for n in defects_named(pm.whatif(**question | {"hardware": "l40s"})))
     dense = pm.whatif(**question | {"model": "qwen3.5-27b"})
@@ -73,9 +73,9 @@ def test_a_defect_begins_at_its_context() -> None:
 
 def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
     question = GDN | {"batch": "1..8", "tp": 2, "rate": {"mtp": 0.9, "ngram": "0.5x4"}}
-    found = pm.advise(**question)
-    assert found.chosen.draft != "mtp"
-    assert "known defect" in found.not_run.runs_in
+    answer = pm.advise(**question)
+    assert answer.chosen.draft != "mtp"
+    assert "known defect" in answer.not_run.runs_in
     assert pm.advise(**question, any_draft=True).chosen.draft == "mtp"
     assert pm.advise(**question, engine="sglang").chosen.draft == "mtp"
 
@@ -85,10 +85,10 @@ def test_traffic_does_not_choose_what_is_known_to_be_slow(engine: str, gamma: in
     """Its rows stay, but the verdict is the baseline's."""
     served = {name: value for name, value in (GDN | DRAFTED).items() if name not in ("batch", "context")}
     lengths = {"input_len": 500, "output_len": 200, "request_rate": 0.1, "gamma": 3}
-    found = pm.traffic(**served, **lengths, engine=engine)
-    assert found.rows[1].tpot_s.mean < found.rows[0].tpot_s.mean
-    assert found.verdicts[0].gamma == gamma
-    assert (len(defects_named(found)) > 0) == (engine == "vllm")
+    answer = pm.traffic(**served, **lengths, engine=engine)
+    assert answer.rows[1].tpot_s.mean < answer.rows[0].tpot_s.mean
+    assert answer.verdicts[0].gamma == gamma
+    assert (len(defects_named(answer)) > 0) == (engine == "vllm")
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ PLACES = first_fast(
 )
 
 
-def rates(model: str, hardware: str, gpus: int, draft: str, found: Advice) -> Iterator[tuple[float, str]]:
+def rates(model: str, hardware: str, gpus: int, draft: str, advice: Advice) -> Iterator[tuple[float, str]]:
     """Tokens/s per GPU and the label of every layout, batch and draft length that `whatif` prices."""
-    batches = {*BATCHES, *(p.batch for p in found.layouts)}
+    batches = {*BATCHES, *(p.batch for p in advice.layouts)}
     for layout, batch, gamma in product(of_gpus(gpus, load_model(model)), batches, (0, 1, 3)):
         try:
             a = whatif(model, hardware, batch, 8192, gamma, draft=draft, **layout.arguments())
@@ -47,10 +47,10 @@ def advised(model: str, hardware: str, gpus: int, draft: str) -> Advice:
 
 @pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
 def test_no_other_layout_of_the_same_gpus_beats_the_choice(model, hardware, gpus, draft) -> None:
-    found = advised(model, hardware, gpus, draft)
-    best, where = max(rates(model, hardware, gpus, draft, found))
-    assert found.chosen.gpus == gpus
-    assert best <= BEATEN * found.chosen.throughput_tokens_per_s_per_device, where
+    advice = advised(model, hardware, gpus, draft)
+    best, where = max(rates(model, hardware, gpus, draft, advice))
+    assert advice.chosen.gpus == gpus
+    assert best <= BEATEN * advice.chosen.throughput_tokens_per_s_per_device, where
 
 
 DRAWN = [
@@ -70,13 +70,13 @@ def test_no_layout_of_a_random_question_beats_the_choice(seed: int) -> None:
     gpus = draws.choice((2, 4, 8))
     context = draws.choice((1024, 8192, 32768))
     draft = "mtp" if model.startswith(("glm", "qwen3.5", "deepseek")) else "eagle3"
-    found = advise(model, hardware, gpus=gpus, draft=draft, context=context)
-    chosen = found.chosen
+    advice = advise(model, hardware, gpus=gpus, draft=draft, context=context)
+    chosen = advice.chosen
     if chosen is None:
-        assert found.reason
+        assert advice.reason
         return
     best = 0.0
-    for p, q in product(found.layouts, (None, chosen)):
+    for p, q in product(advice.layouts, (None, chosen)):
         point = q or p
         try:
             a = whatif(
@@ -89,63 +89,63 @@ def test_no_layout_of_a_random_question_beats_the_choice(seed: int) -> None:
         if q is None:
             assert p.throughput_tokens_per_s == pytest.approx(a.throughput_tokens_per_s, rel=1e-9)
             assert p.gamma == a.query.gamma
-        if q is None and p == chosen and p.gamma and found.verdict == "speculate":
+        if q is None and p == chosen and p.gamma and advice.verdict == "speculate":
             assert a.verdict == "pays"
     assert 0 < best <= BEATEN * chosen.throughput_tokens_per_s_per_device
 
 
 @pytest.mark.parametrize(("model", "hardware", "gpus", "draft"), PLACES)
 def test_the_figures_are_those_of_whatif_and_schedule(model, hardware, gpus, draft) -> None:
-    found = advised(model, hardware, gpus, draft)
-    for p in found.layouts:
+    advice = advised(model, hardware, gpus, draft)
+    for p in advice.layouts:
         a = whatif(model, hardware, p.batch, 8192, p.gamma, p.tp, dp=p.dp, ep=p.ep, draft=draft)
         assert a.memory.fits
         assert p.throughput_tokens_per_s == pytest.approx(a.throughput_tokens_per_s, rel=1e-9)
         per_gpu = p.replicas * a.throughput_tokens_per_s / gpus
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu, rel=1e-9)
         assert p.speedup == pytest.approx(a.speedup, rel=1e-9)
-    p = found.chosen
+    p = advice.chosen
     layout = {"tp": p.tp, "dp": p.dp, "ep": p.ep, "draft": draft}
     at_its_batch = whatif(model, hardware, p.batch, 8192, p.gamma, **layout)
-    assert (found.verdict == "speculate") <= (at_its_batch.verdict == "pays")
-    on = found.on_off
+    assert (advice.verdict == "speculate") <= (at_its_batch.verdict == "pays")
+    on = advice.on_off
     (table,) = schedule(model, hardware, "8k", on.looked_to, **layout, dynamic_price=0).tables
     drafted = [r for r in table.ranges if r.tokens]
     assert drafted[-1].high == (on.looked_to if on.off_from is None else on.off_from - 1)
 
 
 def test_eight_small_servers_beat_one_large_one_that_has_more_tokens_in_all() -> None:
-    found = advise("llama-3.1-8b", "h100", tp=(1, 2, 4, 8))
-    assert found.chosen.tp == 1
-    one_large = next(p for p in found.layouts if p.tp == 8)
-    assert one_large.throughput_tokens_per_s > found.chosen.throughput_tokens_per_s
+    advice = advise("llama-3.1-8b", "h100", tp=(1, 2, 4, 8))
+    assert advice.chosen.tp == 1
+    one_large = next(p for p in advice.layouts if p.tp == 8)
+    assert one_large.throughput_tokens_per_s > advice.chosen.throughput_tokens_per_s
     all_eight = advise("llama-3.1-8b", "8xh100")
     assert all_eight.chosen.layout == "8 x TP 1"
     assert all_eight.chosen.all_servers_tokens_per_s == pytest.approx(
-        8 * found.chosen.throughput_tokens_per_s
+        8 * advice.chosen.throughput_tokens_per_s
     )
-    assert all_eight.serve == found.serve
+    assert all_eight.serve == advice.serve
 
 
 def test_a_latent_cache_gets_data_parallel_attention() -> None:
-    found = advise("deepseek-v3", "h200", gpus=8)
-    assert found.chosen.dp == 8
-    tensor_parallel = next(p for p in found.layouts if p.layout == "TP 8")
-    assert found.gain(found.chosen) > 2 * found.gain(tensor_parallel)
+    advice = advise("deepseek-v3", "h200", gpus=8)
+    assert advice.chosen.dp == 8
+    tensor_parallel = next(p for p in advice.layouts if p.layout == "TP 8")
+    assert advice.gain(advice.chosen) > 2 * advice.gain(tensor_parallel)
     given = advise("deepseek-v3", "h200", tp=8, dp="1,8", ep="1,8")
-    assert given.chosen.throughput_tokens_per_s == pytest.approx(found.chosen.throughput_tokens_per_s)
+    assert given.chosen.throughput_tokens_per_s == pytest.approx(advice.chosen.throughput_tokens_per_s)
 
 
 def test_layouts_that_do_not_run_are_skipped_with_the_reason() -> None:
-    found = advise("minimax-m2", "8xh200", context=4096)
-    assert not any(p.layout == "TP 8" for p in found.layouts)
-    assert any("8 devices would divide a block" in skip.reason for skip in found.skipped)
+    advice = advise("minimax-m2", "8xh200", context=4096)
+    assert not any(p.layout == "TP 8" for p in advice.layouts)
+    assert any("8 devices would divide a block" in skip.reason for skip in advice.skipped)
 
 
 def test_idle_gpus_count_in_the_rate_per_gpu() -> None:
-    found = advise("qwen2.5-7b", "h100", gpus=3, rate={"ngram": "0.3x3"})
-    assert found.chosen.layout == "3 x TP 1"
-    pair = next(p for p in found.layouts if p.tp == 2)
+    advice = advise("qwen2.5-7b", "h100", gpus=3, rate={"ngram": "0.3x3"})
+    assert advice.chosen.layout == "3 x TP 1"
+    pair = next(p for p in advice.layouts if p.tp == 2)
     assert pair.layout == "TP 2, 1 idle"
     assert pair.throughput_tokens_per_s_per_device == pytest.approx(pair.throughput_tokens_per_s / 3)
 

@@ -230,8 +230,8 @@ def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
         "attention_backend": "flashinfer",  # FlashAttention 2 does not cut 100,000 tokens up to verify
     }
     ends = (8000, 100_000)
-    found = schedule("llama-3.1-8b", "a100", ends, **question)
-    for table, alpha in zip(found.tables, (0.84, 0.79), strict=True):
+    answer = schedule("llama-3.1-8b", "a100", ends, **question)
+    for table, alpha in zip(answer.tables, (0.84, 0.79), strict=True):
         fixed = schedule("llama-3.1-8b", "a100", ends, **question, alpha=alpha).tables
         same = next(t for t in fixed if t.context_high == table.context_high)
         assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)

@@ -165,12 +165,12 @@ def test_the_engines_own_flags_are_taken(ours: str, theirs: str, capsys) -> None
 def test_a_server_for_latency_runs_as_many_sequences_as_its_draft_pays_for() -> None:
     """One sequence is the fastest, and the line still lets others run beside it; a named batch is kept."""
     asked = {"model": "gpt-oss-120b", "hardware": "h100", "tp": 4, "objective": "latency"}
-    found = advise(**asked)
-    assert found.chosen.batch == 1
-    on = found.on_off
+    advice = advise(**asked)
+    assert advice.chosen.batch == 1
+    on = advice.on_off
     most = on.looked_to if on.off_from is None else on.off_from - 1
     assert most > 10
-    assert f"--max-num-seqs {most} " in found.serve.lines["vllm"]
+    assert f"--max-num-seqs {most} " in advice.serve.lines["vllm"]
     assert "--max-num-seqs 2 " in advise(**asked, batch=2).serve.lines["vllm"]
 
 

@@ -74,8 +74,8 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
     """
     for calibration in (None, "ideal"):
         point = {"calibration": calibration, "alpha": 0.8}
-        found = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point)
-        frame = found.to_frame()
+        swept = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point)
+        frame = swept.to_frame()
         for row in frame.to_dict("records"):
             at = {"batch": row["batch"], "context": row["context_tokens"], "gamma": row["gamma"]}
             a = whatif("llama-3.1-8b", "h100", **at, **point)
@@ -124,19 +124,19 @@ def test_a_dataset_needs_xarray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     grid = replace(QUESTION, model="llama-3.1-8b", batch="1,64,4096", context="4k,100k", alpha="0.8")
-    found = pm.sweep(grid)
+    frame = pm.sweep(grid)
     rows = pm.sweep(grid).to_frame().query("fits")
-    assert not found.to_frame()["fits"].all()
-    best = found.best()["speedup"]
+    assert not frame.to_frame()["fits"].all()
+    best = frame.best()["speedup"]
     assert best == rows["speedup"].max()
-    assert best < found.to_frame()["speedup"].max()
-    assert found.best("tpot_s")["tpot_s"] == rows["tpot_s"].min()
+    assert best < frame.to_frame()["speedup"].max()
+    assert frame.best("tpot_s")["tpot_s"] == rows["tpot_s"].min()
     assert (
-        found.best("throughput_tokens_per_s")["throughput_tokens_per_s"]
+        frame.best("throughput_tokens_per_s")["throughput_tokens_per_s"]
         == rows["throughput_tokens_per_s"].max()
     )
-    refused("figure: no figure named 'speed'; did you mean speedup", found.best, "speed")
-    refused("figure: must be text, given None", found.best, None)  # type: ignore[arg-type]
+    refused("figure: no figure named 'speed'; did you mean speedup", frame.best, "speed")
+    refused("figure: must be text, given None", frame.best, None)  # type: ignore[arg-type]
     refused("nothing of this sweep fits", pm.sweep(replace(grid, batch="4096", context="100k")).best)
 
 

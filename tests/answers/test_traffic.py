@@ -79,9 +79,9 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
         tokens_per_iteration=1.0,
     )
     scenario = resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0))
-    found = with_intervals(row, math.log(factor) / Z, scenario)
-    assert found.ttft_interval == (ttft and pytest.approx(ttft))
-    assert found.throughput_interval == pytest.approx(tokens, rel=1e-3)
+    widened = with_intervals(row, math.log(factor) / Z, scenario)
+    assert widened.ttft_interval == (ttft and pytest.approx(ttft))
+    assert widened.throughput_interval == pytest.approx(tokens, rel=1e-3)
 
 
 def test_no_more_than_the_whole_room_is_taken():
@@ -193,8 +193,8 @@ def found_doubts(met, asked, cached=None):
     question = TrafficQuery(**{"model": "llama-3.1-8b", "hardware": "h100", "max_num_seqs": 1} | ask)
     steps = StepTimes(0, 1.0, np.array([0.01]), np.array([0.1]), 1, 0.1, cached=cached)
     steps = replace(steps, reading=SimpleNamespace(alone=True, order=PassOrder.ALTERNATING))
-    (found,) = doubts(question, question.loop, steps, served, question.loop.values)
-    return found
+    (doubt,) = doubts(question, question.loop, steps, served, question.loop.values)
+    return doubt
 
 
 CLIENTS = {"max_concurrency": 4}

@@ -125,8 +125,8 @@ def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))
-        found = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
-        return [note.removeprefix(f"{c.name} was timed ") for note in found]
+        unlike = (note.partition(": intervals")[0] for note in unlike_measured(s, *at))
+        return [note.removeprefix(f"{c.name} was timed ") for note in unlike]
 
     assert notes(s, 2.0, 1000.0, 1) == []
     assert notes(s, 8.0, 4000.0, 3) == []

@@ -132,9 +132,9 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
     ):
         question = OPEN | {"context": context, "gamma": 2}
         most = whatif(**question).memory.max_batch
-        found = whatif(**question | {"batch": most + 1})
-        assert found.verdict == "does_not_fit"
-        assert found.reason.startswith(would)
+        answer = whatif(**question | {"batch": most + 1})
+        assert answer.verdict == "does_not_fit"
+        assert answer.reason.startswith(would)
         assert whatif(**question | {"batch": most}).verdict != "does_not_fit"
 
 

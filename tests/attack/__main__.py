@@ -114,11 +114,11 @@ def _write(name: str, lines: list[str]) -> None:
     """Put a table in its place; nothing else of the page changes, also if another part writes at once."""
     with Path(__file__).open(encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        head, found, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
+        head, marker, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
         _, end, tail = rest.partition("<!-- end -->")
-        if not (found and end):
+        if not (marker and end):
             raise RuntimeError(f"{PAGE}: must have a place for the table {name}")
-        write(PAGE, "\n".join([head + found, *lines, "", end + tail]))
+        write(PAGE, "\n".join([head + marker, *lines, "", end + tail]))
 
 
 def main(chosen: list[str]) -> int:
@@ -136,8 +136,8 @@ def main(chosen: list[str]) -> int:
     computed = sum(
         sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    found = "as it should be" if fine else "SOMETHING GOT THROUGH"
-    print(f"{names[0]}: {found} ({time.monotonic() - begun:.0f} s, {computed:.0f} s of processor time)")
+    verdict = "as it should be" if fine else "SOMETHING GOT THROUGH"
+    print(f"{names[0]}: {verdict} ({time.monotonic() - begun:.0f} s, {computed:.0f} s of processor time)")
     _write(names[0], lines)
     return int(not fine)
 

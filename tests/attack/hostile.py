@@ -180,10 +180,10 @@ def spoiled(rng: Random, text: str, kind: str) -> bytes:
 
 
 def _number(rng: Random, text: str) -> str:
-    found = list(NUMBER.finditer(text))
-    if not found:
+    numbers = list(NUMBER.finditer(text))
+    if not numbers:
         return text + rng.choice(NUMBERS)
-    match = rng.choice(found)
+    match = rng.choice(numbers)
     try:
         scaled = f"{float(match[0]) * rng.choice((-1, 0, 1e-12, 1e-3, 0.5, 1.02, 2, 10, 1e3, 1e12)):g}"
     except (ValueError, OverflowError):

@@ -60,13 +60,13 @@ class Job:
 
 def rows(folder: Path) -> set[str]:
     """Finished rows on the disk, of journals (whole lines) and records."""
-    found: set[str] = set()
+    written: set[str] = set()
     for path in folder.glob("t-1/*.journal"):
-        found |= {line.partition(b" ")[2].decode() for line in path.read_bytes().split(b"\n")[1:-1]}
+        written |= {line.partition(b" ")[2].decode() for line in path.read_bytes().split(b"\n")[1:-1]}
     for path in folder.glob("t-1/*.json"):
         lines = path.read_text(encoding="utf-8").split("\n")
-        found |= {line.rstrip(",") for line in lines if line.startswith("{") and '"key":' in line}
-    return found
+        written |= {line.rstrip(",") for line in lines if line.startswith("{") and '"key":' in line}
+    return written
 
 
 def jobs(url: str, folder: Path) -> tuple[Job, ...]:

@@ -152,7 +152,7 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> list[str]:
         "TPOT falls with load": fixed and falls(tpot),
         "the share within the SLO rises with load": rising,
     }
-    return [fault for fault, found in wrong.items() if found]
+    return [fault for fault, is_wrong in wrong.items() if is_wrong]
 
 
 def apart(predicted: load_of.Traffic, served: load_of.Traffic) -> list[str]:
@@ -167,18 +167,18 @@ def apart(predicted: load_of.Traffic, served: load_of.Traffic) -> list[str]:
 def main(count: int = 5000, seed: int = SEED) -> int:
     """Ask so many; exit status 1 where something did not hold."""
     rng = Random(seed)
-    found = 0
+    failures = 0
     refused = 0
     warnings.simplefilter("error")
     for _ in range(count):
         try:
             for fault in broken(rng):
-                found += 1
+                failures += 1
                 print(fault, flush=True)
         except InputError:
             refused += 1
-    print(f"{count} questions, {refused} refused, {found} broken")
-    return 1 if found else 0
+    print(f"{count} questions, {refused} refused, {failures} broken")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

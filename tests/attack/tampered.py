@@ -65,5 +65,5 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
 def _numbers(path: Path) -> list[re.Match[str]]:
     """Those of a file, comments aside."""
     text = path.read_text(encoding="utf-8")
-    found = (m for line in LINE.finditer(text) for m in hostile.NUMBER.finditer(text, *line.span()))
-    return [m for m in found if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]
+    numbers = (m for line in LINE.finditer(text) for m in hostile.NUMBER.finditer(text, *line.span()))
+    return [m for m in numbers if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]

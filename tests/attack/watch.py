@@ -134,8 +134,8 @@ def _printed(status: int, out: str, err: str) -> str | None:
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:
             return f"not JSON: {error}"
-    elif found := NOT_FINITE.search(out):
-        return f"not finite: {out[max(0, found.start() - 60) : found.end() + 20]!r}"
+    elif not_finite := NOT_FINITE.search(out):
+        return f"not finite: {out[max(0, not_finite.start() - 60) : not_finite.end() + 20]!r}"
     return None
 
 

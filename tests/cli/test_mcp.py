@@ -41,10 +41,10 @@ def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
         assert [*tool.input_schema["properties"]] == [*declared]
         for name, shown in tool.input_schema["properties"].items():
             assert shown["description"].startswith(declared[name].help)
-        found = verb(**ASKED[tool.name])
+        by_python = verb(**ASKED[tool.name])
         assert not answer.is_error
-        assert answer.content[0].text == found.headline()
-        assert answer.structured_content == pm.answers.answer.plain(found.as_dict())
+        assert answer.content[0].text == by_python.headline()
+        assert answer.structured_content == pm.answers.answer.plain(by_python.as_dict())
     assert tools[0].input_schema["required"] == ["model", "hardware", "batch", "context"]
 
 

@@ -33,9 +33,9 @@ def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
     p = part(name)
     # tables and an untied input embedding are looked up, not read; a tied one is read as the LM head
     looked_up = model.table_params + (0 if model.tie_word_embeddings else model.embedding_params)
-    found = sum(op.cost.weight_bytes for op in forward(p, 1e9, 1.0, 100.0, FULL))
+    weight_bytes = sum(op.cost.weight_bytes for op in forward(p, 1e9, 1.0, 100.0, FULL))
     expected = 2 * (model.total_params - looked_up - unread(model))
-    assert found == pytest.approx(expected, rel=1e-12)
+    assert weight_bytes == pytest.approx(expected, rel=1e-12)
     assert unread(model) < 1e-3 * model.total_params
 
 

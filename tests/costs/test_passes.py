@@ -29,9 +29,9 @@ def ops(p: Shard, **kwargs) -> dict[str, Any]:
     return {op.name: op for op in forward(p, 2.0, 3.0, 100.0, kv, **kwargs)}
 
 
-def costs(found: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+def costs(by_name: dict[str, Any]) -> dict[str, tuple[float, ...]]:
     """Kernels, FLOPs, bytes of weights, cache and activations."""
-    return {name: (float(op.kernels), *astuple(op.cost)) for name, op in found.items()}
+    return {name: (float(op.kernels), *astuple(op.cost)) for name, op in by_name.items()}
 
 
 def linear(inputs: int, outputs: int, layers: int = 3, weights: int | None = None) -> tuple[float, ...]:
@@ -89,8 +89,8 @@ def test_a_dense_pass(n: int) -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_shapes_of_a_dense_pass(n: int) -> None:
     """On n devices; columns are those of all layers together."""
-    found = ops(part(n))
-    products = {name: op for name, op in found.items() if op.kind == "linear"}
+    pass_ops = ops(part(n))
+    products = {name: op for name, op in pass_ops.items() if op.kind == "linear"}
     assert {name: op.columns for name, op in products.items()} == {
         "qkv": 3 * 128 // n,
         "o": 3 * 48,
@@ -99,14 +99,14 @@ def test_the_shapes_of_a_dense_pass(n: int) -> None:
         "lm_head": 100 // n,
     }
     assert {op.rows for op in products.values()} == {6}
-    attention = found["attention (full)"]
+    attention = pass_ops["attention (full)"]
     heads = 2 * 2 // n
     assert attention.query == 3
     assert attention.work_items == heads
     assert attention.padded_items == heads
     assert attention.longer_bytes == 0
     if n > 1:
-        assert found["all-reduce"].message_bytes == 6 * 48 * 2
+        assert pass_ops["all-reduce"].message_bytes == 6 * 48 * 2
 
 
 def test_the_residual_is_as_wide_as_its_streams() -> None:
@@ -160,19 +160,19 @@ def test_experts_beside_a_dense_layer() -> None:
         "routing": moved(4, tokens * 4),
         "activation": moved(3, 6 * activated),
     }
-    found = costs(ops(part(**EXPERTS)))
-    assert {name: found[name] for name in by_hand} == by_hand
+    pass_costs = costs(ops(part(**EXPERTS)))
+    assert {name: pass_costs[name] for name in by_hand} == by_hand
 
 
 def test_the_shapes_of_experts() -> None:
-    found = ops(part(**EXPERTS))
+    pass_ops = ops(part(**EXPERTS))
     expected = 3.9375 * 2 * (2 * 24 + 48)
-    assert found["experts"].columns == pytest.approx(expected)
-    assert found["experts"].rows == 6
-    assert found["experts"].layers == 2
-    assert found["routing"].of_experts
-    assert not found["norms"].of_experts
-    assert not isinstance(found["router"], ExpertsOp)
+    assert pass_ops["experts"].columns == pytest.approx(expected)
+    assert pass_ops["experts"].rows == 6
+    assert pass_ops["experts"].layers == 2
+    assert pass_ops["routing"].of_experts
+    assert not pass_ops["norms"].of_experts
+    assert not isinstance(pass_ops["router"], ExpertsOp)
 
 
 def test_four_of_six_tokens_choose_experts_on_their_own() -> None:
@@ -221,9 +221,9 @@ def test_packed_and_quantised_weights() -> None:
 def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
     p = machines.part(machines.tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
-    found = ops(p)
-    near = found["attention (window 10)"]
-    far = found["attention (full)"]
+    pass_ops = ops(p)
+    near = pass_ops["attention (window 10)"]
+    far = pass_ops["attention (full)"]
     assert near.kernels == 2
     assert near.cost.flops == 2 * 2 * 3 * 11 * 256
     assert near.cost.kv_bytes == 2 * 2 * 16 * 128
@@ -257,8 +257,8 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
 )
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv: str, expected: Op) -> None:
     contexts = np.array([100.0, 5000.0])
-    found = forward(part(), 2.0, 1.0, contexts, parse_kv(kv))
-    assert [op for op in found if op.name == "cache upkeep"] == [expected]
+    pass_ops = forward(part(), 2.0, 1.0, contexts, parse_kv(kv))
+    assert [op for op in pass_ops if op.name == "cache upkeep"] == [expected]
 
 
 def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
@@ -294,7 +294,7 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
         "qk_rope_head_dim": 8,
         "v_head_dim": 12,
     }
-    found = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
+    pass_ops = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
     pairs = 2 * 3 * 306
     rows = 2 * 3 * 3
     width = 40 + 32
@@ -311,8 +311,8 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
         "o": linear(heads * 12, 48),
         "attention (full)": (3, attended_flops, 0, latent_bytes, activations),
     }
-    counted = costs(found)
+    counted = costs(pass_ops)
     assert {name: counted[name] for name in by_hand} == by_hand
-    attention = found["attention (full)"]
+    attention = pass_ops["attention (full)"]
     assert attention.work_items == 2
     assert attention.latent

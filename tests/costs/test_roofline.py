@@ -276,10 +276,10 @@ def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
     compute.
     """
     op = GemmOp("gemm", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
-    found = machine(gemm_column_s=1e-3, gemm_blend_power=1.0).time([op], 1.0)
-    assert found.predicted_s == pytest.approx(1.2 + 2.0)
-    assert found.fixed_s == pytest.approx(0.2)
-    assert found.lower_s == pytest.approx(2.0)
+    time = machine(gemm_column_s=1e-3, gemm_blend_power=1.0).time([op], 1.0)
+    assert time.predicted_s == pytest.approx(1.2 + 2.0)
+    assert time.fixed_s == pytest.approx(0.2)
+    assert time.lower_s == pytest.approx(2.0)
 
 
 def test_unpacking_is_time_of_the_weights() -> None:
@@ -287,10 +287,10 @@ def test_unpacking_is_time_of_the_weights() -> None:
     weights.
     """
     op = GemmOp("gemm", 0, Cost(flops=3.0 * F, weight_bytes=BW), packed_weights=1e9)
-    found = machine(weight_unpack_s=1e-9, gemm_blend_power=1.0).time([op], 1.0)
-    assert found.predicted_s == pytest.approx(5.0)
-    assert found.terms_s["param_load"] == pytest.approx(2.0)
-    assert found.terms_s["flops"] == pytest.approx(3.0)
+    time = machine(weight_unpack_s=1e-9, gemm_blend_power=1.0).time([op], 1.0)
+    assert time.predicted_s == pytest.approx(5.0)
+    assert time.terms_s["param_load"] == pytest.approx(2.0)
+    assert time.terms_s["flops"] == pytest.approx(3.0)
     assert machine(weight_unpack_s=1e-8, gemm_blend_power=1.0).op_limiter(op) == "param_load"
 
 

@@ -256,11 +256,11 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
 )
 def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, expected: dict) -> None:
     cut = few_layers(load_model(target).replace(**changes), "x", 2, keep_experts=experts)
-    found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | asdict(
+    shape = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | asdict(
         cut
     )
-    found["routed"] = cut.num_moe_layers
-    assert {name: found[name] for name in expected} == expected
+    shape["routed"] = cut.num_moe_layers
+    assert {name: shape[name] for name in expected} == expected
     few = Eagle.shape(cut.replace(vocab_size=1000), {"features": 3})
     assert few.vocab_size == 1000  # no more words than its target has
 
@@ -358,8 +358,8 @@ def test_a_model_at_another_precision_keeps_a_second_copy() -> None:
 )
 def test_a_pass_of_a_block_is_listed_with_its_masks(draft, gamma, tokens) -> None:
     """The last token, and a mask for each drafted one: at least one."""
-    found = ops("qwen3-8b", "h100", 1, 8192, gamma=gamma, draft=draft, stage="draft")
-    assert found.query_tokens == tokens
+    listed = ops("qwen3-8b", "h100", 1, 8192, gamma=gamma, draft=draft, stage="draft")
+    assert listed.query_tokens == tokens
 
 
 def test_a_draft_with_few_heads_is_on_fewer_devices_unless_a_number_is_given() -> None:

@@ -94,9 +94,9 @@ def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict
     """Its kind, how many features it takes, its vocabulary, its layers and its block."""
     config = HEADS["heads"][kind] | changes
     config = {key: value for key, value in config.items() if value != "absent"}
-    found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
+    loaded = load_head(head(tmp_path, config), load_model("qwen3-8b"))
     usual = {"vocab": 0, "target_width": 0}
-    stated = usual | found.model.as_mapping() | found.options | {"kind": found.kind}
+    stated = usual | loaded.model.as_mapping() | loaded.options | {"kind": loaded.kind}
     assert {name: stated[name] for name in fields} == fields
 
 
@@ -131,14 +131,14 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
         "intermediate_size": 19968,
         "vocab_size": 202048,
     }
-    found = load_head(head(tmp_path, config | {"rms_norm_eps": 1e-5}), load_model("llama-3.1-8b"))
-    assert found.kind == "dflash2"
-    assert found.options["rank"] == 256
-    assert found.options["block"] == 16
+    loaded = load_head(head(tmp_path, config | {"rms_norm_eps": 1e-5}), load_model("llama-3.1-8b"))
+    assert loaded.kind == "dflash2"
+    assert loaded.options["rank"] == 256
+    assert loaded.options["block"] == 16
     draft = kind_of("dflash2")(
-        found.model, parse_kv("full"), 1, precision_of(found.model, ()), **found.options
+        loaded.model, parse_kv("full"), 1, precision_of(loaded.model, ()), **loaded.options
     )
-    held = draft.own_weight_bytes(shard(found.model, 1, draft.precision))
+    held = draft.own_weight_bytes(shard(loaded.model, 1, draft.precision))
     assert held == pytest.approx(5_544_319_488, rel=2e-4)  # norms and the convolutions' means are left out
 
 
@@ -159,7 +159,7 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         "num_attention_heads": 32,
         "head_dim": 128,
     }
-    own = {
+    domino_config = {
         "projector_type": "domino",
         "gru_hidden_dim": 512,
         "emb_dim": 64,
@@ -167,21 +167,22 @@ def test_a_domino_head_by_hand(tmp_path: Path) -> None:
         "pure_draft_prefix_len": 1,
     }
     target = load_model("llama-3.1-8b")
-    made = []
-    for more in ({}, own):
-        found = load_head(head(tmp_path, config | {"dflash_config": flash | more}), target)
-        full = (found.model, parse_kv("full"), 1, precision_of(found.model, ()))
-        made.append(kind_of(found.kind)(*full, **found.options))
-    plain, domino = made
+    drafts = []
+    for block_config in (flash, flash | domino_config):
+        loaded = load_head(head(tmp_path, config | {"dflash_config": block_config}), target)
+        precision = precision_of(loaded.model, ())
+        kind = kind_of(loaded.kind)
+        drafts.append(kind(loaded.model, parse_kv("full"), 1, precision, **loaded.options))
+    plain, domino = drafts
     assert plain.kind == "dflash"
     assert domino.kind == "domino"
     assert domino.max_gamma == 7
-    part = shard(domino.model, 1, domino.precision)
+    whole = shard(domino.model, 1, domino.precision)
     read = 4096 + 512
-    more = domino.own_weight_bytes(part) - plain.own_weight_bytes(part)
+    added_bytes = domino.own_weight_bytes(whole) - plain.own_weight_bytes(whole)
     corrector = read * (3 * 512 + 64)
-    assert more == 2 * (corrector + 64 * 128256)
-    steps = [op for op in domino.ops(part, 1.0, 512.0, 8.0) if op.name.startswith("domino")]
+    assert added_bytes == 2 * (corrector + 64 * 128256)
+    steps = [op for op in domino.ops(whole, 1.0, 512.0, 8.0) if op.name.startswith("domino")]
     loaded = sum(op.cost.weight_bytes for op in steps)
     assert loaded == 7 * 2 * (corrector + 64 * 2048)
 

@@ -107,10 +107,12 @@ def main(engine: Path, llama_server: Path) -> None:
     script = Path(__file__).with_name("flags_of.py")
     asked = [engine / "bin" / "python", script, engine]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    engine_flags = json.loads(done.stdout.splitlines()[-1])
     shown = subprocess.run([llama_server, "--help"], capture_output=True, text=True, check=True)
     version = subprocess.run([llama_server, "--version"], capture_output=True, text=True, check=True)
-    data = {word: {"version": servers()[word].checked, "flags": flags} for word, flags in found.items()}
+    data = {
+        word: {"version": servers()[word].checked, "flags": flags} for word, flags in engine_flags.items()
+    }
     release = (version.stdout + version.stderr).strip().splitlines()[0]
     data["llamacpp"] = {"version": release, "flags": of_help(shown.stdout)}
     RECORD.write_text(_text(data), encoding="utf-8")

@@ -77,7 +77,7 @@ def room(context: int, sequences: int) -> int:
 
 def emitted() -> dict[str, Export]:
     """Kind -> what is handed over for it."""
-    found = {}
+    exports = {}
     for name, (changes, ranges, more) in KINDS.items():
         question = {
             "model": "llama-3.1-8b",
@@ -93,13 +93,13 @@ def emitted() -> dict[str, Export]:
         served = ServedTarget("org/target", **{"vocab_size": 128_256, "longest": room, **more})  # type: ignore[arg-type]
         own = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None
         path = HEAD if str(changes["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
-        found[name] = export(table, draft, served, path)
-    return found
+        exports[name] = export(table, draft, served, path)
+    return exports
 
 
 def planned() -> dict[str, dict[str, str | None]]:
     """The servers that a plan of runs starts with a draft whose acceptance is forced."""
-    found: dict[str, dict[str, str | None]] = {}
+    plans: dict[str, dict[str, str | None]] = {}
     for method in PLANNED:
         lines: dict[str, str | None] = {"sglang_adaptive": None}
         for engine, start in (("vllm", "vllm serve"), ("sglang", "python -m sglang")):
@@ -107,8 +107,8 @@ def planned() -> dict[str, dict[str, str | None]]:
             plan = commands(BenchRequest("org/target", engine, 1, method, HEAD, *rest))
             served = next(line for line in plan if "--speculative" in line)
             lines[f"{engine}_line"] = served[served.index(start) : served.index(" --port")]
-        found[f"plan of {method}"] = lines
-    return found
+        plans[f"plan of {method}"] = lines
+    return plans
 
 
 def asked() -> dict[str, dict[str, str | None]]:

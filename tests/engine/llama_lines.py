@@ -35,7 +35,7 @@ APART = ("an mtp head in a file of its own",)
 
 def emitted() -> dict[str, Export]:
     """Kind -> what is handed over for it."""
-    found = {}
+    exports = {}
     for name, (changes, ranges, best) in KINDS.items():
         model = {"model": "llama-3.1-8b", "hardware": "rtx-3090", "engine": "llamacpp", "weights": "q4_k_m"}
         query = Query(**{**model, "batch": 1, "context": 4096, "alpha": 0.7, **changes})  # type: ignore[arg-type]
@@ -44,8 +44,8 @@ def emitted() -> dict[str, Export]:
         table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))
         served = served_target(query, "org/Target", scenario)
         own = None if draft_word(scenario.draft) == "mtp" and name not in APART else "org/draft"
-        found[name] = export(table, scenario.draft, served, own)
-    return found
+        exports[name] = export(table, scenario.draft, served, own)
+    return exports
 
 
 def as_record() -> dict[str, object]:

@@ -102,14 +102,14 @@ def serve(programs: Path, models: Path, out: Path, kind: str, gamma: int) -> Non
         words += ["--spec-ngram-simple-size-n", str(NGRAM), "--spec-ngram-simple-size-m", str(gamma)]
     with started(words, models.parent / f"server-{kind}-{gamma}.log") as url:
         for batch, path in paths.items():
-            found: list[str] = []
+            written: list[str] = []
             for prompt in PROMPTS:
                 with ThreadPoolExecutor(batch) as clients:
                     for tokens in (1, NEW_TOKENS):
                         calls = [(url, slot, prompt, tokens) for slot in range(batch)]
                         answers = list(clients.map(lambda each: ask(*each), calls))
-                found += [json.dumps({"timings": timings}) for timings in answers]
-            path.write_text("\n".join(found) + "\n")
+                written += [json.dumps({"timings": timings}) for timings in answers]
+            path.write_text("\n".join(written) + "\n")
 
 
 def ask(url: str, slot: int, prompt: int, tokens: int) -> dict[str, float]:
@@ -122,17 +122,17 @@ def ask(url: str, slot: int, prompt: int, tokens: int) -> dict[str, float]:
     body |= {"temperature": 0, "ignore_eos": True}
     request = Request(f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urlopen(request, timeout=600) as answer:
-        found: dict[str, float] = json.load(answer)["timings"]
-    return found
+        timings: dict[str, float] = json.load(answer)["timings"]
+    return timings
 
 
 def rows(out: Path, kind: str) -> list[Timing]:
     """The timings of the files of a kind; their names have draft length and batch."""
-    found: list[Timing] = []
+    timings: list[Timing] = []
     for path in sorted(out.glob(f"{kind}-K*-B*.jsonl")):
         _, gamma, batch = path.stem.split("-")
-        found += read(path, GivenFacts(gamma=int(gamma[1:]), batch=float(batch[1:])))
-    return found
+        timings += read(path, GivenFacts(gamma=int(gamma[1:]), batch=float(batch[1:])))
+    return timings
 
 
 def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
@@ -148,11 +148,11 @@ def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
     text = lines(made)
     ngram = [*rows(out, "ngram"), *(t for t in baseline if is_held_out(t))]
     held = {"draft model": [t for t in timed if is_held_out(t)], "n-gram": ngram}
-    found: dict[str, dict[str, float]] = {}
+    by_kind: dict[str, dict[str, float]] = {}
     for kind, drafted in (("draft model", query), ("n-gram", replace(query, draft="ngram"))):
-        found[kind], compared = judge(made, drafted, held[kind], plain)
+        by_kind[kind], compared = judge(made, drafted, held[kind], plain)
         text += [f"\n{kind}, held out: TPOT measured, predicted", *compared]
-    return found, text
+    return by_kind, text
 
 
 def main(folder: Path, machine: str) -> int:

@@ -82,8 +82,8 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
 @pytest.mark.slow
 def test_points_held_out_are_as_close_as_the_summary_says() -> None:
     out = ROOT / "results/cpu-engine/llamacpp"
-    found, text = errors(out)
+    by_kind, text = errors(out)
     stated = json.loads((out / "summary.json").read_text())["errors"]
-    assert found == {kind: pytest.approx(off, abs=0.002) for kind, off in stated.items()}
-    assert all(off[figure] < WANTED for off in found.values() for figure in ("tpot", "speedup"))
+    assert by_kind == {kind: pytest.approx(off, abs=0.002) for kind, off in stated.items()}
+    assert all(off[figure] < WANTED for off in by_kind.values() for figure in ("tpot", "speedup"))
     assert "base: ideal, one row apart, closest to rows held out (others: ideal 10.5%)" in text

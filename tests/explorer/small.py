@@ -30,8 +30,8 @@ def written(path: Path, *more: str) -> str:
 
 
 def payload_of(text: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', text, re.DOTALL)
-    return json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="payload">(.*?)</script>', text, re.DOTALL)
+    return json.loads(match[1])
 
 
 def array(content: dict[str, Any], number: int) -> np.ndarray[Any, Any]:

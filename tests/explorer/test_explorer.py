@@ -24,8 +24,8 @@ def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
                 ("draft_step", "draft_step", place),
             ):
                 for term, expected_s in of_pass(alone[theirs]).items():
-                    found = value(content, case[name][term], *at)
-                    assert found == pytest.approx(expected_s, rel=ROUNDING), (query, name, term)
+                    shown = value(content, case[name][term], *at)
+                    assert shown == pytest.approx(expected_s, rel=ROUNDING), (query, name, term)
             if gamma:
                 assert value(content, case["overhead_s"], *place) == pytest.approx(
                     alone["overhead_s"], rel=ROUNDING
@@ -62,8 +62,8 @@ def test_without_tp_a_model_has_the_fewest_devices_that_leave_room_for_a_batch()
     """16 GB fit one H100 of 80 GB; 141 GB fill less than half of four, and of two MI300X of 192 GB."""
     small: dict[str, Any] = {"batch": "1,64", "context": "1k,8k", "draft_kv": "streamingllm:512"}
     grid = explore.Exploration("llama-3.1-8b,llama-3.1-70b", "h100,mi300x", **small)
-    found = {(case["model"], case["hardware"]): case["tp"] for case in explore.payload(grid)["cases"]}
-    assert found == {
+    degrees = {(case["model"], case["hardware"]): case["tp"] for case in explore.payload(grid)["cases"]}
+    assert degrees == {
         ("llama-3.1-8b", "h100-sxm-80gb"): 1,
         ("llama-3.1-8b", "mi300x-192gb"): 1,
         ("llama-3.1-70b", "h100-sxm-80gb"): 4,

@@ -40,10 +40,10 @@ def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) 
     small = pm.explore("llama-3.1-8b", "a100", batch="1,8", context="2k,32k", alpha=0.8)
     shown_in.write_text(small._repr_html_(), encoding="utf-8")
     browser.open(shown_in)
-    found = browser.run(
+    frame = browser.run(
         "document.querySelector('iframe').contentDocument.getElementById('speedup').textContent"
     )
-    assert re.fullmatch(r"\d\.\d\dx", found)
+    assert re.fullmatch(r"\d\.\d\dx", frame)
     assert browser.complaints == []
 
 
@@ -60,48 +60,48 @@ def shown(browser: Browser) -> dict[str, Any]:
     words = shlex.split(browser.text("command"))
     assert words[:2] == ["perfmodel", "whatif"]
     flags = dict(zip(words[2::2], words[3::2], strict=True))
-    found = whatif(**{flag[2:].replace("-", "_"): value for flag, value in flags.items()}).as_dict()
-    assert browser.text("speedup") in spellings("{:.2f}x".format, found["speedup"])
-    query = found["query"]
-    room = found["memory"]
+    answer = whatif(**{flag[2:].replace("-", "_"): value for flag, value in flags.items()}).as_dict()
+    assert browser.text("speedup") in spellings("{:.2f}x".format, answer["speedup"])
+    query = answer["query"]
+    room = answer["memory"]
     point = f"batch {query['batch']}, context {query['context']:,}, gamma {query['gamma']}"
     assert point in browser.text("subject")
     names, texts = (browser.texts(f"#facts {kind}") for kind in ("dt", "dd"))
     facts = dict(zip(names, texts, strict=True))
     rate = lambda *both: f"{seconds(both[0])} baseline, {seconds(both[1])} speculating"  # noqa: E731
-    assert facts["time per token"] in spellings(rate, found["ar_tpot_s"], found["tpot_s"])
-    best = found["gamma_optimal"]
+    assert facts["time per token"] in spellings(rate, answer["ar_tpot_s"], answer["tpot_s"])
+    best = answer["gamma_optimal"]
     assert facts["best gamma"] in spellings(
-        lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"]
+        lambda gain: f"{best} ({gain:.2f}x)", answer["speedup_at_gamma_optimal"]
     )
     assert facts["memory"].startswith("fits" if room["fits"] else "does not fit")
     assert facts["memory"].endswith(
         f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} baseline)"
     )
-    assert facts["calibration"] == f"{found['calibration']['name']} ({found['calibration']['kind']})"
-    assert browser.run("document.getElementById('verdict').className") == found["verdict"]
+    assert facts["calibration"] == f"{answer['calibration']['name']} ({answer['calibration']['kind']})"
+    assert browser.run("document.getElementById('verdict').className") == answer["verdict"]
     if query["gamma"]:
         about = re.fullmatch(r"about ([\d,]+) at gamma (\d+)", facts["break-even context"])
         if about:  # read between the grid's contexts
-            assert int(about[2]) == found["query"]["gamma"]
+            assert int(about[2]) == answer["query"]["gamma"]
             assert float(about[1].replace(",", "")) == pytest.approx(
-                found["inflection"]["break_even_context"], rel=0.1
+                answer["inflection"]["break_even_context"], rel=0.1
             )
-        interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *found["speedup_interval"])
+        interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *answer["speedup_interval"])
         assert browser.text("interval") in interval
         lines = "[...document.querySelectorAll('#terms tr, #totals tr')]"
         cells = browser.run(f"{lines}.map((r) => [...r.cells].map((e) => e.textContent))")
-        passes = [found[name] for name in ("target_step", "draft_step", "verify_step")]
+        passes = [answer[name] for name in ("target_step", "draft_step", "verify_step")]
         rows = {row[0].split(" ")[0]: row[1:] for row in cells}
         for name, field in ROWS.items():
             for cell, one in zip(rows[name][:3], passes, strict=True):
                 assert cell in spellings(seconds, of_pass(one)[field]), name
         assert rows["limited"][:3] == [LIMITERS[one["limiter"]] for one in passes]
-        assert rows["outside"][3] in spellings(seconds, found["overhead_s"])
+        assert rows["outside"][3] in spellings(seconds, answer["overhead_s"])
         assert rows["predicted"][3] in spellings(
-            seconds, found["tpot_s"] * found["acceptance"]["tokens_per_iteration"]
+            seconds, answer["tpot_s"] * answer["acceptance"]["tokens_per_iteration"]
         )
-    return found
+    return answer
 
 
 def test_the_page_has_the_colours_of_the_pictures() -> None:
@@ -217,9 +217,9 @@ class TestInABrowser:
             assert np.array_equal(
                 gammas, best.gamma_optimal if gamma is None else np.full_like(gammas, gamma)
             )
-            found = np.array([[cell["speedup"] for cell in row] for row in cells])
+            speedups = np.array([[cell["speedup"] for cell in row] for row in cells])
             expected = predict(scenario, Workload.of(batch, context, gammas), 6).speedup
-            assert found == pytest.approx(np.where(gammas == 0, 1.0, expected), rel=1e-6)
+            assert speedups == pytest.approx(np.where(gammas == 0, 1.0, expected), rel=1e-6)
 
     def test_every_combination_that_exists_opens_and_no_other(self, of_two_stacks: Browser) -> None:
         at = of_two_stacks
@@ -273,7 +273,7 @@ class TestInABrowser:
         written(path, *axes)
         browser.open(path)
         for place, batch in enumerate((16, 64)):
-            found = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
+            break_even = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
             query = Query(
                 "llama-3.1-8b",
                 "a100",
@@ -287,5 +287,5 @@ class TestInABrowser:
             )
             exact = whatif(query).inflection.break_even_context
             assert 8000 < exact < 24000
-            assert found == pytest.approx(exact, rel=1e-3)
+            assert break_even == pytest.approx(exact, rel=1e-3)
         assert len(browser.run("document.getElementById('break-even').getAttribute('d')")) > 20

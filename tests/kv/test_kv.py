@@ -53,9 +53,9 @@ CODES = 32_000 * 8 * 2 * 6 / 8
 )
 def test_what_a_step_reads_and_what_is_kept(text: str, read: float, kept: float) -> None:
     """Attention and selection of one draft step; memory beside the target's cache."""
-    found = kv.parse_kv(text)
-    step = found.read_bytes(32_000.0, LLAMA) + found.select_step(32_000.0, LLAMA).bytes
-    assert (step, found.stored_bytes(32_000.0, LLAMA)) == pytest.approx((read, kept), rel=1e-14)
+    method = kv.parse_kv(text)
+    step = method.read_bytes(32_000.0, LLAMA) + method.select_step(32_000.0, LLAMA).bytes
+    assert (step, method.stored_bytes(32_000.0, LLAMA)) == pytest.approx((read, kept), rel=1e-14)
 
 
 def test_mla_has_no_separate_keys() -> None:
@@ -141,8 +141,8 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 )  # fmt: skip
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
     step = getattr(kv.parse_kv(text), when)(1000.0, LLAMA)
-    found = float(step.flops), float(step.bytes), float(step.kernels)
-    assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
+    choosing = float(step.flops), float(step.bytes), float(step.kernels)
+    assert choosing == pytest.approx((flops, moved, kernels), rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_annotations_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / "later.py").write_text(LATER.format(folder=package.__name__.partition(".")[2], base=base))
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
         monkeypatch.setattr(package, "names", lambda: ("later",))
-    found = kv.parse_kv("later:32,step=4")
-    assert found.label() == "later:32,step=4"
+    method = kv.parse_kv("later:32,step=4")
+    assert method.label() == "later:32,step=4"
     precision = Precision(weight_format("bf16"), kv_format("bf16"))
-    draft = drafts.make_draft("later:step=2", load_model("llama-3.1-8b"), precision, 1, found)
+    draft = drafts.make_draft("later:step=2", load_model("llama-3.1-8b"), precision, 1, method)
     assert vars(draft)["step"] == 2

@@ -85,7 +85,7 @@ def tidy(text: str) -> str:
     if text.startswith("{\n"):
         return _json(json.loads(text))
     text = LIST.sub(r"\1...", text)
-    text = LONG.sub(lambda found: _rounded(float(found[0])), text.strip("\n"))
+    text = LONG.sub(lambda match: _rounded(float(match[0])), text.strip("\n"))
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip(" ─"))
 
 
@@ -137,12 +137,12 @@ def ask(command: str) -> str:
 
 def changes(before: str, now: str) -> list[str]:
     """Of each part that moved: its place, the old, the new, and by how much its numbers differ."""
-    found = []
+    changed = []
     for place, was, is_ in _pairs(before, now):
         moved = _moved(was, is_)
         if moved is None or moved:
-            found.append(f"{place}: {was} -> {is_}" + (f"  ({', '.join(moved)})" if moved else ""))
-    return found
+            changed.append(f"{place}: {was} -> {is_}" + (f"  ({', '.join(moved)})" if moved else ""))
+    return changed
 
 
 def _pairs(before: str, now: str) -> Iterator[tuple[str, str, str]]:

@@ -103,26 +103,26 @@ def numbers(seed: int) -> dict[str, list[float]]:
     most, seat = capacity(steps, lengths, limits)
     bursts = draws.choice((0.3, 1.0, 4.0))
     think_s = draws.choice((0.0, 1.5))
-    found = {"capacity": [most, float(seat)]}
+    figures = {"capacity": [most, float(seat)]}
     clients = np.array([1.0, 2.0, 0.6 * seats + 1, 1.2 * seats, 5.0 * seats])
     open_loop = Load(lengths, rate=LOADS * most, burstiness=bursts)
     closed_loop = Load(lengths, clients=clients, think_s=think_s)
-    found["open"] = predicted(steps, open_loop, limits)
-    found["closed"] = predicted(steps, closed_loop, limits)
+    figures["open"] = predicted(steps, open_loop, limits)
+    figures["closed"] = predicted(steps, closed_loop, limits)
     plain = replace(steps, cached=None)
     some = arrivals(lengths, 60, 0.8 * most, bursts, seed)
     reused = Reuse(lengths, 32.0 + tokens * (seed % 2), 0.5, 1 + seed % 3, 20.0, 0.3)
     session_rate = None if seed % 5 == 4 else 0.5 * most
     sessions = draw(reused, 40, session_rate, 0.7, seed)
     shared = sharing(some, reused, seed).first(50)
-    found["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))
+    figures["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))
     capped = replay(plain, lengths, limits, some, seed=seed, cap=2, around=2)
-    found["cap"] = sums(capped)
+    figures["cap"] = sums(capped)
     of_clients = replay(plain, lengths, limits, some, 5, seed=seed, spread=0.1)
-    found["clients"] = sums(of_clients)
-    found["sessions"] = sums(replay(steps, lengths, limits, sessions))
-    found["sharing"] = sums(replay(steps, lengths, limits, shared))
-    return found
+    figures["clients"] = sums(of_clients)
+    figures["sessions"] = sums(replay(steps, lengths, limits, sessions))
+    figures["sharing"] = sums(replay(steps, lengths, limits, shared))
+    return figures
 
 
 def predicted(steps: StepTimes, load: Load, limits: Limits) -> list[float]:

@@ -30,8 +30,8 @@ def test_adaptive_steps_settle_by_accepted_tokens_and_running_requests(alpha, ta
     """From 3 steps, of which 0.18, 0.42, 2.19 and 2.83 are accepted: up above 2.5 (and 4.5 of 5 steps), down
     at 0.25 below 8 requests and at 0.5 from there, to 1 step and then to none.
     """
-    found = pm.traffic(**ASKED, alpha=alpha, request_rate=1, gamma="adaptive")
-    (limits,) = found.drafts
+    answer = pm.traffic(**ASKED, alpha=alpha, request_rate=1, gamma="adaptive")
+    (limits,) = answer.drafts
     assert [(first, tokens) for first, _, tokens in limits.table] == table
 
 
@@ -79,12 +79,12 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
     for std in (0.0, 0.3):
         question = {**ASKED, "alpha": 0.6, "acceptance_std": std, "request_rate": 11, "max_gamma": 3}
         question |= {"gamma": "confidence", "num_prompts": 4000, "input_len": 500}
-        found = pm.traffic(**question, closed_form=True)
+        answer = pm.traffic(**question, closed_form=True)
         simulated = pm.traffic(**question, replay=True)
-        predicted, met = ({row.gamma: row.tpot_s.mean for row in each.rows} for each in (found, simulated))
+        predicted, met = ({row.gamma: row.tpot_s.mean for row in each.rows} for each in (answer, simulated))
         assert predicted["confidence"] == pytest.approx(met["confidence"], rel=0.04)
         gains.append(predicted[0] / predicted["confidence"])
-        of_the_best = found.drafts[0].over_best_fixed[0]
+        of_the_best = answer.drafts[0].over_best_fixed[0]
         assert of_the_best <= gains[-1] * (1 + 1e-9)
     assert gains[1] > gains[0] + 0.01
 

@@ -125,12 +125,12 @@ def test_a_short_prompt_does_not_shorten_an_idle_prefix() -> None:
     """Of 100 shared tokens the second of three prompts has 40."""
     beginnings = [((0, 100),), ((0, 40),), ((0, 100),)]
     blocks = BlockCache(HitLaw(10), Shared(beginnings, [-1] * 3))
-    found = []
+    hits = []
     for request, prompt in ((0, 120), (1, 41), (2, 120)):
         hit, needed = blocks.find(request, prompt)
         blocks.enter(request, prompt, hit, needed)
-        found.append((hit, needed, blocks.leave(request, 5)))
-    assert found == [(0, 120, 125), (40, 101, 106), (100, 120, 125)]
+        hits.append((hit, needed, blocks.leave(request, 5)))
+    assert hits == [(0, 120, 125), (40, 101, 106), (100, 120, 125)]
     assert blocks.idle_tokens == 100 + 25 + 6 + 25
     assert sum(blocks.idle.values()) == blocks.idle_tokens
 
@@ -166,8 +166,8 @@ def test_a_further_prompt_finds_all_of_its_session_but_the_last_token() -> None:
     """
     first = replace(LENGTHS, input_mean=100.0, input_std=0.0, output_mean=20.0)
     kinds = Reuse(first, prefix=40.0, turns=2, turn_tokens=30.0).kinds
-    found = set(zip(kinds.prompt, kinds.matched, kinds.returns, strict=True))
-    assert found == {(100.0, 40.0, False), (150.0, 119.0, True)}
+    turns = set(zip(kinds.prompt, kinds.matched, kinds.returns, strict=True))
+    assert turns == {(100.0, 40.0, False), (150.0, 119.0, True)}
 
 
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
@@ -229,9 +229,9 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     arguments = ASK | {"alpha": None, "acceptance": str(where), "gamma": "2", "turns": 2, "turn_input_len": 9}
     question = TrafficQuery("llama-3.1-8b", "h100", **arguments)
     prompts = np.geomspace(250, 64_000, KNOTS + 1)[::4]
-    found = gains_along(question, scenario("llama-3.1-8b"), 2, prompts)
+    gains = gains_along(question, scenario("llama-3.1-8b"), 2, prompts)
     alphas = np.array([0.8, 0.8, 0.5, 0.2, 0.2])
-    np.testing.assert_allclose(found, 1 + alphas + alphas**2, rtol=0.03)
+    np.testing.assert_allclose(gains, 1 + alphas + alphas**2, rtol=0.03)
     assert gains_along(replace(question, acceptance=None), scenario("llama-3.1-8b"), 2, prompts) is None
     arguments |= {"input_len": 1000, "turns": 10, "turn_input_len": 1000, "num_prompts": 4000}
     predicted = pm.traffic("llama-3.1-8b", "h100", **arguments, closed_form=True).rows[1]

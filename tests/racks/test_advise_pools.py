@@ -37,9 +37,9 @@ def _advice(**changes: Any) -> PoolAdvice:
 
 
 def best(two: bool, drafts: bool | None = None, **changes: Any) -> PoolOption:
-    found = _advice(**changes).best(two, drafts)
-    assert found is not None
-    return found
+    choice = _advice(**changes).best(two, drafts)
+    assert choice is not None
+    return choice
 
 
 def pool_row(option: PoolOption, rate: float) -> Any:
@@ -136,9 +136,9 @@ def test_a_device_without_links_has_one_pool_and_a_line_that_names_the_table() -
         "draft": None,
         "rate": (),
     }
-    found = _advice(**asked, request_rate=2.0, slo=None)
-    assert {option.two for option in found.options} == {False}
-    of_limits, note = found.notes
+    advice = _advice(**asked, request_rate=2.0, slo=None)
+    assert {option.two for option in advice.options} == {False}
+    of_limits, note = advice.notes
     assert "0.9 of the capacity" in of_limits
     assert "hardware/links has no table of links between servers of l4-24gb" in note
     assert "\n" not in note

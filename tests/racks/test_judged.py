@@ -15,9 +15,9 @@ from perfmodel.validate.studies import racks
 
 def test_the_record_and_the_constants_are_those_of_the_present_model() -> None:
     """After a change run `python -m perfmodel.validate.studies.racks`; hardware/fitted/racks.yaml follows."""
-    found = racks.text()
-    assert found == racks.PATH.read_text(encoding="utf-8")
-    fitted = json.loads(found)
+    record = racks.text()
+    assert record == racks.PATH.read_text(encoding="utf-8")
+    fitted = json.loads(record)
     bundled = rack_constants()
     assert fitted["constants"]["waiting"] == bundled.waiting.value
     assert fitted["constants"]["overlap"] == {name: each.value for name, each in bundled.overlap.items()}
@@ -69,10 +69,10 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
 
 
 def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_links() -> None:
-    found, _ = racks.left_out()
+    left_out, _ = racks.left_out()
     held = [
-        each.unexplained <= racks.width(found, "step")
-        for each in found
+        each.unexplained <= racks.width(left_out, "step")
+        for each in left_out
         if each.figure == "step" and each.beyond_box
     ]
     assert 0.85 <= sum(held) / len(held) < 1.0

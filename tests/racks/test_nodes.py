@@ -22,8 +22,8 @@ def step(**changes: Any) -> float:
 
 
 def operation(name: str, **changes: Any) -> Any:
-    found = pm.ops(**V3 | changes).ops
-    return next(op for op in found if op.name == name)
+    operations = pm.ops(**V3 | changes).ops
+    return next(op for op in operations if op.name == name)
 
 
 @pytest.mark.parametrize("layout", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 8, "ep": 8, "dp": 8}])

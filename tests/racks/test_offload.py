@@ -25,9 +25,9 @@ ASKED: dict[str, Any] = {
 
 
 def offload(tier: str, **changes: Any) -> Offload:
-    found = pm.traffic(**ASKED | {"kv_offload": tier} | changes).offload
-    assert found is not None
-    return found
+    answer = pm.traffic(**ASKED | {"kv_offload": tier} | changes).offload
+    assert answer is not None
+    return answer
 
 
 def test_a_fast_tier_pays_at_any_length_and_a_slow_start_only_beyond_some() -> None:

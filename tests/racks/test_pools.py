@@ -36,8 +36,8 @@ def row(gamma: int = 3, **changes: Any) -> PoolRow:
 @pytest.mark.parametrize("clients", [4, 64, 2000])
 def test_one_more_instance_never_lowers_the_throughput(gamma: int, clients: int) -> None:
     def rate(prefill: int, decode: int) -> float:
-        found = row(gamma, prefill=f"{prefill}x8", decode=f"{decode}x8:dp8,ep8", max_concurrency=clients)
-        return found.output_tokens_per_s
+        pool_row = row(gamma, prefill=f"{prefill}x8", decode=f"{decode}x8:dp8,ep8", max_concurrency=clients)
+        return pool_row.output_tokens_per_s
 
     base = rate(1, 1)
     assert rate(2, 1) >= base * (1 - 1e-9)
@@ -45,17 +45,17 @@ def test_one_more_instance_never_lowers_the_throughput(gamma: int, clients: int)
 
 
 def test_the_decode_batch_is_rate_times_time_and_not_the_clients() -> None:
-    found = row(max_concurrency=2000)
-    assert found.decode_batch < 2000
-    assert found.decode_batch == pytest.approx(found.request_rate * 511 * found.tpot_s, rel=0.02)
-    whole = found.request_rate * (found.ttft_s + 511 * found.tpot_s)
+    pool_row = row(max_concurrency=2000)
+    assert pool_row.decode_batch < 2000
+    assert pool_row.decode_batch == pytest.approx(pool_row.request_rate * 511 * pool_row.tpot_s, rel=0.02)
+    whole = pool_row.request_rate * (pool_row.ttft_s + 511 * pool_row.tpot_s)
     assert whole == pytest.approx(2000, rel=0.01)
 
 
 def test_the_parts_of_ttft_sum_to_it() -> None:
-    found = row(request_rate=2)
-    parts = found.queue_s + found.prefill_s + found.transfer_s + found.first_step_s
-    assert found.ttft_s == pytest.approx(parts)
+    pool_row = row(request_rate=2)
+    parts = pool_row.queue_s + pool_row.prefill_s + pool_row.transfer_s + pool_row.first_step_s
+    assert pool_row.ttft_s == pytest.approx(parts)
 
 
 def test_a_draft_raises_the_ratio_of_prefill_to_decode_by_its_speedup() -> None:
@@ -146,9 +146,9 @@ def test_percentiles_lie_above_the_mean_and_fewer_requests_are_within_the_slo_at
     limits = {"slo": "ttft:900,tpot:25"}
     calm = row(request_rate=1, **limits)
     busy = row(request_rate=7, **limits)
-    for found in (calm, busy):
-        assert found.ttft_s < found.ttft_p90_s < found.ttft_p99_s
-        assert found.tpot_s < found.tpot_p90_s < found.tpot_p99_s
+    for pool_row in (calm, busy):
+        assert pool_row.ttft_s < pool_row.ttft_p90_s < pool_row.ttft_p99_s
+        assert pool_row.tpot_s < pool_row.tpot_p90_s < pool_row.tpot_p99_s
     assert calm.slo_share is not None
     assert busy.slo_share is not None
     assert calm.slo_share > busy.slo_share
@@ -182,12 +182,12 @@ def test_no_percentile_falls_as_the_rate_rises(burstiness: float) -> None:
 
 def test_prompts_of_equal_lengths_queue_like_an_m_d_1_queue() -> None:
     """Pollaczek and Khinchine: half the wait of exponential service; varied prompts wait longer."""
-    found = row(request_rate=4, prefill="1x8")
-    used = found.prefill_used
+    pool_row = row(request_rate=4, prefill="1x8")
+    used = pool_row.prefill_used
     service = used / 4.0
-    assert found.queue_s == pytest.approx(used / (1.0 - used) * service / 2.0)
-    assert row(request_rate=4, prefill="1x8", input_std=2000).queue_s > found.queue_s
-    assert row(request_rate=4, prefill="1x8", burstiness=0.25).queue_s > found.queue_s
+    assert pool_row.queue_s == pytest.approx(used / (1.0 - used) * service / 2.0)
+    assert row(request_rate=4, prefill="1x8", input_std=2000).queue_s > pool_row.queue_s
+    assert row(request_rate=4, prefill="1x8", burstiness=0.25).queue_s > pool_row.queue_s
 
 
 def test_a_shared_prefix_is_read_once_and_still_sent_whole() -> None:
@@ -202,19 +202,19 @@ def test_a_shared_prefix_is_read_once_and_still_sent_whole() -> None:
 
 def test_a_further_turn_reads_the_answer_before_it_again() -> None:
     """The prefill pool has the prompt of 4,096 tokens, and reads 512 of the answer and 1,000 new ones."""
-    found = pools(request_rate=0.5, gamma=0, turns=2, turn_input_len=1000)
+    answer = pools(request_rate=0.5, gamma=0, turns=2, turn_input_len=1000)
     second = 4096 + 512 + 1000
-    assert found.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
-    assert any("reads the one before it again" in note for note in found.notes)
+    assert answer.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
+    assert any("reads the one before it again" in note for note in answer.notes)
 
 
 def test_a_decode_pool_without_the_draft_of_the_prefill_pool_loses_what_that_runs_and_sends() -> None:
     lost = pools(request_rate=2, decode_draft="none")
     plain = row(0, request_rate=2)
-    (found,) = lost.rows
-    assert found.tpot_s == plain.tpot_s
-    assert found.prefill_s > plain.prefill_s
-    assert found.transfer_s > plain.transfer_s
+    (only_row,) = lost.rows
+    assert only_row.tpot_s == plain.tpot_s
+    assert only_row.prefill_s > plain.prefill_s
+    assert only_row.transfer_s > plain.transfer_s
     assert any("is lost" in note for note in lost.notes)
     (clean,) = pools(request_rate=2, decode_draft="none", prefill_draft="none").rows
     assert clean.ttft_s == plain.ttft_s
@@ -245,10 +245,10 @@ def test_what_is_of_one_server_is_refused() -> None:
 
 def test_the_interval_of_tpot_contains_it_and_is_that_of_a_faster_and_a_slower_decode_pool() -> None:
     for load in ({"request_rate": 2}, {"max_concurrency": 200}):
-        found = row(**load)
-        assert found.tpot_interval is not None
-        low, high = found.tpot_interval
-        assert low < found.tpot_s < high
+        pool_row = row(**load)
+        assert pool_row.tpot_interval is not None
+        low, high = pool_row.tpot_interval
+        assert low < pool_row.tpot_s < high
         assert high / low < 9
 
 

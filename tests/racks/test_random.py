@@ -27,10 +27,10 @@ def experts(question: dict[str, Any], ranks: int, each: int) -> Any:
     """The read of the experts of one rank, with `each` sequences on every one; None if refused."""
     layout = {"tp": ranks, "ep": ranks, "dp": ranks, "batch": each * ranks}
     try:
-        found = pm.ops(**question, **layout, context=4096, gamma=0).ops
+        operations = pm.ops(**question, **layout, context=4096, gamma=0).ops
     except InputError:
         return None
-    return next(op for op in found if op.name == "experts")
+    return next(op for op in operations if op.name == "experts")
 
 
 @pytest.mark.parametrize("seed", range(8))

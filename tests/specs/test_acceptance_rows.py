@@ -95,14 +95,14 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
         ROW | {"context_tokens": 4000, "histogram": [10, 30, 60]},
         ROW | {"draft_kv": "full", "kv_budget_tokens": None, "alpha": 1},
     ]
-    found = read_acceptance(write(tmp_path, rows))
-    assert [row.alpha for row in found] == [0.9, None, None, 1.0]
-    assert found[1].positions == (0.9, 0.8)
+    rows_read = read_acceptance(write(tmp_path, rows))
+    assert [row.alpha for row in rows_read] == [0.9, None, None, 1.0]
+    assert rows_read[1].positions == (0.9, 0.8)
     # 90 of 100 accept one, 60 of those 90 a second
-    assert found[2].positions == pytest.approx((0.9, 60 / 90))
-    assert found[3].kv_budget_tokens is None
-    assert all(row.source.startswith("a measurement (") for row in found)
-    between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)
+    assert rows_read[2].positions == pytest.approx((0.9, 60 / 90))
+    assert rows_read[3].kv_budget_tokens is None
+    assert all(row.source.startswith("a measurement (") for row in rows_read)
+    between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), rows_read)
     assert between.positions == pytest.approx((0.9, (0.8 + 2 / 3) / 2))
     assert Acceptance.from_row(between).max_gamma == 2
     refused(
@@ -113,7 +113,7 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
         "snapkv",
         2049,
         1500,
-        found,
+        rows_read,
     )
     again = write(tmp_path, [ROW | {"alpha": 0.5}, ROW | {"alpha": 0.6}])
     refused(f"^{again}: rows.1: the same target", read_acceptance, again)

@@ -98,8 +98,8 @@ def test_several_devices_and_another_memory_are_refused_with_the_question_to_ask
 @pytest.mark.parametrize(("given", "meant"), FORMATS.items())
 def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
     """Its weights and the acceptance of its base model, with a warning; none with ``--weights``."""
-    found = load_model(given)
-    assert (found.name, found.weights, short_name(given)) == meant
+    model = load_model(given)
+    assert (model.name, model.weights, short_name(given)) == meant
     question = {"model": given, "hardware": "b200", "tp": 8, "batch": 1, "context": 1024, "gamma": 0}
     assert [meant[1] in w for w in whatif(**question).warnings if "by the name" in w] == [True]
     assert not any("by the name" in w for w in whatif(**question, weights="fp8").warnings)

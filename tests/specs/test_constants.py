@@ -48,7 +48,7 @@ EVERYTHING = with_values(
 def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
     """(work, term) -> seconds of a verification of 8 sequences, a draft step of 1 and an iteration."""
     overhead_s = float(scenario.overhead_s(8.0, 8000.0))
-    found: dict[tuple[str, str], float] = {("iteration", "overhead"): overhead_s}
+    seconds_by_term: dict[tuple[str, str], float] = {("iteration", "overhead"): overhead_s}
     target = scenario.target_ops(8.0, 8000.0, 4.0)
     draft = scenario.draft_ops(1.0, 8000.0)
     for machine, ops in (scenario.machine, target), (scenario.draft_machine, draft):
@@ -58,8 +58,8 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
             work = "pass" if work in ("upkeep", "host") else work
             for term, seconds in machine.time(group, tokens).terms_s.items():
                 own = float(seconds) - (float(bare[term]) if group else 0.0)
-                found[work, term] = found.get((work, term), 0.0) + own
-    return found
+                seconds_by_term[work, term] = seconds_by_term.get((work, term), 0.0) + own
+    return seconds_by_term
 
 
 def moved_by(scenario: Scenario, changed: Calibration) -> set[tuple[str, str]]:

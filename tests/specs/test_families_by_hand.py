@@ -132,9 +132,9 @@ def test_dense_models_of_new_families() -> None:
         "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
         "headwise_attn_output_gate": True,
     }
-    found = from_config(spark, "c.json")
-    assert found.num_sliding_layers == 3
-    assert [(gate.layers, gate.outputs) for gate in found.projections] == [(1, 8), (3, 8)]
+    spec = from_config(spark, "c.json")
+    assert spec.num_sliding_layers == 3
+    assert [(gate.layers, gate.outputs) for gate in spec.projections] == [(1, 8), (3, 8)]
     assert not from_config(spark | {"headwise_attn_output_gate": False}, "c.json").projections
 
 

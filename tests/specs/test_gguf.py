@@ -142,11 +142,11 @@ def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_pat
     keys["tokenizer.chat_template"] = "x" * MOST_TEXT  # as long as a text may be
     keys["general.base_model.0.repo_url"] = "https://huggingface.co/me/Qwen3-0.6B"
     path = written(tmp_path, keys, tensors)
-    found = load_model(path)
-    assert found.name == "qwen3-0.6b"
-    assert found.rope_theta == 1e6
+    model = load_model(path)
+    assert model.name == "qwen3-0.6b"
+    assert model.rope_theta == 1e6
     assert hub_id(path) == "me/Qwen3-0.6B"
-    assert found.weights.startswith("q4_k,")
+    assert model.weights.startswith("q4_k,")
     keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-8B"  # another shape
     other = load_model(written(tmp_path, keys, tensors))
     assert other.name == "mine"

@@ -70,9 +70,9 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
 def test_a_repository_is_its_base_model_in_the_mix_of_the_file(
     typed: str, model: str, mix: str, official: str
 ) -> None:
-    found = load_model(typed)
-    assert found.name == model
-    assert found.weights == mix
+    loaded = load_model(typed)
+    assert loaded.name == model
+    assert loaded.weights == mix
     assert hub_id(typed) == official
     assert is_gguf(typed)
     assert not is_gguf(official)

@@ -67,14 +67,14 @@ def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
     rows = read_rows(data_folder("models") / "checkpoints.csv", model.Checkpoint)
     assert len(rows) >= 50
     for row in rows:
-        found = load_model(row.checkpoint)
+        checkpoint = load_model(row.checkpoint)
         shape = load_model(row.model)
         tail = row.checkpoint.rpartition("/")[2]
         first = next(r for r in rows if r.checkpoint.lower().endswith(f"/{tail.lower()}"))
         assert load_model(tail) == load_model(first.checkpoint)
-        assert found.name == shape.name
-        assert found.weights == row.weights
-        assert found.kv_dtype == row.kv_dtype
+        assert checkpoint.name == shape.name
+        assert checkpoint.weights == row.weights
+        assert checkpoint.kv_dtype == row.kv_dtype
         assert hub_id(row.checkpoint) == row.checkpoint
         assert short_name(row.checkpoint) == short_name(row.model)  # its acceptance is the model's
     refused("no model named 'qwen/qwen3-32b-fp9'", load_model, "qwen/qwen3-32b-fp9")

@@ -57,8 +57,8 @@ def test_vllm_divides_what_an_a100_reports() -> None:
 def test_tokens_are_those_of_public_logs(question: Any, tokens: int) -> None:
     fraction = {464_656: 0.92, 85_760: 0.88}.get(tokens)
     model, hardware, engine, flags = question
-    found = caches(model, hardware, engine, memory_fraction=fraction, **flags)
-    assert found.kv_tokens == pytest.approx(tokens, rel=0.03)
+    cache = caches(model, hardware, engine, memory_fraction=fraction, **flags)
+    assert cache.kv_tokens == pytest.approx(tokens, rel=0.03)
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.20", 0.9), ("0.22", 0.9), ("0.24", 0.92)])

@@ -63,10 +63,10 @@ def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
         verified = 1 + sum(cut * weight for cut, weight, _ in kept)
         verify = float(s.target_pass_s(float(batch), 4096.0, verified))
         best = max(best, gained * plain / (rest + verify))
-    found = by_confidence(s, np.array([batch]), 4096.0)
-    assert found.speedup == pytest.approx(max(best, found.fixed_speedup), rel=1e-12)
-    assert found.speedup >= found.fixed_speedup
-    assert 0 <= found.verified <= found.drafted == 3
+    choice = by_confidence(s, np.array([batch]), 4096.0)
+    assert choice.speedup == pytest.approx(max(best, choice.fixed_speedup), rel=1e-12)
+    assert choice.speedup >= choice.fixed_speedup
+    assert 0 <= choice.verified <= choice.drafted == 3
 
 
 @pytest.mark.parametrize(("batches", "contexts"), [((1,), (4096,)), ((2, 3, 4), (1024, 8192))])

@@ -80,8 +80,8 @@ def test_grids_of_any_shape_equal_loops(data, name, chunk):
         single = predict(SCENARIOS[name], one, 6)
         for number in NUMBERS:
             expected = float(getattr(single, number))
-            found = np.asarray(getattr(whole, number))[at]
-            assert found == pytest.approx(expected, rel=1e-12, abs=0), (number, at)
+            number_at = np.asarray(getattr(whole, number))[at]
+            assert number_at == pytest.approx(expected, rel=1e-12, abs=0), (number, at)
 
 
 def test_blocks_cut_the_longest_axis() -> None:

@@ -71,12 +71,12 @@ def impossible(scenario: Scenario) -> dict[str, int]:
     nothing = replace(scenario, acceptance=Acceptance.from_alpha(0.0))
     fast = passes.speedups(scenario)
     never = Passes(nothing, batch, CONTEXTS, gammas).speedups(nothing)
-    found = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
-    found |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
-    found["T_V below T_T"] = int(np.count_nonzero(verify < target))
-    found["speedup above the tokens"] = int(np.count_nonzero(fast > passes.gained.reshape(-1, 1, 1)))
-    found["speedup of nothing"] = int(np.count_nonzero(never > 1.0))
-    return {what: n for what, n in found.items() if n}
+    falling = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
+    falling |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
+    falling["T_V below T_T"] = int(np.count_nonzero(verify < target))
+    falling["speedup above the tokens"] = int(np.count_nonzero(fast > passes.gained.reshape(-1, 1, 1)))
+    falling["speedup of nothing"] = int(np.count_nonzero(never > 1.0))
+    return {what: n for what, n in falling.items() if n}
 
 
 def check(every: int, start: int = 0) -> int:

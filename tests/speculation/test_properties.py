@@ -206,5 +206,5 @@ FAR = [2.0**30, 2.0**36]
 )
 def test_a_counterexample(figure: str, flags: dict, at: tuple, expected: list[float], within: float) -> None:
     predicted = predict(sparse_scenario(**flags), Workload.of(*at))
-    found = getattr(predicted, figure)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=within)
+    value = getattr(predicted, figure)
+    np.testing.assert_allclose(value, expected, rtol=0, atol=within)

@@ -120,15 +120,15 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
     acceptance = TreeAcceptance.of(SEQUOIA)
     rules = set()
     for batch, context in itertools.product((1.0, 8.0, 64.0), (1024.0, 65536.0)):
-        found = choose(s, acceptance, batch, context, 64, 8)
+        choice = choose(s, acceptance, batch, context, 64, 8)
         fast, _, _ = surface(s, batch, context, Growth(acceptance, 64, 8))
-        assert found.speedup == fast.max() >= max(found.rule_speedup, 1.0)
-        assert found.rule_speedup == fast[:, found.rule_size - 1].max()
-        expected = float(speedup(s, batch, context, found.tree))
-        assert found.speedup == pytest.approx(expected)
-        rate = found.tree.tokens_per_iteration / found.iteration_s
-        assert rate * found.target_s == pytest.approx(found.speedup, rel=1e-12)
-        rules.add(found.rule_size)
+        assert choice.speedup == fast.max() >= max(choice.rule_speedup, 1.0)
+        assert choice.rule_speedup == fast[:, choice.rule_size - 1].max()
+        expected = float(speedup(s, batch, context, choice.tree))
+        assert choice.speedup == pytest.approx(expected)
+        rate = choice.tree.tokens_per_iteration / choice.iteration_s
+        assert rate * choice.target_s == pytest.approx(choice.speedup, rel=1e-12)
+        rules.add(choice.rule_size)
     assert len(rules) > 1
 
 
@@ -170,14 +170,14 @@ def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
     """Of as many levels as the block has positions; the search and the definition agree."""
     s = scenario(draft="dflash:block=8")
     rates = TreeAcceptance.of(SEQUOIA)
-    found = choose(s, rates, 4.0, 4096.0, 64)
-    once = s.draft_pass_s(4.0, 4096.0, s.draft.query(found.tree.levels - 1.0))
-    verify = s.target_pass_s(4.0, 4096.0, float(found.tree.size))
-    assert 1 < found.tree.levels <= 8
+    choice = choose(s, rates, 4.0, 4096.0, 64)
+    once = s.draft_pass_s(4.0, 4096.0, s.draft.query(choice.tree.levels - 1.0))
+    verify = s.target_pass_s(4.0, 4096.0, float(choice.tree.size))
+    assert 1 < choice.tree.levels <= 8
     expected_s = float(once + verify + s.overhead_s(4.0, 4096.0))
-    assert found.iteration_s == pytest.approx(expected_s, rel=1e-12)
-    expected = float(speedup(s, 4.0, 4096.0, found.tree))
-    assert found.speedup == pytest.approx(expected, rel=1e-12)
+    assert choice.iteration_s == pytest.approx(expected_s, rel=1e-12)
+    expected = float(speedup(s, 4.0, 4096.0, choice.tree))
+    assert choice.speedup == pytest.approx(expected, rel=1e-12)
 
 
 def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:

@@ -37,17 +37,17 @@ def test_rounds_by_hand() -> None:
 def test_one_iteration_from_its_passes() -> None:
     """gamma_1 = gamma_2 = 1: one round of a small pass and a sparse pass over two tokens; m is 1 or 2."""
     small, middle = levels()
-    found = predict_two_levels(small, middle, 4.0, CONTEXT, 1, 1)
-    assert found.rounds == pytest.approx(1.0)
+    prediction = predict_two_levels(small, middle, 4.0, CONTEXT, 1, 1)
+    assert prediction.rounds == pytest.approx(1.0)
     c = middle.machine.calibration
     end = c.iteration_fixed_s.value + c.iteration_sequence_s.value * 4
     drafting = float(small.draft_pass_s(4.0, CONTEXT)) + float(middle.draft_pass_s(4.0, CONTEXT, 2.0)) + end
     verify = np.mean([float(middle.target_pass_s(4.0, CONTEXT, tokens)) for tokens in (2.0, 3.0)])
     gained = np.mean([float(tokens_per_iteration(m, 0.9)) for m in (1, 2)])
     total = drafting + verify + float(middle.overhead_s(4.0, CONTEXT))
-    assert found.tpot_s == pytest.approx(total / gained, rel=1e-12)
+    assert prediction.tpot_s == pytest.approx(total / gained, rel=1e-12)
     expected = float(middle.target_pass_s(4.0, CONTEXT)) * gained / total
-    assert found.speedup == pytest.approx(expected, rel=1e-12)
+    assert prediction.speedup == pytest.approx(expected, rel=1e-12)
 
 
 def test_memory_holds_both_drafts() -> None:
@@ -63,10 +63,10 @@ def test_memory_holds_both_drafts() -> None:
 
 def test_the_best_pair_is_the_fastest() -> None:
     small, middle = levels()
-    found = best_two_levels(small, middle, 4.0, CONTEXT, [1, 3], [2, 5])
+    best = best_two_levels(small, middle, 4.0, CONTEXT, [1, 3], [2, 5])
     pairs = [(one, two) for one in (1, 3) for two in (2, 5)]
     speedups = [predict_two_levels(small, middle, 4.0, CONTEXT, *pair).speedup for pair in pairs]
-    assert found.speedup == max(speedups)
+    assert best.speedup == max(speedups)
     with pytest.raises(InputError, match="gamma-1: must be a whole number from 1 to"):
         best_two_levels(small, middle, 4.0, CONTEXT, [0], [2])
 
@@ -82,7 +82,7 @@ def test_the_verb_has_the_best_pair() -> None:
         small="llama-3.2-1b",
         small_rate=0.5,
     )
-    found = best_two_levels(*levels(), 4.0, CONTEXT, None, None)
-    assert answer.gamma_1 == found.gamma_1
-    assert answer.gamma_2 == found.gamma_2
-    assert answer.speedup == pytest.approx(found.speedup)
+    best = best_two_levels(*levels(), 4.0, CONTEXT, None, None)
+    assert answer.gamma_1 == best.gamma_1
+    assert answer.gamma_2 == best.gamma_2
+    assert answer.speedup == pytest.approx(best.speedup)

@@ -214,9 +214,9 @@ def test_a_step_is_as_wide_as_errors_of_sources_left_out_in_its_class(gpu, engin
     scenario = resolve(Query("qwen3-32b", gpu, 8, 4000, engine=engine))
     assert step_class(scenario) == name
     step = scenario.target_step(8.0, 4000.0)
-    found = float(step_log_error(scenario, step, 8.0, 4000.0))
+    width = float(step_log_error(scenario, step, 8.0, 4000.0))
     errors = source_errors().steps[name]
-    assert found == pytest.approx(errors.deviation_on(scenario.machine.gpu))
+    assert width == pytest.approx(errors.deviation_on(scenario.machine.gpu))
 
 
 @pytest.mark.parametrize(

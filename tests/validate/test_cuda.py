@@ -47,16 +47,16 @@ def test_chance_inside_a_graph() -> None:
 
         work()
         replay = graphs.captured(work, generator)
-        found = []
+        draws = []
         for _ in range(20):
             replay()
-            found.append(out.clone())
-        return found
+            draws.append(out.clone())
+        return draws
 
-    found = replays(7)
-    assert not any(torch.equal(found[0], later) for later in found[1:])
-    assert all(torch.equal(one, two) for one, two in zip(found, replays(7), strict=True))
-    for row in torch.stack(found, 1):
+    first = replays(7)
+    assert not any(torch.equal(first[0], later) for later in first[1:])
+    assert all(torch.equal(one, two) for one, two in zip(first, replays(7), strict=True))
+    for row in torch.stack(first, 1):
         counts = row.flatten().bincount(minlength=3) / row.numel()
         assert (counts - share[0]).abs().max() < 0.02, "five standard errors of 20,000 draws"
 
@@ -83,7 +83,7 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     new = 100
     gamma = 2 if "tree" in more else 4
     request = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
-    found: list[Generation] = []
+    generations: list[Generation] = []
     for captured in (False, True):
         made = make_decoder(model, request)
         state = made.start(prompts, new)
@@ -92,12 +92,12 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
         else:
             graphs.fix_bounds(made)
         made.finish(state)
-        found.append(collect(state, prompts))
-    assert found[0].tokens == found[1].tokens
+        generations.append(collect(state, prompts))
+    assert generations[0].tokens == generations[1].tokens
     plain = make_decoder(model, Request(3, 60, new, attention="math", pointwise="torch")).generate(
         prompts, new
     )
-    largest = difference(model, request, prompts, plain, found[1])
+    largest = difference(model, request, prompts, plain, generations[1])
     assert largest is None or largest.margin < 8, largest
 
 
@@ -119,11 +119,11 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
     new = 100
     request = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
-    found = make_decoder(model, request).generate(prompts, new)
+    drafted = make_decoder(model, request).generate(prompts, new)
     plain = make_decoder(model, replace(request.plain(), attention="math", pointwise="torch")).generate(
         prompts, new
     )
-    largest = difference(model, request, prompts, plain, found)
+    largest = difference(model, request, prompts, plain, drafted)
     assert largest is None or largest.margin < 64, largest
 
 

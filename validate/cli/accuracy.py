@@ -34,12 +34,12 @@ def accuracy(
 
     if not write:
         gate.read(module.PATH)  # before the work
-    found = module.record()
+    record = module.record()
     if write:
-        write_all(page.files(found), "--write")
+        write_all(page.files(record), "--write")
     if json:
-        click.echo(module.render(found), nl=False)
-    conclude(gate.read(module.PATH), found, json)
+        click.echo(module.render(record), nl=False)
+    conclude(gate.read(module.PATH), record, json)
 
 
 def conclude(recorded: dict[str, Any], now: dict[str, Any], json: bool) -> None:

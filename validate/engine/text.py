@@ -29,11 +29,11 @@ def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
 
 def floats(words: Iterable[str]) -> list[float]:
     """Numbers of a log line; all NaN if one word is not a number."""
-    found = list(words)
+    numbers = list(words)
     try:
-        return [float(word) for word in found]
+        return [float(word) for word in numbers]
     except ValueError:
-        return [math.nan] * len(found)
+        return [math.nan] * len(numbers)
 
 
 def is_count(value: object) -> TypeGuard[float]:

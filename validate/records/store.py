@@ -61,9 +61,9 @@ class Record:
         A file that is gone has since been added to those that ship, under its own name.
         """
         named = self.data.calibration
-        if named is None or not files.looks_like_path(found := beside(self.path, named)):
+        if named is None or not files.looks_like_path(file := beside(self.path, named)):
             return named
-        return found if Path(found).is_file() else Path(found).stem
+        return file if Path(file).is_file() else Path(file).stem
 
     @property
     def rows(self) -> tuple[PointRow, ...]:
@@ -150,6 +150,6 @@ def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
         if given.data.kind != kind:
             raise InputError(f"{flag}: {path} must be of kind {kind}, given {given.data.kind}")
         return given
-    if found := latest(records(path.parent, path.name), kind):
-        return found
+    if newest_path := latest(records(path.parent, path.name), kind):
+        return newest_path
     raise InputError(f"{flag}: {path} must hold a record of kind {kind}")

@@ -52,9 +52,7 @@ def off_by(folder: Path, factor: float) -> Path:
 
 
 def test_the_limit_is_kept_or_not(folder, capsys) -> None:
-    found = figures(folder)
-    assert figures(folder / "mine") == found  # the machine's own folder is a folder too
-    mape = {p.name: p.errors.mape for p in parts_of(found)}
+    mape = {p.name: p.errors.mape for p in parts_of(figures(folder))}
     most = max(mape.values())
     allowed = f"{100 * most + 0.1:.1f}%"
     assert check(folder, "--max-error", allowed) == 0
@@ -65,19 +63,26 @@ def test_the_limit_is_kept_or_not(folder, capsys) -> None:
     worst = max(mape, key=lambda name: mape[name])
     assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in printed.err
     assert "check: FAIL" in printed.out
-    assert check(folder) == 1  # 10 % where nothing is said
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-1]
-        .endswith("--baseline FILE --write once, then --baseline FILE")
-    )
+
+
+def test_the_machines_own_folder_is_a_folder_of_records(folder) -> None:
+    assert figures(folder / "mine") == figures(folder)
+
+
+def test_without_a_limit_it_is_ten_per_cent_and_a_baseline_is_advised(folder, capsys) -> None:
+    assert check(folder) == 1
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.endswith("--baseline FILE --write once, then --baseline FILE")
     assert check(folder, "--figure", "speedup") == 0
     assert "mean errors up to 10.0%" in capsys.readouterr().out
+
+
+def test_a_check_as_json(folder, capsys) -> None:
     assert check(folder, "--figure", "speedup", "--max-error", "1%", "--json") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["faults"][0].startswith("above the limit: cpu-1/cpu-full/speedup")
-    assert found["schema_version"] == 1
-    assert len(found["rows"]) == 40
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["faults"][0].startswith("above the limit: cpu-1/cpu-full/speedup")
+    assert answer["schema_version"] == 1
+    assert len(answer["rows"]) == 40
 
 
 @pytest.mark.parametrize("factor", [0.9, 1 / 0.9])
@@ -143,8 +148,8 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     higher = [replace(figure, predicted=1.6) for figure in many]
     path.write_text(baseline_text(parts_of(higher), {}))
     moved = "predictions by -6.2% on average over 1 figures of the baseline"
-    found = faults(parts_of(many), None, read_baseline(path))
-    assert found == [f"moved: m/p/{n}: {moved}" for n in range(8)]
+    messages = faults(parts_of(many), None, read_baseline(path))
+    assert messages == [f"moved: m/p/{n}: {moved}" for n in range(8)]
 
 
 def measured_again(folder: Path, factor: float, kept: slice = slice(None)) -> None:
@@ -271,11 +276,11 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
     record = path.with_suffix(".json")
     record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))
-    found = figures(tmp_path)
-    assert {f.calibration for f in found} == {made.calibration.name}
-    assert {f.fitted for f in found} == {True}
+    fitted_figures = figures(tmp_path)
+    assert {f.calibration for f in fitted_figures} == {made.calibration.name}
+    assert {f.fitted for f in fitted_figures} == {True}
     assert {f.fitted for f in figures(tmp_path, "ideal")} == {False}
-    by_name = {f.name: f for f in found}
+    by_name = {f.name: f for f in fitted_figures}
     seconds = made.rows.predict(made.calibration)
     timed = zip(made.rows.timings, seconds, strict=True)
     rows = {(timing.batch, timing.gamma): (timing, predicted_s) for timing, predicted_s in timed}

@@ -50,12 +50,12 @@ def test_command_line(tmp_path) -> None:
     assert done.exit_code == 0
     assert "correct verdict (speedup above or below 1): 55 of 59" in done.output
     assert "magicdec/a100-sxm-80gb/speedup" in done.output
-    found = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
-    assert found["schema_version"] == 2
-    assert [row["calibration"] for row in found["rows"]] == ["a100-sxm-80gb.gpt-fast"] * 32
-    first = found["rows"][0]
+    compared = json.loads(run.invoke(app, ["compare", "--set", "gptfast_decode", "--json"]).output)
+    assert compared["schema_version"] == 2
+    assert [row["calibration"] for row in compared["rows"]] == ["a100-sxm-80gb.gpt-fast"] * 32
+    first = compared["rows"][0]
     assert first["error"] == first["predicted"] / first["measured"] - 1
-    assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
+    assert compared["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
     printed = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output
     shown = printed.partition("largest errors")[2]
     assert sum("target_s" in line for line in shown.splitlines()) == 8
@@ -80,14 +80,14 @@ def test_own_records_are_compared_like_published_ones() -> None:
         draft_kv=p.draft_kv or "",
         tokens_per_iteration=p.tokens_per_iteration,
     )
-    found = whatif(query)
+    answer = whatif(query)
     mine = {c.quantity: c for c in cells if c.point == p}
     assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted
-    assert mine["target_s"].predicted == pytest.approx(found.target_step.predicted_s, rel=1e-12)
-    lower_s = found.target_step.lower_s
+    assert mine["target_s"].predicted == pytest.approx(answer.target_step.predicted_s, rel=1e-12)
+    lower_s = answer.target_step.lower_s
     assert mine["target_s"].lower == pytest.approx(lower_s, rel=1e-12)
     assert mine["ar_tpot_s"].lower == mine["target_s"].lower
-    assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
+    assert mine["speedup"].predicted == pytest.approx(answer.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
 

@@ -133,9 +133,9 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         arguments += ["--draft-kv", "full", "--draft-kv", "streamingllm:16", "--chat", "--prompt", "short"]
     assert run(["validate", "acceptance", *arguments, "--threads", "1", "--out", str(out)]) == 0
     table = json.loads(out.read_text())
-    found = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
+    rows = [(row["draft"], row["draft_kv"], row["context_tokens"]) for row in table["rows"]]
     methods = ["full", "streamingllm"] if draft == "self" else ["full"]
-    assert found == [(name, method, context) for context in (32.0, 80.0) for method in methods]
+    assert rows == [(name, method, context) for context in (32.0, 80.0) for method in methods]
     for row in table["rows"]:
         assert row["target"] == "big"
         assert row["standard_error"]["documents"] == (4 if row["context_tokens"] == 32 else 3)

@@ -59,12 +59,12 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     assert run(["validate", "measure", str(path), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
-    found = estimate(load_plan(str(path)))
-    minutes = sum(one.seconds for one in found[:3]) / 60
+    points = estimate(load_plan(str(path)))
+    minutes = sum(one.seconds for one in points[:3]) / 60
     assert lines[-1] == (
         f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
     )
-    for one, line, fits in zip(found, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
+    for one, line, fits in zip(points, lines[4:-2], ("", "", "", " (does not fit)"), strict=True):
         times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms"
         rest = f"{one.speedup:.2f} {one.seconds:.1f} s"
         needed = f"{one.needed_bytes / 1e9:.2f} GB{fits}"

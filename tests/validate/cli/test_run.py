@@ -64,10 +64,10 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for says in ("exit 128", f"echo /somewhere/else; echo {'a' * 40}"):
         program(tmp_path, "git", says)
-        found = code_version.commit()
-        assert found["commit"] == "unknown"
-        assert found["commit_from"].startswith("perfmodel ")
-        assert found["source_sha256"] == digest
+        commit = code_version.commit()
+        assert commit["commit"] == "unknown"
+        assert commit["commit_from"].startswith("perfmodel ")
+        assert commit["source_sha256"] == digest
     record = measured(tmp_path, grid=[{**BLOCK, "batch": [1]}])
     assert record.path.stem.split("-")[1:] == ["unknown", "test", "tiny"]
     assert record.data.commit == "unknown"
@@ -102,8 +102,10 @@ def test_the_last_lines_say_what_was_found() -> None:
     device = "xeon-amx-2core"
     lines = closing(passes, fitted, device, path)
     assert lines[1].startswith("ask: perfmodel whatif --hardware xeon-amx-2core --calibration c.yaml --model")
-    found = r"batch \d+, context \d+, gamma \d: predicted \d\.\d\dx, measured (\d\.\d\dx|nothing certain) .*"
-    assert all(re.fullmatch(found, line) for line in lines[2:-1])
+    pattern = (
+        r"batch \d+, context \d+, gamma \d: predicted \d\.\d\dx, measured (\d\.\d\dx|nothing certain) .*"
+    )
+    assert all(re.fullmatch(pattern, line) for line in lines[2:-1])
     assert re.fullmatch(r"this machine's timings scatter by \d+%", lines[-1])
 
 

@@ -181,10 +181,10 @@ def selection() -> None:
     scores = few_scores.repeat(2, 1200)[:, :9001]
     chooser = backends.selection(backends.choose("triton", CPU, torch.float32))
     for count in (1, 400, 9001):
-        found = chooser.search(scores.clone()[None], count)[0]
+        selected = chooser.search(scores.clone()[None], count)[0]
         falling = scores.sort(dim=-1, descending=True, stable=True).indices
         first = falling[:, :count].sort(-1).values
-        assert torch.equal(found.long(), first), count
+        assert torch.equal(selected.long(), first), count
     least = torch.tensor([[-1, 0, 1]], dtype=torch.int32).view(torch.float32)  # the first is no number
     assert chooser.search(least[None], 3).tolist() == [[[0, 1, 2]]], "nothing beyond the end is chosen"
 
@@ -273,8 +273,8 @@ def product() -> None:
         wanted = (codes.double() * row_scale) @ (matrix.double() * scale).mT
         if rows % 2:
             wanted += bias
-        found = scaled_product(x, matrix, scale[:, 0], bias if rows % 2 else None)
-        near(found.double(), wanted, 1e-5)
+        scaled = scaled_product(x, matrix, scale[:, 0], bias if rows % 2 else None)
+        near(scaled.double(), wanted, 1e-5)
 
 
 def decoding() -> None:

@@ -107,7 +107,7 @@ def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch)
     bf16 = torch.bfloat16
     names = {HOPPER: ("triton", "triton"), ADA: ("triton", "triton"), AMPERE: ("sdpa", "torch")}
     for capability, (attention, pointwise) in names.items():
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, version=capability: version)
         assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise
         assert backends.pointwise("auto", cuda, bf16, fp8=True).fp8

@@ -82,8 +82,8 @@ def test_two_processes_give_the_tokens_of_one() -> None:
     worker = WORKER.format(tests=str(Path(__file__).parent))
     first, second = map(json.loads, ranks.run("-c", worker))
     assert first == second, "both ranks must take the same decisions"
-    for case, found in zip(CASES, first, strict=True):
-        assert found == run(case, RankShard()), case
+    for case, tokens in zip(CASES, first, strict=True):
+        assert tokens == run(case, RankShard()), case
 
 
 def test_kv_heads_are_split_or_replicated_and_sizes_must_fit() -> None:

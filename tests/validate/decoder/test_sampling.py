@@ -238,11 +238,11 @@ def test_the_ends_of_what_is_allowed() -> None:
     assert plain.alpha is None
     assert plain.tokens_per_iteration == 1
     accepted = [[1, 2], [0, 4]]
-    found = Generation([[1, 2, 3], [4]], accepted)
-    assert found.alpha == 6 / 7
-    assert found.histogram == [1, 6]
-    assert found.iterations == 4
-    assert found.tokens_per_iteration == 2 / 7
+    generation = Generation([[1, 2, 3], [4]], accepted)
+    assert generation.alpha == 6 / 7
+    assert generation.histogram == [1, 6]
+    assert generation.iterations == 4
+    assert generation.tokens_per_iteration == 2 / 7
 
 
 def counts_of(script: Script, batch: int) -> torch.Tensor:

@@ -108,9 +108,9 @@ def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
     path = tmp_path / "tuning.json"
     monkeypatch.setenv(VARIABLE, str(path))
     path.write_text('{"32": {"block": 32, "stages": 4}, "16": {"warps": 8}}')
-    found = tunings()
-    assert found == {16: Tuning(warps=8), 32: Tuning(block=32, stages=4)}
-    warps = [of_rows(found, rows).warps for rows in (1, 16, 17, 99)]
+    tuned = tunings()
+    assert tuned == {16: Tuning(warps=8), 32: Tuning(block=32, stages=4)}
+    warps = [of_rows(tuned, rows).warps for rows in (1, 16, 17, 99)]
     assert warps == [8, 8, 4, 4]
     assert environment.capture(CPU)["attention_tuning"]["16"]["warps"] == 8
     for bad, says in {
@@ -164,7 +164,7 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
 
 
 @pytest.mark.parametrize(
-    ("cuda", "device", "found"),
+    ("cuda", "device", "expected"),
     [
         (False, "auto", "cpu"),
         (False, "cpu", "cpu"),
@@ -174,13 +174,14 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
         (False, "cuda", None),
     ],
 )
-def test_the_place_of_a_pair(monkeypatch, cuda, device, found) -> None:
+def test_the_place_of_a_pair(monkeypatch, cuda, device, expected) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
     pair = ModelPair("tinyllama-1.1b", device=device)
     assert pair.tp == 1
-    with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto or cpu where"):
-        assert str(pair.place()) == found
+    refusal = pytest.raises(InputError, match="--device: must be auto or cpu where")
+    with nullcontext() if expected else refusal:
+        assert str(pair.place()) == expected
         assert pair.precision() == ("bf16" if cuda and device != "cpu" else "fp32")
 
 

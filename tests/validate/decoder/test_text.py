@@ -19,9 +19,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, target: Model) -> Path:
 
 @pytest.fixture(scope="module")
 def reader(folder: Path, target: Model) -> Tokenizer:
-    found = tokenizer(target.spec, folder)
-    assert isinstance(found, HuggingFace)
-    return found
+    words = tokenizer(target.spec, folder)
+    assert isinstance(words, HuggingFace)
+    return words
 
 
 def test_a_folders_own_tokenizer(reader) -> None:

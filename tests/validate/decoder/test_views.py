@@ -219,12 +219,12 @@ def test_the_bounds_of_a_view(method: str, slots: int, bounds: tuple[int, ...], 
     source = cache([100, 98, 96])
     made = view(method, source)
     assert isinstance(made, Packed)
-    found = [made.bound]
+    view_bounds = [made.bound]
     grow(source, made, GROWTH)
-    found.append(made.bound)
+    view_bounds.append(made.bound)
     source.tighten()
     made.tighten()
-    assert (*found, made.bound) == bounds
+    assert (*view_bounds, made.bound) == bounds
     assert made.lengths.tolist() == lengths
     source.fixed = True
     made.raise_bound(3)

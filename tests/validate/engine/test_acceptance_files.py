@@ -51,8 +51,8 @@ def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> 
     ],
 )
 def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, name, gamma, omega) -> None:
-    found = acceptance(FILES / name, gamma, tmp_path)
-    assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
+    measured = acceptance(FILES / name, gamma, tmp_path)
+    assert measured.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
 
 
 TOTALS = (
@@ -67,8 +67,8 @@ def test_the_totals_of_vllms_first_engine_state_length_and_rate(tmp_path) -> Non
     path = tmp_path / "log"
     path.write_text(TOTALS.format(emitted=1800) + TOTALS.format(emitted=4988))
     assert draft_length(path.read_text()) == 4
-    found = acceptance(path, 4, tmp_path)
-    assert found.tokens_per_iteration(4) == pytest.approx(4988 / 1728.5)
+    measured = acceptance(path, 4, tmp_path)
+    assert measured.tokens_per_iteration(4) == pytest.approx(4988 / 1728.5)
     path.write_text(TOTALS.format(emitted=9000))
     refused("Number of emitted tokens: must be from 1 to 5", import_file, path, None, subject(4))
 
@@ -81,8 +81,8 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
     whole = tmp_path / "whole.txt"
     page = (FILES / "vllm-metrics-ngram4.txt").read_text()
     whole.write_text(f"{page}vllm:generation_tokens_total 512\nvllm:request_success_total 4\n")
-    found = acceptance(whole, 4, tmp_path, draft="ngram")
-    assert found.tokens_per_iteration(4) == pytest.approx(508 / 114, rel=1e-9)
+    measured = acceptance(whole, 4, tmp_path, draft="ngram")
+    assert measured.tokens_per_iteration(4) == pytest.approx(508 / 114, rel=1e-9)
     assert "3.79 tokens on average" in import_file(whole, None, subject(4, "ngram")).source
     for draft, says in (("ngram", "must hold the generated tokens"), ("draft", "the draft length changed")):
         refused(says, import_file, FILES / "vllm-metrics-ngram4.txt", None, subject(4, draft))
@@ -117,9 +117,9 @@ def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:
     answers = [answer_with([1, 2, 2]), answer_with([2, 0, 3])]
     path = tmp_path / "answers.jsonl"
     path.write_text("\n".join(map(json.dumps, answers)))
-    found = import_file(path, None, replace(subject(2), context=()))
-    assert found.rows[0].histogram == (3.0, 2.0, 5.0)
-    assert found.rows[0].context_tokens == 111
+    imported = import_file(path, None, replace(subject(2), context=()))
+    assert imported.rows[0].histogram == (3.0, 2.0, 5.0)
+    assert imported.rows[0].context_tokens == 111
     answers[1]["metrics"] = {"speculative_decoding": {"acceptance_histogram": []}}
     path.write_text(json.dumps(answers))
     refused("must be a list of counts", import_file, path, None, subject(2))
@@ -150,9 +150,9 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed
             accepted[j] += 1
     counted = Counters(drafts, tuple(map(float, accepted)), tokens)
     assume(not counted.one_length)  # 4 and 5 tokens, a tenth of them 4: that is 5 as far as one can tell
-    found = counted.rates("x", lengths=(short, long))
+    two_rates = counted.rates("x", lengths=(short, long))
     reached = 1.0
-    for rate, found_rate in zip(rates, found["positions"], strict=True):
+    for rate, found_rate in zip(rates, two_rates["positions"], strict=True):
         left = drafts * reached * min(share, 1 - share)
         tolerance = 5 / max(left, 1) ** 0.5
         assert found_rate == pytest.approx(rate, abs=tolerance)
@@ -266,10 +266,10 @@ def test_log_lines_are_added_by_their_drafts() -> None:
     )
     lines = ((9, 15, "0.8, 0.6, 0.4"), (6, 10, "0.8, 0.4"), (0, 8, "0.0, 0.0"), (3, 3, "1.0"))
     text = "".join(line.format(*each) for each in lines)
-    found = vllm_figures.read_counters("x", text)
-    assert found.drafts == 17.0
-    assert found.accepted == pytest.approx((11.0, 5.0, 2.0))
-    assert found.draft_tokens == 36.0
+    counters = vllm_figures.read_counters("x", text)
+    assert counters.drafts == 17.0
+    assert counters.accepted == pytest.approx((11.0, 5.0, 2.0))
+    assert counters.draft_tokens == 36.0
 
 
 def test_a_schedule_at_its_ends() -> None:
@@ -311,8 +311,8 @@ def test_counters_of_several_engines_are_added() -> None:
     text += page(0, 300, [80, 50]).partition("\n")[2]
     per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
     text += f'{per}{{position="1",engine="1"}} 10 1700000000\n{per}{{position="2"}} 3e1\n'
-    found = vllm_figures.read_counters("x", text)
-    assert found == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
+    counters = vllm_figures.read_counters("x", text)
+    assert counters == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
 
 
 def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> None:

@@ -73,8 +73,8 @@ def answers(folder: Path) -> str:
     for name, text in texts.items():
         for change, new in (("", text), *changed(text)) if not ALIKE.match(name) else ():
             (folder / name).write_text(new, encoding="utf-8")
-            for found in readings(folder / name):
-                lines.setdefault(f"{name}: {found}", f"{name} {change}: {found}\n")
+            for reading in readings(folder / name):
+                lines.setdefault(f"{name}: {reading}", f"{name} {change}: {reading}\n")
     return "".join(lines.values())
 
 

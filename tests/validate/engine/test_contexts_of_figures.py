@@ -91,8 +91,8 @@ def test_a_log_of_vllm_is_taken_apart_by_context(tmp_path) -> None:
     text = "GPU KV cache size: 80,000 tokens\n"
     for requests, used in ((4, 10.0), (4, 40.0), (1, 1.0)):
         text += running.format(requests, used) + speculating
-    found = held(text, tmp_path)
-    assert found == [(800, (800, 800)), (2000, (2000, 2000)), (8000, (8000, 8000))]
+    rows = held(text, tmp_path)
+    assert rows == [(800, (800, 800)), (2000, (2000, 2000)), (8000, (8000, 8000))]
     (whole,) = import_file(tmp_path / "figures", None, subject(3)).rows
     assert whole.histogram == pytest.approx((90, 90, 30, 90)), "all of it at a given context"
 
@@ -108,9 +108,9 @@ def test_counters_of_a_server_hold_where_it_served_and_less_surely_beyond(tmp_pa
     wider = CONTEXT_DRIFT * 2**0.5
     for context, spread in ((600, 0.0), (2000, 0.0), (8000, wider), (125, wider)):
         nearest = find_acceptance(*where, context, read_acceptance(path))
-        found = Acceptance.from_row(nearest)
-        assert found.tokens_per_iteration(2) == pytest.approx(1.7)
-        assert found.log_spread(2) == pytest.approx(spread), context
+        acceptance = Acceptance.from_row(nearest)
+        assert acceptance.tokens_per_iteration(2) == pytest.approx(1.7)
+        assert acceptance.log_spread(2) == pytest.approx(spread), context
     table["rows"] = [row]
     path.write_text(json.dumps(table))
     refused(

@@ -47,13 +47,13 @@ def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
         assert server.model() == "tiny"
         assert server.engine() == ("vllm", "9.9")
         assert served_gamma(server) is None
-        found = measure(server, "tiny", 320, LOAD, 0, seed=1, rounds=2)
-    assert found.batch == 2
-    assert found.gamma == 0
-    assert found.tokens_per_iteration == 1.0
-    assert found.how.startswith(ONE_EACH)
-    assert found.seconds > 0.5 * engine.step_s
-    assert 8 < found.context < 8 + 24
+        timing = measure(server, "tiny", 320, LOAD, 0, seed=1, rounds=2)
+    assert timing.batch == 2
+    assert timing.gamma == 0
+    assert timing.tokens_per_iteration == 1.0
+    assert timing.how.startswith(ONE_EACH)
+    assert timing.seconds > 0.5 * engine.step_s
+    assert 8 < timing.context < 8 + 24
     prompts = [tuple(request["prompt"]) for request in engine.requests]
     assert len(set(prompts)) == len(prompts) == 2 * 3, "one round warms up, and no prompt comes twice"
     assert all(20 <= token < 300 and len(p) == 8 for p in prompts for token in p)
@@ -72,9 +72,9 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine
     with serving(engine) as url:
         server = client.LiveServer.at(url)
         assert served_gamma(server) == 3
-        found = measure(server, "tiny", 320, ServerLoad(2, 8, 120), 3, seed=1, rounds=2)
-    assert found.how.startswith(how)
-    assert 1.3 < found.tokens_per_iteration < 3.7
+        timing = measure(server, "tiny", 320, ServerLoad(2, 8, 120), 3, seed=1, rounds=2)
+    assert timing.how.startswith(how)
+    assert 1.3 < timing.tokens_per_iteration < 3.7
 
 
 def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, capsys) -> None:

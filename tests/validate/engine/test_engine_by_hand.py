@@ -111,12 +111,12 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(events, tok
     begins = (2.0, 2 if counted else None)
     goes_on = (4.0, 4 if counted else None)
     two = answer(8, begins, (3.0, events[2]), goes_on, (6.0, 1))
-    found = driver.stretch_of([one, two], LOAD)
-    assert found.chunks == 4
-    assert found.seconds == 2.0
-    assert found.gaps == (1.5, 1.0, 1.0)
-    assert found.tokens == tokens
-    assert found.grown == grown
+    stretch = driver.stretch_of([one, two], LOAD)
+    assert stretch.chunks == 4
+    assert stretch.seconds == 2.0
+    assert stretch.gaps == (1.5, 1.0, 1.0)
+    assert stretch.tokens == tokens
+    assert stretch.grown == grown
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
     assert driver.stretch_of([uncounted], LOAD) == driver.Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
@@ -239,8 +239,8 @@ def test_a_server_is_started_with_its_draft(case) -> None:
 def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
     short = [(batch, 512, 256) for batch in (1, 4, 16)]
     long = [(batch, 4096, 256) for batch in (1, 16)]
-    found = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
-    assert found == [*short, *long]
+    plan = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
+    assert plan == [*short, *long]
     assert len(loads((4,), *POINTS[1:])) == 2
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
 
@@ -258,9 +258,9 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     ],
 )
 def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts, means, groups) -> None:
-    found = octaves(contexts, drafts)
-    assert [group for _, group in found] == groups
-    assert [held.mean for held, _ in found if held] == pytest.approx(means)
+    by_octave = octaves(contexts, drafts)
+    assert [group for _, group in by_octave] == groups
+    assert [held.mean for held, _ in by_octave if held] == pytest.approx(means)
     three = [(100, 5), (200, 5), (300, 10)]
     assert quantile(three, 0.5) == 100
     assert quantile([(100, 0)], 0.5) == 100
@@ -289,13 +289,13 @@ def test_where_constants_are_sought() -> None:
     Beside a baseline the priors of an iteration are a fifth of the shortest drafting one, .024 and .012 a
     sequence.
     """
-    found = sought(BASE, ROWS, LLAMA)
+    searched = sought(BASE, ROWS, LLAMA)
 
     def prior(name: str) -> tuple[float, float]:
-        return found[name].expected, found[name].spread
+        return searched[name].expected, searched[name].spread
 
     def bounds(name: str) -> tuple[float, float]:
-        return found[name].low, found[name].high
+        return searched[name].low, searched[name].high
 
     assert prior("attention_fixed_s") == pytest.approx((BASE.attention_fixed_s.value, 0.024 / 32 / 2))
     assert prior("pass_fixed_s") == pytest.approx((BASE.pass_fixed_s.value, 0.012))
@@ -312,14 +312,14 @@ def test_where_constants_are_sought() -> None:
     share = BASE.gemm_bandwidth_fraction.value
     assert prior("gemm_bandwidth_fraction") == (share, share / 2)
     assert bounds("gemm_bandwidth_fraction") == (0.02, 1.0)
-    assert [*found] == SOUGHT
+    assert [*searched] == SOUGHT
     # no baseline: a twentieth of medians .044 and .014
     alone = sought(BASE, ROWS[1:], LLAMA)
     assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
     rows_of_passes = [structs.replace(row, kind="pass") for row in ROWS]
     passes = sought(BASE, rows_of_passes, LLAMA)
-    assert [name for name in found if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
+    assert [name for name in searched if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
     assert sought(BASE, ROWS[:1], LLAMA).keys() == passes.keys()
 
 

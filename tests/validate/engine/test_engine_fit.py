@@ -159,15 +159,18 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
     places = ((1.0, 0), (2.0, 0), (1.0, 2))
     three = [timing(batch, 1024.0, gamma) for batch, gamma in places]
-    found = made(engine(three))
+    fitted = made(engine(three))
     base = load_calibration(BASE)
-    assert "attention_bandwidth_fraction" in found.fitted.pinned
-    assert len(found.fitted.free) < 3, "three rows cannot carry three constants"
-    for name in found.fitted.pinned:
-        assert getattr(found.calibration, name) == getattr(base, name)
-        assert name in found.calibration.notes
-    assert f"base: {BASE}" in lines(found), "no other was tried"
-    for name, error in found.calibration.observed_error.items():  # no length or batch lies between two others
+    assert "attention_bandwidth_fraction" in fitted.fitted.pinned
+    assert len(fitted.fitted.free) < 3, "three rows cannot carry three constants"
+    for name in fitted.fitted.pinned:
+        assert getattr(fitted.calibration, name) == getattr(base, name)
+        assert name in fitted.calibration.notes
+    assert f"base: {BASE}" in lines(fitted), "no other was tried"
+    for (
+        name,
+        error,
+    ) in fitted.calibration.observed_error.items():  # no length or batch lies between two others
         assert error.log_rms == pytest.approx(small_sample(USUAL[name], 5), rel=0.01)
         assert error.source == "4 groups of other servers"
 
@@ -175,11 +178,11 @@ def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
 def test_rows_that_scatter_widely_determine_nothing() -> None:
     wide = {"samples": (0.01, 0.01, 1.0, 9.0, 9.0)}
     two = [timing(1.0, 1024.0, 0, **wide), timing(1.0, 1040.0, 2, **wide)]
-    found = made(engine(two, truth={}))
-    assert found.fitted.free == ()
-    assert found.calibration.fit is None
-    assert "fitted: nothing: the rows do not say more than the base" in lines(found)
-    assert found.calibration.observed_error["target_s"].rows == 2
+    fitted = made(engine(two, truth={}))
+    assert fitted.fitted.free == ()
+    assert fitted.calibration.fit is None
+    assert "fitted: nothing: the rows do not say more than the base" in lines(fitted)
+    assert fitted.calibration.observed_error["target_s"].rows == 2
 
 
 def test_bare_passes_are_fitted_as_passes() -> None:
@@ -204,12 +207,12 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     twice_s = 2 * rows[0].seconds
     disturbed = structs.replace(rows[0], seconds=twice_s, prefill_share=0.3, where="slow.json")
     assert usable([*rows, disturbed]) == (rows, [disturbed])
-    found = made([*rows, disturbed])
-    assert found.aside == (disturbed,)
-    (aside,) = (line for line in lines(found) if line.startswith("set aside: slow.json"))
+    fitted = made([*rows, disturbed])
+    assert fitted.aside == (disturbed,)
+    (aside,) = (line for line in lines(fitted) if line.startswith("set aside: slow.json"))
     assert "30%" in aside
-    assert len(found.rows.timings) == len(rows)
-    assert lines(found)[-1].startswith("held-out error")
+    assert len(fitted.rows.timings) == len(rows)
+    assert lines(fitted)[-1].startswith("held-out error")
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ FILES = Path(__file__).parent / "files"
 )
 def test_what_a_file_times(name, given, steps) -> None:
     read_steps = read(FILES / name, GivenFacts(**given))
-    found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read_steps]
-    assert found == [pytest.approx(step, rel=2e-3) for step in steps]
+    step_figures = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read_steps]
+    assert step_figures == [pytest.approx(step, rel=2e-3) for step in steps]
 
 
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
@@ -224,7 +224,7 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_run_by_hand(name, change, given, step) -> None:
     (t,) = FORMATS[name].read("x", RUNS[name] | change, GivenFacts(**given))
-    found = (
+    figures = (
         t.batch,
         t.context,
         t.gamma,
@@ -234,7 +234,7 @@ def test_a_run_by_hand(name, change, given, step) -> None:
         t.output,
         t.prefill_share,
     )
-    assert found == pytest.approx(step)
+    assert figures == pytest.approx(step)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "accepted", "gamma", "found"),
+    ("given", "accepted", "gamma", "expected"),
     [
         ({}, 1.0, None, (0, 1.0)),
         ({"gamma": 3}, 4.0, None, (3, 4.0)),
@@ -361,11 +361,11 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
         ({"gamma": 3}, None, None, "accepted: must be stated"),
     ],
 )
-def test_draft_length_and_tokens_per_iteration(given, accepted, gamma, found) -> None:
-    if isinstance(found, tuple):
-        assert speculation("x", GivenFacts(**given), accepted, gamma) == found
+def test_draft_length_and_tokens_per_iteration(given, accepted, gamma, expected) -> None:
+    if isinstance(expected, tuple):
+        assert speculation("x", GivenFacts(**given), accepted, gamma) == expected
     else:
-        refused(found, speculation, "x", GivenFacts(**given), accepted, gamma)
+        refused(expected, speculation, "x", GivenFacts(**given), accepted, gamma)
 
 
 @pytest.mark.parametrize("value", [0, 1e18])

@@ -25,13 +25,13 @@ QUERY = Query("gpt-oss-120b", "h200", 1, 1, draft="eagle:features=3", alpha=0.5,
 
 
 def timings() -> list[Timing]:
-    found = []
+    steps = []
     with PATH.open() as file:
         for row in csv.DictReader(file):
             place = {name: float(row[name]) for name in ("batch", "context", "tokens_per_iteration")}
             seconds = float(row["iteration_ms"]) / 1e3
-            found.append(Timing(where=PATH.name, seconds=seconds, gamma=int(row["gamma"]), **place))
-    return found
+            steps.append(Timing(where=PATH.name, seconds=seconds, gamma=int(row["gamma"]), **place))
+    return steps
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ def test_shipped_files_are_what_calibrate_writes(recipe) -> None:
 @pytest.mark.parametrize("recipe", [A100, H100], ids=lambda r: r.name)
 def test_literature_files_state_the_error_that_they_show(recipe) -> None:
     known = load_calibration(recipe.base)
-    found = other_error(recipe, known)["speedup"]
-    assert known.observed_error["speedup"].log_rms == significant(found.log_rms, 3)
-    assert known.observed_error["speedup"].rows == found.rows
+    error = other_error(recipe, known)["speedup"]
+    assert known.observed_error["speedup"].log_rms == significant(error.log_rms, 3)
+    assert known.observed_error["speedup"].rows == error.rows
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
@@ -114,14 +114,14 @@ def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by()
     shorter_s = 2e3 * true * np.exp(-off)
     target = [longer_s, shorter_s]
     points: Any = Points([1e3, 2e3], target, [np.nan, np.nan])
-    found = fit(points, START, ("small_kernel_s",), np.ones(2, dtype=bool))
-    assert found.values["small_kernel_s"] == pytest.approx(true, rel=1e-6)
-    assert found.calibration.small_kernel_s.value == found.values["small_kernel_s"]
-    assert found.stderr["small_kernel_s"] == pytest.approx(off * true, rel=1e-3)
-    assert found.calibration.small_kernel_s.stderr == found.stderr["small_kernel_s"]
-    assert found.at_bound == ()
-    assert found.calibration.fit.parameters == ("small_kernel_s",)
-    assert found.calibration.fit.correlation == ((pytest.approx(1.0),),)
+    fitted = fit(points, START, ("small_kernel_s",), np.ones(2, dtype=bool))
+    assert fitted.values["small_kernel_s"] == pytest.approx(true, rel=1e-6)
+    assert fitted.calibration.small_kernel_s.value == fitted.values["small_kernel_s"]
+    assert fitted.stderr["small_kernel_s"] == pytest.approx(off * true, rel=1e-3)
+    assert fitted.calibration.small_kernel_s.stderr == fitted.stderr["small_kernel_s"]
+    assert fitted.at_bound == ()
+    assert fitted.calibration.fit.parameters == ("small_kernel_s",)
+    assert fitted.calibration.fit.correlation == ((pytest.approx(1.0),),)
 
 
 def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothing() -> None:
@@ -132,10 +132,10 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
     points: Any = Points([1e3, 1e3, 1e3], steps_s, [5e-4, 1.0, 5e-4])
     free = ("small_kernel_s", "iteration_fixed_s")
     train = np.array([True, False, True])
-    found = fit(points, START, free, train, {"small_kernel_s": 7e-6, "iteration_fixed_s": 1e-3})
-    assert found.values["small_kernel_s"] == pytest.approx(5e-6, rel=1e-4)
-    assert list(found.stderr) == ["small_kernel_s"]
-    assert found.at_bound == ("iteration_fixed_s",)
+    fitted = fit(points, START, free, train, {"small_kernel_s": 7e-6, "iteration_fixed_s": 1e-3})
+    assert fitted.values["small_kernel_s"] == pytest.approx(5e-6, rel=1e-4)
+    assert list(fitted.stderr) == ["small_kernel_s"]
+    assert fitted.at_bound == ("iteration_fixed_s",)
 
 
 def test_a_fit_in_words() -> None:
@@ -143,17 +143,17 @@ def test_a_fit_in_words() -> None:
     correlation = ((1.0,), (0.8, 1.0), (0.1, -0.9, 1.0))
     fitted: Any = SimpleNamespace(parameters=("a", "b", "c"), correlation=correlation)
     assert correlated(fitted) == [("c", "b", -0.9)]
-    found = {
+    three_fits = {
         "calibration": "x.y",
         "rows": 3,
         "set": "z",
         "values": {"a": 0.5, "b": 2.0},
         "stderr": {"a": 0.02},
     }
-    found["strong_correlations"] = correlated(fitted)
-    found["in_sample"] = {"target_s": {"mape": 0.021, "worst": -0.05}}
-    found["held_out"] = {"gpu": {"target_s": {"mape": 0.03, "worst": 0.1}}}
-    printed = [" ".join(line.split()) for line in report_lines(found)]
+    three_fits["strong_correlations"] = correlated(fitted)
+    three_fits["in_sample"] = {"target_s": {"mape": 0.021, "worst": -0.05}}
+    three_fits["held_out"] = {"gpu": {"target_s": {"mape": 0.03, "worst": 0.1}}}
+    printed = [" ".join(line.split()) for line in report_lines(three_fits)]
     assert printed == [
         "x.y: 3 rows of z",
         "a 0.5 +- 0.02",
@@ -195,8 +195,8 @@ def test_what_a_draft_time_is_the_mean_of() -> None:
 
 def test_floats_of_a_record_are_shortened_wherever_they_are() -> None:
     record = {"a": [1.23456, (2.0, 3)], "b": {"c": 0.00098765}, "d": "4.5678"}
-    found = shortened(record, 3)
-    assert found == {"a": [1.23, [2.0, 3]], "b": {"c": 0.000988}, "d": "4.5678"}
+    short = shortened(record, 3)
+    assert short == {"a": [1.23, [2.0, 3]], "b": {"c": 0.000988}, "d": "4.5678"}
 
 
 NAN = float("nan")
@@ -206,8 +206,8 @@ def test_errors_are_over_the_rows_that_have_both() -> None:
     """3 for 1.5 and 1 for 2: +100 % and -50 %, logarithms of 2 and 1/2; a time of 0 or none says nothing."""
     predicted = np.array([3.0, 1.0, NAN, 3.0, 0.0])
     measured = np.array([1.5, 2.0, 3.0, NAN, 1.0])
-    found = errors_of(predicted, measured)
-    assert found == Errors(rows=2, mape=0.75, bias=0.25, worst=1.0, log_rms=log(2))
+    errors = errors_of(predicted, measured)
+    assert errors == Errors(rows=2, mape=0.75, bias=0.25, worst=1.0, log_rms=log(2))
     ones = np.ones(2)
     assert errors_of(np.array([0.5, 1.1]), ones).worst == -0.5
     assert errors_of(np.array([NAN, 0.0]), ones) is None

@@ -31,8 +31,8 @@ class Held(Tables):
 
     def versions(self, family: str, engine: str, name: str) -> list[str]:
         wanted = (family, engine, name)
-        found = [version for f, e, version, n in self.held if (f, e, n) == wanted]
-        return sorted(found)
+        matching = [version for f, e, version, n in self.held if (f, e, n) == wanted]
+        return sorted(matching)
 
     def read(self, family: str, engine: str, version: str, name: str) -> dict[str, Any]:
         rows = self.held[family, engine, version, name]
@@ -116,23 +116,23 @@ def gemm_fits(rows: Rows) -> dict[str, kernels.TableFit]:
 
 def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     slower = [row | {"seconds": 2 * row["seconds"]} for row in BF16]  # another kernel of the same calls
-    found = gemm_fits([*slower, *BF16, *FP8])
-    assert list(found) == ["bf16", "fp8"]
-    start, fixed, *pairs = found["bf16"].values
+    fits = gemm_fits([*slower, *BF16, *FP8])
+    assert list(fits) == ["bf16", "fp8"]
+    start, fixed, *pairs = fits["bf16"].values
     assert start == 6e-6  # the median of the three smallest with at most 16 tokens and 1 MB of weights
     assert fixed == pytest.approx(4.5e-6, rel=1e-4)
     assert pairs[::2] == list(SHARES)
     assert pairs[1::2] == pytest.approx(list(SHARES.values()), rel=1e-4)
-    assert found["bf16"].rows == 492  # 500 less four small and four beyond the ends
-    assert found["bf16"].median_error < 1e-6
-    assert found["bf16"].source == "vllm 1"
+    assert fits["bf16"].rows == 492  # 500 less four small and four beyond the ends
+    assert fits["bf16"].median_error < 1e-6
+    assert fits["bf16"].source == "vllm 1"
     # fp8: the last knot is always there; half the bytes, so that the three edges weigh less than 16 MB
     knots = (1, 16, 17, 64, 4096)
-    assert found["fp8"].values[2::2] == knots
+    assert fits["fp8"].values[2::2] == knots
     efficiency = at_knots(EIGHT_BIT_SHARES)
     expected = [efficiency(knot) for knot in knots]
-    assert found["fp8"].values[3::2] == pytest.approx(expected, rel=1e-4)
-    assert found["fp8"].rows == 489  # all of SHAPES
+    assert fits["fp8"].values[3::2] == pytest.approx(expected, rel=1e-4)
+    assert fits["fp8"].rows == 489  # all of SHAPES
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,12 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, peak, 2e-5, 0.7, 0.4)
     no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
     left_out = [*odd, *noisy, *slow, *short[:59], *no_peak]
-    found = expert_fits([*first, *int4, *left_out])
-    assert list(found) == ["bf16", "int4"]
-    assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
-    assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
-    assert found["bf16"].rows == 60
-    assert found["bf16"].source == "vllm 3", "there is none of version 1"
+    fits = expert_fits([*first, *int4, *left_out])
+    assert list(fits) == ["bf16", "int4"]
+    assert fits["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
+    assert fits["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
+    assert fits["bf16"].rows == 60
+    assert fits["bf16"].source == "vllm 3", "there is none of version 1"
     assert distilled({}).experts == {}
 
 
@@ -240,9 +240,9 @@ def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
     slow = main[0] | {"seconds": 3 * main[0]["seconds"]}
     fast = main[0] | {"kernel_source": "other"}
     alone = main[0] | {"kernel_source": "other", "topk": 1, "seconds": ODD}
-    found = expert_fits([fast, slow, *main[1:], alone])["bf16"]
-    assert found.values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
-    assert found.rows == 60
+    fitted = expert_fits([fast, slow, *main[1:], alone])["bf16"]
+    assert fitted.values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
+    assert fitted.rows == 60
 
 
 # Attention.
@@ -311,10 +311,10 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
     moved = cached + 4 * 16 * 128
     seconds = 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75
     same = wide[0] | {"num_key_value_heads": 0, "head_dim": 128, "seconds": seconds}
-    found = attention_fits([*wide, *odd, same])["bfloat16"]
-    assert found.values == pytest.approx((8e-6, 0.75), rel=1e-4)
-    assert found.rows == 101
-    assert found.source == "vllm 1"
+    fitted = attention_fits([*wide, *odd, same])["bfloat16"]
+    assert fitted.values == pytest.approx((8e-6, 0.75), rel=1e-4)
+    assert fitted.rows == 101
+    assert fitted.source == "vllm 1"
 
 
 def test_attention_of_sixteen_query_heads_a_kv_head_counts() -> None:
@@ -324,9 +324,9 @@ def test_attention_of_sixteen_query_heads_a_kv_head_counts() -> None:
         moved = cache + row["batch_size"] * 4 * 16 * row["head_dim"]
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
     wide = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
-    found = attention_fits([*wide, *grouped])
-    assert found["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
-    assert found["fp8"].rows == sum(cache > 1e6 for cache in caches)
+    fitted = attention_fits([*wide, *grouped])
+    assert fitted["fp8"].values == pytest.approx((9e-6, 0.5), rel=1e-4)
+    assert fitted["fp8"].rows == sum(cache > 1e6 for cache in caches)
     assert list(attention_fits([*wide, *grouped[:99]])) == ["bfloat16"]
 
 
@@ -369,11 +369,11 @@ def test_latent_attention_comes_out_of_the_table_of_any_engine(engine: str, vers
     beyond = ({"batch_size": 257}, {"step": 99})  # the second is 115 kB
     odd = [wide[0] | {"seconds": ODD} | change for change in beyond]
     slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
-    found = latent_fits([*slower, *wide, *odd, *narrow], engine, version)
-    assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
-    assert found["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
-    assert found["bfloat16"].rows == 24
-    assert found["bfloat16"].source == f"{engine} {version}"
+    fits = latent_fits([*slower, *wide, *odd, *narrow], engine, version)
+    assert list(fits) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
+    assert fits["bfloat16"].values == pytest.approx((1.5e-5, 0.6, 0.45), rel=1e-5)
+    assert fits["bfloat16"].rows == 24
+    assert fits["bfloat16"].source == f"{engine} {version}"
 
 
 def test_times_of_latent_attention_that_scatter_are_left_out() -> None:
@@ -418,12 +418,12 @@ def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> 
         ("comm", "vllm", "1", "custom_allreduce_perf"): [row(2, 8192, 4.5e-6)],
         ("comm", "nccl", "1", "nccl_perf"): nccl,
     }
-    found = distilled(tables).allreduce
-    sizes, seconds = zip(*found[2], strict=True)
+    fastest = distilled(tables).allreduce
+    sizes, seconds = zip(*fastest[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
     assert seconds == pytest.approx((4.5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9), "of an older version the first"
-    assert found[4] == [(16384.0, pytest.approx(1e-5))]
+    assert fastest[4] == [(16384.0, pytest.approx(1e-5))]
     falling = [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]
     table = ("comm", "vllm", "2", "custom_allreduce_perf")
     (*_, after) = distilled({table: falling}).allreduce[2]
@@ -451,15 +451,15 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
         ("attention", "vllm", "2", "generation_attention_perf"): attention,
     }
     held = Held(tables)
-    found = kernels.distil(held, H100, "vllm")
-    assert found.source == "tables 1, vllm 2"
-    start, fixed, *_ = found.gemm["bf16"].values
+    constants = kernels.distil(held, H100, "vllm")
+    assert constants.source == "tables 1, vllm 2"
+    start, fixed, *_ = constants.gemm["bf16"].values
     assert start == pytest.approx(6e-6)
     assert fixed == pytest.approx(4.5e-6, rel=1e-4)
-    assert sources(found.gemm) == {"bf16": "vllm 2", "fp8": "trtllm 7"}
-    assert sources(found.experts) == {"bf16": "vllm 2", "int4": "sglang 5"}
-    assert found.latent == {}
-    assert found.allreduce == {}
+    assert sources(constants.gemm) == {"bf16": "vllm 2", "fp8": "trtllm 7"}
+    assert sources(constants.experts) == {"bf16": "vllm 2", "int4": "sglang 5"}
+    assert constants.latent == {}
+    assert constants.allreduce == {}
     assert kernels.distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
     unknown = "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"
     refused(unknown, kernels.distil, held, H100, "vllm", "3")

@@ -69,19 +69,19 @@ PLACES = {
 
 
 def test_every_fit_stands_where_it_belongs() -> None:
-    found = stated(ALL, H100)
-    facts = {name: fact for name, fact in found.items() if isinstance(fact, dict)}
+    constants = stated(ALL, H100)
+    facts = {name: fact for name, fact in constants.items() if isinstance(fact, dict)}
     values = {name: fact["value"] for name, fact in facts.items() if "value" in fact}
     assert values == PLACES
-    assert found["gemm_efficiency"]["knots"] == {
+    assert constants["gemm_efficiency"]["knots"] == {
         "bf16": [[1, 0.5], [16, 0.612], [4096, 0.9]],
         "fp8": [[1, 0.4], [4096, 0.701]],
     }
-    assert found["gemm_efficiency"]["source"].endswith(
+    assert constants["gemm_efficiency"]["source"].endswith(
         "bf16 vllm 2; fp8 trtllm 7; median error 1.2% (bf16), 5.0% (fp8)"
     )
     # a share of the peak above 2 would say that it is another peak
-    assert found["expert_kernels"]["kernels"] == {
+    assert constants["expert_kernels"]["kernels"] == {
         "nvfp4": {
             "fixed_s": 1.235e-5,
             "bandwidth_fraction": 0.712,
@@ -89,25 +89,25 @@ def test_every_fit_stands_where_it_belongs() -> None:
             "median_error": 0.046,
         }
     }
-    assert found["allreduce"]["knots"] == {"2": [[16384, 5e-6], [65536, 1.235e-5]]}
-    assert "link" not in found["allreduce"]
-    assert found["allreduce"]["source"].endswith("at each size, tables 1")
-    assert found["attention_fixed_s"]["source"] == "100 calls, median error 2.0%, vllm 2"
-    assert found["name"] == "h100-sxm-80gb.vllm"
-    assert found["gpu"] == "h100-sxm-80gb"
-    assert found["kind"] == "kernels"
-    assert found["date"] == str(DAY)
+    assert constants["allreduce"]["knots"] == {"2": [[16384, 5e-6], [65536, 1.235e-5]]}
+    assert "link" not in constants["allreduce"]
+    assert constants["allreduce"]["source"].endswith("at each size, tables 1")
+    assert constants["attention_fixed_s"]["source"] == "100 calls, median error 2.0%, vllm 2"
+    assert constants["name"] == "h100-sxm-80gb.vllm"
+    assert constants["gpu"] == "h100-sxm-80gb"
+    assert constants["kind"] == "kernels"
+    assert constants["date"] == str(DAY)
 
 
 def test_what_no_table_has_is_left_out() -> None:
-    found = stated(LEAST, H100)
+    constants = stated(LEAST, H100)
     assert not {
         "expert_kernels",
         "allreduce",
         "latent_bandwidth_fraction",
         "attention_bandwidth_fraction_fp8",
-    } & set(found)
-    assert found["attention_flops_fraction"]["value"] == 0.9  # that of GEMMs at 4096 tokens
+    } & set(constants)
+    assert constants["attention_flops_fraction"]["value"] == 0.9  # that of GEMMs at 4096 tokens
     assert stated(LEAST, H100, None)["date"] == str(datetime.date.today())
 
 
@@ -172,11 +172,11 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
 def test_known_constants_come_back() -> None:
     known = (0.5, 4e-5, 6e-7)
     fewest = modules(known)[4:]
-    found = with_indexer(FOUND, held(fewest), H100, "vllm", "1").index
-    assert found.values == pytest.approx(known, rel=1e-6)
-    assert found.rows == 60
-    assert found.source == "vllm 1"
-    assert found.median_error < 1e-6
+    index = with_indexer(FOUND, held(fewest), H100, "vllm", "1").index
+    assert index.values == pytest.approx(known, rel=1e-6)
+    assert index.rows == 60
+    assert index.source == "vllm 1"
+    assert index.median_error < 1e-6
 
 
 def test_none_where_no_module_asks_for_them() -> None:
@@ -188,8 +188,8 @@ def test_none_where_no_module_asks_for_them() -> None:
 
 def test_the_file_states_what_is_above_zero() -> None:
     fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
-    found = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
-    constants = found.as_mapping(exclude_defaults=True)
+    calibration = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
+    constants = calibration.as_mapping(exclude_defaults=True)
     stated = {name: value for name, value in constants.items() if name in INDEX}
     source = (
         "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median "

@@ -32,15 +32,15 @@ def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tu
 
 
 def test_factors_that_made_the_times_are_found(made) -> None:
-    found = fit_stack(made, KERNELS)
-    assert found.factors == pytest.approx(FACTORS, rel=1e-3)
-    assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
+    fitted = fit_stack(made, KERNELS)
+    assert fitted.factors == pytest.approx(FACTORS, rel=1e-3)
+    assert all(fitted.held_out[name].mape < 1e-3 for name in TIMES)
 
 
 def test_a_predicted_zero_leaves_its_factor_alone(made) -> None:
     ideal = load_calibration("ideal")  # has no overhead
-    found = fit_factors(PointSet(made, ideal), ideal, np.ones(len(made), bool))
-    assert found["outside the passes"] == 1.0 < found["linear ops"]
+    factors = fit_factors(PointSet(made, ideal), ideal, np.ones(len(made), bool))
+    assert factors["outside the passes"] == 1.0 < factors["linear ops"]
 
 
 def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() -> None:
@@ -81,10 +81,10 @@ def test_the_command(tmp_path) -> None:
     out = tmp_path / "c.yaml"
     base = ["validate", "calibrate", "--from-microbench", folder]
     assert run([*base, "--stack", folder, "--out", str(out)]) == 0
-    found = load_calibration(str(out))
-    assert found.name == "xeon-amx-2core.stack"
-    assert len(found.fitted_on) == 2
-    assert set(found.observed_error) == {*TIMES, "speedup"}
+    calibration = load_calibration(str(out))
+    assert calibration.name == "xeon-amx-2core.stack"
+    assert len(calibration.fitted_on) == 2
+    assert set(calibration.observed_error) == {*TIMES, "speedup"}
     refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
     refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--stack")
@@ -101,7 +101,7 @@ def test_the_command(tmp_path) -> None:
 def test_no_kernel_gets_faster_than_the_device(factor, fraction, seconds) -> None:
     """A fraction of 0.6 scaled by 0.8 is 0.75, by 0.5 it is 1 and not 1.2; a time of 2 us is 1.6 and 1."""
     kernels = with_values(KERNELS, {"attention_bandwidth_fraction": 0.6, "attention_fixed_s": 2e-6})
-    found = scaled(kernels, {"attention": factor})
-    assert found.attention_bandwidth_fraction.value == pytest.approx(fraction)
-    assert found.attention_fixed_s.value == pytest.approx(seconds)
-    assert found.gemm_fixed_s == KERNELS.gemm_fixed_s
+    rescaled = scaled(kernels, {"attention": factor})
+    assert rescaled.attention_bandwidth_fraction.value == pytest.approx(fraction)
+    assert rescaled.attention_fixed_s.value == pytest.approx(seconds)
+    assert rescaled.gemm_fixed_s == KERNELS.gemm_fixed_s

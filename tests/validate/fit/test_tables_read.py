@@ -39,14 +39,14 @@ def given(tmp_path: Path) -> str:
 
 
 def test_tables_of_one_device(given) -> None:
-    found = Tables.of(given, "h100-sxm-80gb")
-    assert found.package == "aiconfigurator-core 1.2.3"
-    assert len(found.files) == 5
-    assert found.versions("gemm", "vllm", "gemm_perf") == ["0.9.1", "0.10.0rc2", "0.10.0"]
-    assert found.versions("moe", "vllm", "moe_perf") == ["0.9.1"]
-    assert found.versions("moe", "vllm", "gemm_perf") == []
-    assert found.versions("moe", "sglang", "moe_perf") == []
-    table = found.read("gemm", "sglang", "0.5", "gemm_perf")
+    tables = Tables.of(given, "h100-sxm-80gb")
+    assert tables.package == "aiconfigurator-core 1.2.3"
+    assert len(tables.files) == 5
+    assert tables.versions("gemm", "vllm", "gemm_perf") == ["0.9.1", "0.10.0rc2", "0.10.0"]
+    assert tables.versions("moe", "vllm", "moe_perf") == ["0.9.1"]
+    assert tables.versions("moe", "vllm", "gemm_perf") == []
+    assert tables.versions("moe", "sglang", "moe_perf") == []
+    table = tables.read("gemm", "sglang", "0.5", "gemm_perf")
     assert {name: values.tolist() for name, values in table.items()} == {
         "m": [1, 2],
         "seconds": [0.002, 0.005],

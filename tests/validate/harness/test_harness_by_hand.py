@@ -140,14 +140,14 @@ def test_the_room_of_a_point(tmp_path) -> None:
 def test_an_estimate_adds_up(tmp_path) -> None:
     """Eight samples of two iterations in each of two modes, and caches that are filled once."""
     plan = planned(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])
-    (found,) = estimate(plan)
-    scenario = scenario_of(plan, found.point)
-    assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
+    (point,) = estimate(plan)
+    scenario = scenario_of(plan, point.point)
+    assert point.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
     caches = (64 + 3 + 16) * 256
-    assert found.needed_bytes == 2 * 90432 + 2 * caches, "weights; two caches, the draft's of 16 tokens"
-    filled_s = found.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
-    rounds_s = 32 * (found.target_s + found.iteration_s)
-    assert found.seconds == pytest.approx(rounds_s + filled_s)
+    assert point.needed_bytes == 2 * 90432 + 2 * caches, "weights; two caches, the draft's of 16 tokens"
+    filled_s = point.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
+    rounds_s = 32 * (point.target_s + point.iteration_s)
+    assert point.seconds == pytest.approx(rounds_s + filled_s)
 
 
 def test_the_largest_difference_is_told(target) -> None:
@@ -240,10 +240,10 @@ def test_by_hand() -> None:
     squares = 2.6**2 + 0.9**2 + 3.5**2
     expected = math.sqrt(3 / 2 * squares) / 20
     assert ratio_error([8, 9, 10], [4, 6, 10]) == pytest.approx(expected, rel=1e-12)
-    found = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
-    assert found["documents"] == 2, "one that ended with its first token says nothing"
-    assert found["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
-    first, second = found["positions"]
+    error = standard_error([[1, 2, 1], [4, 1, 1], [0, 0, 0]])
+    assert error["documents"] == 2, "one that ended with its first token says nothing"
+    assert error["tokens_per_iteration"] == ratio_error([8, 9], [4, 6])
+    first, second = error["positions"]
     assert first == ratio_error([3, 2], [4, 6])
     assert second == ratio_error([1, 1], [3, 2])
 
@@ -253,8 +253,8 @@ def test_bf16_differences_are_near_ties(make_model, prompts) -> None:
     methods = ("full", *every_method(70, 4)[:4])
     requests = [Request(4, 70, 80, 4, draft_kv=method) for method in methods]
     _, runs = side_by_side.compare(make_model(dtype=torch.bfloat16), requests, prompts)
-    found = [one.difference.margin for one in runs if one.difference is not None]
-    assert all(margin <= 4 for margin in found), found
+    margins = [one.difference.margin for one in runs if one.difference is not None]
+    assert all(margin <= 4 for margin in margins), margins
 
 
 def test_greedy_runs_alone_are_compared(target, small, prompts) -> None:

@@ -54,16 +54,16 @@ EXPECTED_JOBS = {
 
 def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     """Half the heads, inner values and vocabulary; a cache that no point has is read by one query alone."""
-    found: dict[str, list[tuple[Any, ...]]] = {}
+    by_device: dict[str, list[tuple[Any, ...]]] = {}
     for job in jobs(plan):
-        found.setdefault(job.kind, []).append(tuple(job.at.values()))
-    assert found == EXPECTED_JOBS
+        by_device.setdefault(job.kind, []).append(tuple(job.at.values()))
+    assert by_device == EXPECTED_JOBS
 
 
 def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
-    found = [small_bytes(kind, at, 2) for kind in ("norm", "residual", "add_norm", "rope", "activation")]
-    assert found == [256, 384, 640, 256, 288]
+    sizes = [small_bytes(kind, at, 2) for kind in ("norm", "residual", "add_norm", "rope", "activation")]
+    assert sizes == [256, 384, 640, 256, 288]
     assert [shell_smalls(layers, plan) for layers in (1, 3)] == [9, 23]
     bare = shell_spec(1)
     like = shell_spec(2, {"heads": 6, "kv_heads": 3, "head_dim": 8}, 99)

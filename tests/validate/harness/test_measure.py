@@ -54,8 +54,8 @@ def test_a_row_has_as_many_samples_as_its_precision_needs(tmp_path) -> None:
     for within, enough in ((0.99, range(7, 8)), (1e-9, range(8, 10**6))):
         folder = tmp_path / str(within)
         folder.mkdir()
-        found = measured(folder, grid=[{**BLOCK, "batch": [1]}], protocol={**protocol, "within": within})
-        (row,) = found.rows
+        record = measured(folder, grid=[{**BLOCK, "batch": [1]}], protocol={**protocol, "within": within})
+        (row,) = record.rows
         assert len(row.samples["ar_s"]) == len(row.samples["sd_s"])
         assert len(row.samples["ar_s"]) in enough
 
@@ -148,13 +148,13 @@ def test_two_ranks_write_one_record(tmp_path) -> None:
             *("--new-tokens", "8", "--draft-kv", "streamingllm:16", "--out", str(table)),
         ],
     )
-    found = {record.data.kind: record for record in records(tmp_path)}
-    assert [row.status for row in found["measure"].rows] == ["ok", "ok"]
-    assert len(found["microbench"].kernels) == 7
-    assert not found["microbench"].failures()
-    assert found["microbench"].data.environment.world_size == 2
+    by_kind = {record.data.kind: record for record in records(tmp_path)}
+    assert [row.status for row in by_kind["measure"].rows] == ["ok", "ok"]
+    assert len(by_kind["microbench"].kernels) == 7
+    assert not by_kind["microbench"].failures()
+    assert by_kind["microbench"].data.environment.world_size == 2
     # a thread's own time would leave out the waits for the other rank
-    assert {record.data.protocol.timer for record in found.values()} == {"perf_counter"}
+    assert {record.data.protocol.timer for record in by_kind.values()} == {"perf_counter"}
     assert "2 devices" in json.loads(table.read_text(encoding="utf-8"))["source"]
 
 
@@ -183,8 +183,8 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     assert run(["validate", "finish", str(journal.path)]) == 0
     made = journal.path.with_suffix(".json")
     assert f"record: {made}, 3 rows" in " ".join(capsys.readouterr().out.split())
-    found = json.loads(made.read_text(encoding="utf-8"))
-    assert found == {**header, "points": whole["points"][:3], "crc32": found["crc32"]}
+    written = json.loads(made.read_text(encoding="utf-8"))
+    assert written == {**header, "points": whole["points"][:3], "crc32": written["crc32"]}
     assert not journal.path.exists()
     for wrong in (made, tmp_path / "none.journal"):
         assert run(["validate", "finish", str(wrong)]) == 2

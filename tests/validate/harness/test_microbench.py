@@ -162,9 +162,9 @@ def test_the_fit_finds_the_constants_that_made_the_times(record, gpu) -> None:
     """Times without noise determine them."""
     fitted = calibration_from(record, gpu, "h100-sxm-80gb.test")
     for name, value in TRUTH.items():
-        found = getattr(fitted, name)
-        assert found.value == pytest.approx(value, rel=1e-9), name
-        assert found.stderr == pytest.approx(0.0, abs=1e-9 * value), name
+        constant = getattr(fitted, name)
+        assert constant.value == pytest.approx(value, rel=1e-9), name
+        assert constant.stderr == pytest.approx(0.0, abs=1e-9 * value), name
 
 
 def test_searches_of_two_lengths_have_constants(tmp_path, record, gpu) -> None:
@@ -218,10 +218,10 @@ def test_a_shipped_calibration_is_the_fit_of_its_kernels() -> None:
         assert shipped.absent <= again.absent
         for constant in {*CONSTANTS} - again.absent:
             stated = getattr(shipped, constant)
-            found = getattr(again, constant)
-            assert found.source == stated.source
+            refitted = getattr(again, constant)
+            assert refitted.source == stated.source
             numbers = stated.value, stated.stderr or 0.0
-            assert (found.value, found.stderr or 0.0) == pytest.approx(numbers, rel=1e-3, abs=1e-13)
+            assert (refitted.value, refitted.stderr or 0.0) == pytest.approx(numbers, rel=1e-3, abs=1e-13)
         assert again.notes == shipped.notes
         assert again.stack == shipped.stack
         assert again.date == shipped.date
@@ -271,12 +271,12 @@ def test_kernels_run_and_are_recorded(tmp_path) -> None:
     chosen = str(write(tmp_path, micro=micro, grid=[{**BLOCK, "batch": [1]}]))
     assert run(["validate", "microbench", chosen, "--machine", "t-1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("t-1/*-micro.json")
-    found = read_record(path)
-    assert not found.failures()
+    record = read_record(path)
+    assert not record.failures()
     kinds = "copy read gemm attention add_norm rope activation sampling shell bare loop"
-    assert {row.kind for row in found.kernels} == set(kinds.split())
-    assert {len(row.samples["call_s"]) for row in found.kernels} == {7}
-    assert all(row.call_s > 0 for row in found.kernels)
+    assert {row.kind for row in record.kernels} == set(kinds.split())
+    assert {len(row.samples["call_s"]) for row in record.kernels} == {7}
+    assert all(row.call_s > 0 for row in record.kernels)
 
 
 def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:

@@ -33,8 +33,8 @@ def test_the_split_is_by_file_and_stable() -> None:
     for seed in (0, 1):
         order = np.random.default_rng(seed).permutation(len(long))
         wanted = [long[i].read_bytes()[:500] for i in order]
-        found = [bytes(prompt) for prompt in data.held_out_prompts(len(long) + 2, 500, seed)]
-        assert found == [*wanted, *wanted[:2]]
+        prompts = [bytes(prompt) for prompt in data.held_out_prompts(len(long) + 2, 500, seed)]
+        assert prompts == [*wanted, *wanted[:2]]
         assert seed or [bytes(prompt) for prompt in data.held_out_prompts(2, 500)] == wanted[:2]
     longest = max(path.stat().st_size for path in held_out)
     assert len(data.held_out_prompts(1, longest)[0]) == longest

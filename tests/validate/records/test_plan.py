@@ -49,14 +49,14 @@ def cell(point: PlanPoint) -> tuple[str, int, int]:
 def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None:
     """What does not fit is left out whole batches and contexts at a time, and most is left."""
     plan = load_plan(name).replace(hardware=device)
-    found = {one.point: one for one in estimate(plan)}
+    by_point = {one.point: one for one in estimate(plan)}
     left = fitting(plan).points()
-    assert all(found[point].fits for point in left)
-    assert sum(found[point].seconds for point in left) < 6 * 60
+    assert all(by_point[point].fits for point in left)
+    assert sum(by_point[point].seconds for point in left) < 6 * 60
     least = 1 if device.startswith("h200") else 0.7
-    assert len(left) >= least * len(found)
+    assert len(left) >= least * len(by_point)
     left_cells = {cell(point) for point in left}
-    gone = [one for one in found.values() if one.point not in left]
+    gone = [one for one in by_point.values() if one.point not in left]
     assert left_cells.isdisjoint(cell(one.point) for one in gone)
     too_long = {one.point.context for one in gone if not one.fits}
     assert {one.point.context for one in gone} <= too_long

@@ -249,11 +249,11 @@ def test_a_changed_byte_is_refused_or_changes_no_value(bits: int) -> None:
         other = body[:at] + flipped + body[at + 1 :]
         try:
             check_stamp(Path("x"), other.decode())
-            found = json.loads(other)
+            changed_values = json.loads(other)
         except (InputError, UnicodeDecodeError, json.JSONDecodeError):
             continue
         assert at < len('{"crc32":"00000000"')  # of the checksum itself: a name or a value that is none
-        assert [*found.values()][1:] == [*values.values()][1:]
+        assert [*changed_values.values()][1:] == [*values.values()][1:]
 
 
 @pytest.mark.parametrize("kind", RECORDS)

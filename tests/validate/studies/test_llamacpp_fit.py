@@ -63,8 +63,8 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
         shipped = load_bundled(f"{name}.llamacpp")
         made = DeviceConstants(load_gpu(name)).calibration(whole)
         for form, curve in shipped.gemm_efficiency.knots.items():  # type: ignore[union-attr]
-            found = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
-            assert found == pytest.approx(np.array(curve), rel=1e-3)
+            efficiencies = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
+            assert efficiencies == pytest.approx(np.array(curve), rel=1e-3)
         for constant in TERMS.keys() & CONSTANTS.keys():
             value = getattr(shipped, constant).value
             assert getattr(made, constant).value == pytest.approx(value, rel=1e-3)

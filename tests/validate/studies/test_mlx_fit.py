@@ -35,8 +35,8 @@ def test_a_device_is_a_factor_on_its_size_of_chip() -> None:
     values = {f"all.{name}": term.expected for name, term in TERMS.items()}
     values |= {"Ultra.small_kernel_s": 2.0, "apple-m3-ultra-512gb.small_kernel_s": 1.5}
     names = ("m4-pro", "m2-ultra", "m3-ultra")
-    found = [ChipConstants(load_gpu(name)).calibration(values).small_kernel_s.value for name in names]
-    assert np.divide(found, found[0]) == pytest.approx([1.0, 2.0, 3.0])
+    starts_s = [ChipConstants(load_gpu(name)).calibration(values).small_kernel_s.value for name in names]
+    assert np.divide(starts_s, starts_s[0]) == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_every_mac_has_constants_of_each_release_and_fork() -> None:

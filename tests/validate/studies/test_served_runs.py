@@ -183,20 +183,20 @@ def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
     written = traffic_fit.texts(replay=straight)
     paths = sorted(written, key=lambda path: path.suffix, reverse=True)
     stated, left_out = (written[path] for path in paths)
-    found = yaml.safe_load(stated)
+    constants = yaml.safe_load(stated)
     apart = json.loads(left_out)
-    rows = {engine: errors["rows"] for engine, errors in found["errors"].items()}
+    rows = {engine: errors["rows"] for engine, errors in constants["errors"].items()}
     assert rows == {"tpot": 213, "vllm": 185, "trtllm": 21}
-    rows = {engine: errors["rows"] for engine, errors in found["ttft_errors"].items()}
+    rows = {engine: errors["rows"] for engine, errors in constants["ttft_errors"].items()}
     assert rows == {"all": 352, "vllm": 214, "trtllm": 62, "sglang": 76}
-    assert found["errors"]["tpot"]["log_rms"] == pytest.approx(math.log(1.02), rel=0.1)
+    assert constants["errors"]["tpot"]["log_rms"] == pytest.approx(math.log(1.02), rel=0.1)
     shipped = data_folder("hardware") / "fitted" / "requests.yaml"
-    assert found.keys() == yaml.safe_load(shipped.read_text()).keys()
+    assert constants.keys() == yaml.safe_load(shipped.read_text()).keys()
     assert apart.keys() == folds().keys()
-    assert apart[DEEPSEEK].keys() == {"common", *found["engines"]}
+    assert apart[DEEPSEEK].keys() == {"common", *constants["engines"]}
     assert "sglang.cdna3" not in apart["SGLang, other sources"], "all its rows are left out"
     # near TRUTH, as far as engines may leave what all runs say
-    for engine, of in found["engines"].items():
+    for engine, of in constants["engines"].items():
         for name, scale in SCALES.items():
             fitted = max(of[name], 1e-9)
             off = scale.between(getattr(TRUTH, name), fitted)
@@ -205,7 +205,7 @@ def test_constants_that_made_the_runs_are_fitted_and_written() -> None:
 
 def test_engines_that_are_not_named_keep_their_constants() -> None:
     before = {"common": TRUTH, "sglang": TRUTH, "vllm": TRUTH}
-    found = dict.fromkeys(("common", "sglang", "sglang.hopper", "vllm"), EngineRequests())
-    expected = found | {"common": TRUTH, "vllm": TRUTH}
-    assert traffic_fit.kept(before, found, ["sglang"]) == expected
-    assert traffic_fit.kept(before, found, []) == found
+    costs = dict.fromkeys(("common", "sglang", "sglang.hopper", "vllm"), EngineRequests())
+    expected = costs | {"common": TRUTH, "vllm": TRUTH}
+    assert traffic_fit.kept(before, costs, ["sglang"]) == expected
+    assert traffic_fit.kept(before, costs, []) == costs

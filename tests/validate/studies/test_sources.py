@@ -86,9 +86,9 @@ def test_constants_are_refitted_by_generalised_least_squares() -> None:
     near = slopes[:3]
     precision = near.T @ weights @ near + np.diag(spread**-2)
     pull = near.T @ weights @ left
-    found = _refit(steps, [time, factor])
+    refitted = _refit(steps, [time, factor])
     by_hand = expected - np.linalg.solve(precision, pull)
-    assert [found[time], found[factor]] == pytest.approx(by_hand, abs=2e-3)
+    assert [refitted[time], refitted[factor]] == pytest.approx(by_hand, abs=2e-3)
 
 
 def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> None:
@@ -109,18 +109,18 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
     inside as shipped: 0.96 of 305. So do rows whose class of devices has few others. Coverage judges each row
     by widths without its source.
     """
-    found = gate.read(accuracy.PATH)["sources"]
+    stated = gate.read(accuracy.PATH)["sources"]
     for figure, seen, unseen in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
-        of = found[figure]["llama.cpp"]
+        of = stated[figure]["llama.cpp"]
         assert of["shipped"] < seen
         assert of["error"] < unseen
         assert 0.85 <= of.get("inside", 0.9) <= 0.98
     for name in ("own", "borrowed", "llamacpp"):
-        assert 0.85 <= found["coverage"]["step"][name]["inside"] <= 0.95
+        assert 0.85 <= stated["coverage"]["step"][name]["inside"] <= 0.95
     for name in ("known", "new", "llamacpp"):
-        assert 0.85 <= found["coverage"]["speedup"][name]["inside"] <= 0.98
-    assert 0.85 <= found["step"]["all"]["inside"] <= 0.95
-    assert 0.85 <= found["step"]["all"]["inside_shipped"] <= 0.97
+        assert 0.85 <= stated["coverage"]["speedup"][name]["inside"] <= 0.98
+    assert 0.85 <= stated["step"]["all"]["inside"] <= 0.95
+    assert 0.85 <= stated["step"]["all"]["inside_shipped"] <= 0.97
 
 
 PARTS = [
@@ -133,19 +133,19 @@ PARTS = [
 
 def test_errors_of_a_part_by_hand() -> None:
     """Two rows of a source that are off by 0.1 and -0.3, and one of another by 0.4."""
-    found = _group_errors(PARTS)
+    errors = _group_errors(PARTS)
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
     for name, off in logs.items():
-        assert found[name] == pytest.approx(math.expm1(off)), name
+        assert errors[name] == pytest.approx(math.expm1(off)), name
     first_width = (1.2 / 0.9) ** 0.5
     second_width = (1.5 / 1.05) ** 0.5
-    assert found["rows"] == 3
-    assert found["sources"] == 2
-    assert found["inside"] == 1.0
-    assert found["inside_shipped"] == 0.5
+    assert errors["rows"] == 3
+    assert errors["sources"] == 2
+    assert errors["inside"] == 1.0
+    assert errors["inside_shipped"] == 0.5
     worst = math.expm1(0.4)
-    assert found["worst"] == {"source": "b", "error": pytest.approx(worst)}
-    assert found["width"] == pytest.approx((first_width + second_width) / 2 - 1)
+    assert errors["worst"] == {"source": "b", "error": pytest.approx(worst)}
+    assert errors["width"] == pytest.approx((first_width + second_width) / 2 - 1)
     assert "inside" not in _group_errors(PARTS[1:2])
 
 
@@ -161,12 +161,12 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
     right = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)]
     wrong = [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
     single = at(3, 2.0, 3.0, batch=2)
-    found = _best_length([*right, *wrong, single])
-    assert found["sweeps"] == 2
-    assert found["lost"] == pytest.approx(0.1)
-    assert found["worst"] == pytest.approx(0.2)
-    assert found["near"] == 1
-    assert found["near_shipped"] == 1
+    lost = _best_length([*right, *wrong, single])
+    assert lost["sweeps"] == 2
+    assert lost["lost"] == pytest.approx(0.1)
+    assert lost["worst"] == pytest.approx(0.2)
+    assert lost["near"] == 1
+    assert lost["near_shipped"] == 1
 
 
 # The answers themselves.

@@ -36,11 +36,11 @@ def sources(letter: str, count: int, off: float, device: str = "") -> list[LeftO
 def test_new_sources_are_covered_as_often_as_stated() -> None:
     inside = []
     for seed in range(5):
-        found = fitted({"own": drawn(seed, 0.2, 0.05)}, "own")
-        assert found.sources == SOURCES
-        assert found.rows == SOURCES * ROWS
+        width = fitted({"own": drawn(seed, 0.2, 0.05)}, "own")
+        assert width.sources == SOURCES
+        assert width.rows == SOURCES * ROWS
         others = drawn(seed + 100, 0.2, 0.05)
-        inside += [abs(error.off) <= found.log_within for error in others]
+        inside += [abs(error.off) <= width.log_within for error in others]
     assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.04)
 
 
@@ -62,12 +62,12 @@ def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
     """Five sources on another device count as much as one on the device itself; an unknown device has all."""
     sure = sources("s", 20, 0.1, "hopper")
     unsure = sources("t", 10, 0.5, "ampere")
-    found = fitted({"own": [*sure, *unsure]}, "own")
-    assert found.devices == {"ampere": 0.5, "hopper": 0.1}
-    assert found.log_within == 0.5
+    width = fitted({"own": [*sure, *unsure]}, "own")
+    assert width.devices == {"ampere": 0.5, "hopper": 0.1}
+    assert width.log_within == 0.5
     unsure += sources("u", 10, 0.5, "ada")
-    found = fitted({"own": [*sure, *unsure]}, "own")
-    assert found.devices["hopper"] == 0.5
+    width = fitted({"own": [*sure, *unsure]}, "own")
+    assert width.devices["hopper"] == 0.5
 
 
 def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -> None:
@@ -80,11 +80,11 @@ def test_an_error_of_a_speedup_is_relative_to_the_extra_time_of_an_iteration() -
 def test_speedups_leave_as_many_errors_below_their_interval_as_above_it() -> None:
     """Nineteen sources whose iterations are told too short, and one that is told too long."""
     errors = [LeftOutError(f"s{i}", -0.1 * (i + 1)) for i in range(19)] + [LeftOutError("long", 0.2)]
-    found = ends({"new": errors}, "new")
-    assert (found.below, found.above) == pytest.approx((1.8, 0.0))
-    assert (found.half, found.middle) == pytest.approx((0.9, -0.9))
-    assert found.hold(-1.8)
-    assert not found.hold(-1.9)
+    interval = ends({"new": errors}, "new")
+    assert (interval.below, interval.above) == pytest.approx((1.8, 0.0))
+    assert (interval.half, interval.middle) == pytest.approx((0.9, -0.9))
+    assert interval.hold(-1.8)
+    assert not interval.hold(-1.9)
     stated = fitted_speedups({"new": errors}, "new")
     assert (stated.log_within, stated.log_middle) == pytest.approx((0.9, -0.9))
     judged = covered({"new": errors}, "new", of_speedups=True)
@@ -95,16 +95,16 @@ def test_coverage_counts_rows_sources_and_what_was_left_out_by_judgement() -> No
     """Judged by b's error of 0.1, one of a's rows is inside; by a's 0.5, b is; what does not count is not."""
     errors = [LeftOutError("a", off) for off in (0.1, -0.2, 0.5)]
     errors += [LeftOutError("b", 0.1), LeftOutError("b", 2.0, counts=False)]
-    found = covered({"own": errors}, "own")
-    assert found["rows"] == 4
-    assert found["sources"] == 2
-    assert found["all_rows"] == 5
-    assert found["inside"] == pytest.approx(2 / 4)
-    assert found["inside_sources"] == pytest.approx((1 / 3 + 1) / 2)
-    assert found["inside_all"] == pytest.approx(2 / 5)
-    assert found["error"] == pytest.approx(np.expm1(0.9 / 4))
+    coverage = covered({"own": errors}, "own")
+    assert coverage["rows"] == 4
+    assert coverage["sources"] == 2
+    assert coverage["all_rows"] == 5
+    assert coverage["inside"] == pytest.approx(2 / 4)
+    assert coverage["inside_sources"] == pytest.approx((1 / 3 + 1) / 2)
+    assert coverage["inside_all"] == pytest.approx(2 / 5)
+    assert coverage["error"] == pytest.approx(np.expm1(0.9 / 4))
     mean_width = (3 * 0.1 + 0.5) / 4
-    assert found["width"] == pytest.approx(np.expm1(mean_width))
+    assert coverage["width"] == pytest.approx(np.expm1(mean_width))
 
 
 def test_a_draft_is_new_where_no_other_source_ran_it_in_this_engine() -> None:
