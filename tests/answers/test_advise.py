@@ -18,6 +18,7 @@ from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import parse_rate
+from perfmodel.errors import InputError
 from perfmodel.specs import files, published_drafts, short_name
 from perfmodel.specs.acceptance.acceptance_library import typical_decay
 
@@ -48,6 +49,21 @@ def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]
             tpot = iteration_s / float(rate.tokens_per_iteration(gamma))
             answers[tp, batch, draft if gamma else None, gamma] = tpot, a.memory.fits
     return answers
+
+
+def test_the_most_batches_that_a_refusal_names_are_answered() -> None:
+    methods = [f"streamingllm:{128 * number}" for number in range(1, 9)]
+    rates = {f"self@{method}": "0.7" for method in methods}
+    asked = {"draft": "self", "draft_kv": ",".join(methods), "rate": rates, "max_gamma": 256}
+    question = ("llama-3.1-8b", "h100")
+    with pytest.raises(InputError, match="batch: must be at most") as refusal:
+        advise(*question, context=16384, batch=range(1, 1001), **asked)
+    found = re.search(r"at most (\d+) values with these drafts", str(refusal.value))
+    assert found
+    most = int(found[1])
+    assert advise(*question, context=16384, batch=range(1, most + 1), **asked).headline()
+    with pytest.raises(InputError, match=f"at most {most} values with these drafts"):
+        advise(*question, context=16384, batch=range(1, most + 2), **asked)
 
 
 OBJECTIVES = {

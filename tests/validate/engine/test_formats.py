@@ -117,6 +117,16 @@ def test_a_load_that_the_times_contradict_is_refused(tmp_path, name, change) -> 
     )
 
 
+def test_an_answer_is_in_flight_for_its_first_token_and_the_gaps_after_it(tmp_path) -> None:
+    """10 answers of 3 tokens in 2 s: 10 x (400 + 2 x 200) ms / 2 s are 4 in flight."""
+    run = json.loads((FILES / "vllm-serve-plain-4.json").read_text())
+    times = {"duration": 2.0, "mean_ttft_ms": 400.0, "mean_tpot_ms": 200.0}
+    answers = {"completed": 10, "output_lens": [3] * 10, "total_output_tokens": 30, "max_concurrency": 9}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run | times | answers))
+    refused("10 answers of 3 tokens in 2 s are 4 in flight on average, given 9", read, path, GivenFacts())
+
+
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
 
 

@@ -24,7 +24,7 @@ from perfmodel.validate.studies.left_out import (
 )
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.source_figures import JudgedRun, _best_length, _group_errors
+from perfmodel.validate.studies.source_figures import JudgedRun, _best_length, _group_errors, _side
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
@@ -167,6 +167,21 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
     assert lost["worst"] == pytest.approx(0.2)
     assert lost["near"] == 1
     assert lost["near_shipped"] == 1
+
+
+def test_sides_and_sure_verdicts_are_counted() -> None:
+    """Five speedups: sure and right on either side of 1, sure and wrong, unsure and right, unsure and
+    wrong.
+    """
+    rows = [
+        (1.3, 1.2, "pays"),
+        (0.8, 0.9, "does_not_pay"),
+        (1.4, 0.9, "pays"),
+        (1.1, 1.2, "unsure"),
+        (1.1, 0.9, "unsure"),
+    ]
+    speedups = [Answered(ROWS[0].run, "speedup", made, got, None, verdict) for made, got, verdict in rows]
+    assert _side(speedups) == {"rows": 5, "right": 3, "sure": 3, "sure_and_wrong": 1}
 
 
 # The answers themselves.
