@@ -133,6 +133,13 @@ def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
         raise not_installed(who, name, extra) from None
 
 
+_FILES = {
+    "model": " For any other model give a file, such as ./config.json",
+    "device": " For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
+}
+"""Noun -> how to ask about one that is not listed."""
+
+
 def unknown_name(
     where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()
 ) -> InputError:
@@ -149,6 +156,6 @@ def unknown_name(
     else:
         listed = [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
-    file = " For any other model give a file, such as ./config.json" if noun == "model" else ""
+    file = _FILES.get(noun, "")
     most = SHOWN if _IN_FILE.get() else SHOWN_OF_FLAG
     return InputError(f"{where}: no {noun} named {shortened(given, most)!r}; {hint}{file}")

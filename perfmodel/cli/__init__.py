@@ -60,12 +60,6 @@ INSTEAD = {
     "advise": dict.fromkeys(RATES, "give the acceptance of each draft instead: --rate DRAFT=0.8"),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
-FOR_ALL = dict.fromkeys(
-    ("--spec-draft-p-min", "--draft-p-min"),
-    "drafts that stop early have a mean length: give it as --gamma, drafted over iterations, with the "
-    "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence",
-)
-"""An engine's own flag -> how its effect is asked."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mcp", "anyio": "mcp"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -179,16 +173,18 @@ def _print_nowhere() -> None:
 def _sentence(error: Any) -> str:
     """One line about a mistake, with arguments spelled as flags."""
     text = error.as_flags if isinstance(error, InputError) else error.format_message()
-    unknown = isinstance(error, click.NoSuchOption)
     if isinstance(error, click.NoSuchOption):
+        from perfmodel.answers.point.not_modelled import not_modelled  # of no other use here
+        from perfmodel.cli.engine_flags import asked_here
+
         near = ", ".join(sorted(error.possibilities or ()))
         text = f"No such option: {error.option_name}" + (f" (Possible options: {near})" if near else "")
-        from perfmodel.answers.point.not_modelled import not_modelled  # of no other use here
-
-        if what := not_modelled(error.option_name):
+        if here := asked_here(error.option_name):
+            text = f"{error.option_name}: a flag of an engine; here: {here}"
+        elif what := not_modelled(error.option_name):
             text = f"{error.option_name}: {what}: not modelled, a server with them is slower than predicted"
     verb = getattr(getattr(error, "ctx", None), "info_name", "")
     option = getattr(error, "option_name", "")
-    if (hint := INSTEAD.get(verb, {}).get(option) or (FOR_ALL.get(option) if unknown else None)) is not None:
+    if (hint := INSTEAD.get(verb, {}).get(option)) is not None:
         text = f"{option}: {hint}"
     return " ".join(text.split())

@@ -62,12 +62,49 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         ("--guided-decoding", "structured output"),
         ("--enforce-eager", "passes without CUDA graphs"),
         ("--cuda-graph-max-bs", "passes without CUDA graphs"),
-        ("--spec-draft-p-min", "drafts that stop early have a mean length"),
+        ("--spec-draft-p-min", "a flag of an engine; here: drafts that stop early have a mean length"),
+        ("--n-gpu-layers", "a flag of an engine; here: --gpu-layers N with"),
+        ("--disaggregation-mode", "a flag of an engine; here: `traffic --prefill"),
     ],
 )
 def test_an_option_about_what_is_not_modelled_is_answered_by_name(capsys, option: str, names: str) -> None:
     assert cli.run(["whatif", option, "16"]) == 2
     assert f"error: {option}: {names}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "nearest"),
+    [
+        ("--engine", "ExLlamaV3", "--engine llamacpp"),
+        ("--engine", "ktransformers", "--cpu-moe N"),
+        ("--engine", "ik_llama.cpp", "--engine llamacpp"),
+        ("--hardware", "Ascend 910B", "contradict each other"),
+        ("--hardware", "tpu-v7x", "tpu-v6e"),
+        ("--weights", "exl3", "4.0bpw"),
+    ],
+)
+def test_a_known_name_that_is_not_modelled_has_the_nearest_question(
+    capsys, flag: str, name: str, nearest: str
+) -> None:
+    question = {"--model": "qwen3-8b", "--hardware": "h100", "--batch": "1", "--context": "1k", flag: name}
+    assert cli.run(["whatif", *(word for pair in question.items() for word in pair)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {flag}: '{name}' is not modelled: ")
+    assert nearest in message
+
+
+@pytest.mark.parametrize(
+    ("program", "engine"),
+    [("Ollama", "llama.cpp"), ("LM Studio", "llama.cpp"), ("llama-server", "llama.cpp"), ("mlx-lm", "MLX")],
+)
+def test_a_program_that_runs_an_engine_is_answered_as_that_engine(program: str, engine: str) -> None:
+    answer = pm.whatif("qwen3-8b", "m4-max", batch=1, context="1k", draft="ngram", alpha=0.5, engine=program)
+    assert (
+        answer.calibration.stack
+        == pm.whatif(
+            "qwen3-8b", "m4-max", batch=1, context="1k", draft="ngram", alpha=0.5, engine=engine
+        ).calibration.stack
+    )
 
 
 def test_a_closed_pipe_is_quiet() -> None:

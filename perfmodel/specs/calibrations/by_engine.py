@@ -7,7 +7,8 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.parse import parse_text
-from perfmodel.specs.boundary.files import bundled_names, looks_like_path
+from perfmodel.specs.boundary.files import bundled_names, looks_like_path, spelling
+from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
@@ -15,6 +16,7 @@ from perfmodel.specs.engines.engines import BUILD, DRIFT, borrowed_scopes, engin
 from perfmodel.specs.engines.serving import (
     ResearchStack,
     lender_of,
+    programs,
     serving_engines,
     stack_files,
     stack_titles,
@@ -34,13 +36,16 @@ LLAMACPP_VENDORS = ("Apple",)
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
     """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. An
-    engine's title is read as its word. Raises InputError.
+    engine's title, and the name of a program that runs it, are read as its word. Raises InputError.
     """
     text = parse_text(given, flag)
     named, at, version = text.partition(DRIFT)
     titles = {title.casefold(): word for word, title in ENGINES.items()}
     word = titles.get(named.casefold(), named)
     if word not in ENGINES:
+        word = programs().get(spelling(named), word)
+    if word not in ENGINES:
+        refuse_unlisted(flag, named, unlisted_names().engines)
         raise unknown_name(flag, "engine", named, ENGINES)
     text = f"{word}{at}{version}"
     served = serving_engines().get(word)

@@ -15,6 +15,7 @@ from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files, units
 from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
@@ -373,5 +374,6 @@ def _bundled_name(name: str, flag: str) -> str:
 
         spelled = [*aliases().items(), *((each, each) for each in files.bundled_names("gpus"))]
         if (pasted := pasted_name(name, flag, _bundled_name, spelled, load_bundled)) is None:
+            refuse_unlisted(flag, name, unlisted_names().devices)
             raise
         return pasted

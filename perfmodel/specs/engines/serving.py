@@ -180,11 +180,12 @@ class ResearchStack(Stack):
 class ServingEngine(Stack):
     """One engine. constants_of: the engine whose fitted constants it borrows, if none were fitted for it.
 
-    newest: version of these facts. makers: of the devices that it supports. drafts: kind of draft -> its name
-    and releases. withhold_features: architectures (``model_type``) whose model gives a head no hidden states
-    of its inner layers. sparse: what is known of a draft with a view of the cache that the engine does not
-    have. prefix: blocks of its prefix cache. seats: None if its default is unknown. scheduler: None if
-    prompts and decoding share passes. defects: known problems.
+    programs: names of programs that run this engine. newest: version of these facts. makers: of the devices
+    that it supports. drafts: kind of draft -> its name and releases. withhold_features: architectures
+    (``model_type``) whose model gives a head no hidden states of its inner layers. sparse: what is known of
+    a draft with a view of the cache that the engine does not have. prefix: blocks of its prefix cache.
+    seats: None if its default is unknown. scheduler: None if prompts and decoding share passes. defects:
+    known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
@@ -206,6 +207,7 @@ class ServingEngine(Stack):
     """
 
     constants_of: str | None = None
+    programs: tuple[str, ...] = ()
     newest: Text
     source: Text
     makers: tuple[str, ...]
@@ -286,6 +288,12 @@ def untimed_prompts(word: str | None) -> str:
     """
     engine = serving_engines().get(word or "")
     return "" if engine is None else engine.untimed_prompts
+
+
+@cache
+def programs() -> dict[str, str]:
+    """Name of each program that runs an engine -> the engine's word."""
+    return {name: word for word, engine in serving_engines().items() for name in engine.programs}
 
 
 @cache

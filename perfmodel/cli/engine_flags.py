@@ -1,0 +1,61 @@
+"""Flags of serving engines that no verb takes, with the way to ask about them here."""
+
+LENGTH = "--gamma N, drafted tokens per iteration"
+POOLS = "`traffic --prefill 1x8 --decode 2x8` asks for separate prefill and decode pools (docs/racks.md)"
+EARLY = (
+    "drafts that stop early have a mean length: give it as --gamma, drafted over iterations, with the "
+    "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
+)
+ENGINE_FLAGS = {
+    EARLY: ("--spec-draft-p-min", "--draft-p-min"),
+    LENGTH: (
+        "--speculative-num-draft-tokens",
+        "--spec-draft-n-max",
+        "--draft-max",
+        "--draft-n",
+        "--num-draft-tokens",
+    ),
+    "--draft KIND and --gamma N": (
+        "--speculative-config",
+        "--spec-config",
+        "--spec-type",
+    ),
+    "--draft NAME of the draft model": (
+        "--speculative-model",
+        "--speculative-draft-model-path",
+        "--model-draft",
+    ),
+    "--tp N": ("--tensor-split", "--split-mode"),
+    "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),
+    "--ep N": ("--enable-expert-parallel",),
+    "--context TOKENS, the cached tokens of a sequence": ("--ctx-size", "--context-length", "--max-kv-size"),
+    "--batch N, sequences that decode at once": (
+        "--concurrency",
+        "--parallel",
+        "--num-requests",
+        "--num-parallel",
+    ),
+    "--memory-fraction SHARE": ("--free-gpu-memory-fraction",),
+    "--kv-dtype FORMAT": ("--cache-type-k", "--cache-type-v", "--kv-bits"),
+    "--weights FORMAT": ("--quant", "--bits"),
+    "--cpu-moe N with --host-bandwidth GB/S": ("--n-cpu-moe", "--override-tensor", "--cpu-offload-gb"),
+    "--gpu-layers N with --host-bandwidth GB/S": ("--n-gpu-layers", "--num-gpu", "--ngl"),
+    "`traffic` models prefix caches: --prefix-len, --prefix-hits and --turns": (
+        "--enable-prefix-caching",
+        "--disable-radix-cache",
+        "--cache-hit-rate",
+    ),
+    "`traffic --kv-offload host|c2c|nvme` asks for caches on other tiers": (
+        "--enable-hierarchical-cache",
+        "--kv-transfer-config",
+        "--kv-offloading-size",
+        "--lmcache",
+    ),
+    POOLS: ("--disaggregation", "--disaggregation-mode", "--disagg", "--pd"),
+}
+"""How it is asked here -> the flags of engines."""
+
+
+def asked_here(option: str) -> str | None:
+    """How the effect of an engine's flag is asked; None for any other option."""
+    return next((here for here, flags in ENGINE_FLAGS.items() if option in flags), None)

@@ -1,0 +1,46 @@
+"""What to ask instead of names that people have and no file states, from ``hardware/unlisted.yaml``."""
+
+import re
+from functools import cache
+from typing import Annotated
+
+from msgspec import Meta
+
+from perfmodel.errors import InputError, shortened
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen, Text
+
+Beginnings = Annotated[tuple[Text, ...], Meta(min_length=1)]
+
+
+class Unlisted(Frozen):
+    """names: beginnings of names, in small letters and digits. instead: the nearest question, as a clause."""
+
+    names: Beginnings
+    instead: Text
+
+    def has(self, name: str) -> bool:
+        """Whether a name begins with one of these."""
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        return plain.startswith(self.names)
+
+
+class UnlistedNames(Frozen):
+    """The file: names of engines, of devices and of weight formats."""
+
+    engines: tuple[Unlisted, ...] = ()
+    devices: tuple[Unlisted, ...] = ()
+    weight_formats: tuple[Unlisted, ...] = ()
+
+
+@cache
+def unlisted_names() -> UnlistedNames:
+    """The bundled file."""
+    return files.load_bundled(UnlistedNames, "", "unlisted")
+
+
+def refuse_unlisted(flag: str, name: str, known: tuple[Unlisted, ...]) -> None:
+    """Raises InputError with the nearest question if a name is one of these."""
+    for each in known:
+        if each.has(name):
+            raise InputError(f"{flag}: {shortened(name)!r} is not modelled: {each.instead}")
