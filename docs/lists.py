@@ -11,6 +11,7 @@ from typing import Any
 import measured  # beside this file
 import msgspec
 import rack_tables  # beside this file
+from threads import Thread  # beside this file
 
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
@@ -18,6 +19,7 @@ from perfmodel.drafts import kinds
 from perfmodel.specs.boundary.frozen import Frozen, defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import supported
+from perfmodel.specs.published import read_published
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
 from perfmodel.validate.studies.sources import TITLES
@@ -33,8 +35,9 @@ CATALOGUES = (
         "Engines divide what the device reports (`reported_memory`), which is less. "
         "`NAME:12gb` is a device with another memory size (GiB for boards of GDDR and Macs). macOS lets the "
         "GPU use two thirds of a memory below 36 GiB, and up to 84 % of 128 GiB. Link GB/s count one "
-        "direction. `calibration` is the one in use without `--engine` and `--calibration`. Names as "
-        "`nvidia-smi`, `lspci` and owners write them work too: `Radeon RX 7900 XTX 24GB`. "
+        "direction. An answer uses the `calibration` of this table unless `--engine` or `--calibration` "
+        "names another one. The names that `nvidia-smi` and `lspci` print work too: "
+        "`Radeon RX 7900 XTX 24GB`. "
         "`--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
@@ -231,22 +234,28 @@ def _worst_source(errors: dict[str, Any]) -> str:
 
 
 def trust() -> str:
-    """Verdicts and draft lengths on sources left out whole, from `results/accuracy.json`."""
+    """Verdicts and draft lengths on sources left out whole (`results/accuracy.json`), and public threads."""
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))["sources"]
     side = record["side"]
     lost = record["best_length"]
+    asked = read_published("threads", Thread)
+    sides = sum(thread.same_side for thread in asked)
     rows = [
-        ("verdicts right (pays, or does not)", f"{side['right']} of {side['rows']}"),
-        ("verdicts that were certain, but wrong", f"{side['sure_and_wrong']} of {side['sure']}"),
+        ("verdicts that were right (pays, or does not)", f"{side['right']} of {side['rows']}"),
+        ("certain verdicts that were wrong", f"{side['sure_and_wrong']} of {side['sure']}"),
         ("throughput lost with the predicted draft length, engines", _lost(lost["engines"])),
         ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
+        (
+            "[public threads](docs/threads.md), answered before their numbers were read: right side of 1.0",
+            f"{sides} of {len(asked)}",
+        ),
     ]
-    return "\n".join(table(["on sources left out", ""], rows, text_columns=range(2))) + "\n"
+    return "\n".join(table(["what was tested", "result"], rows, text_columns=range(2))) + "\n"
 
 
 def _lost(sweeps: dict[str, Any]) -> str:
     mean = f"{100 * sweeps['lost']:.1f} %"
-    return f"{mean} in the mean of {sweeps['sweeps']} sweeps, worst {100 * sweeps['worst']:.0f} %"
+    return f"mean {mean}, worst {100 * sweeps['worst']:.0f} % ({sweeps['sweeps']} loads)"
 
 
 def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
@@ -254,7 +263,7 @@ def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
     name = max(key for key in parts if key.endswith("-gpu-headline/h200-sxm-141gb/speedup"))
     step = parts[name.removesuffix("speedup") + "target_s"]
     speedup = parts[name]
-    constants = "constants of kernels alone (but for the two of Quest)"
+    constants = "constants from single kernels (for Quest also from passes)"
     judged = f"[one H200](docs/h200.md), {speedup['rows']} points, {constants}"
     return judged, _off(step), f"speedup {_off(speedup)}", "-", "-", "-"
 
