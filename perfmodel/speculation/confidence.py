@@ -11,6 +11,7 @@ The pass that finds the unlikely token also takes time.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,18 @@ class ByConfidence:
     fixed_speedup: float
 
 
+class Stop(NamedTuple):
+    """Where drafts end early. Stops are compared by their gain.
+
+    gain: over drafting the best constant length always. longest: drafted tokens at most. least_probability:
+    a token less likely than this ends the draft (p-min); 0 never ends it.
+    """
+
+    gain: float
+    longest: int
+    least_probability: float
+
+
 def _bins(scenario: Scenario) -> tuple[Array, Array]:
     """Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
     shares, rates = (np.array(part, float) for part in zip(*scenario.known_acceptance.bins, strict=True))
@@ -47,9 +60,9 @@ def best_stop(
     contexts: Array,
     constant: int,
     fraction: float | None = None,
-) -> tuple[float, int, float]:
-    """Gain over drafting `constant` tokens always, length and least probability of the fastest pair that fits
-    in this fraction of the memory. The acceptance of `scenario` must have bins.
+) -> Stop:
+    """The fastest pair of length and least probability that fits in this fraction of the memory. The gain is
+    over drafting `constant` tokens always. The acceptance of `scenario` must have bins.
 
     The gain is a mean over the contexts and over the batch sizes, each by log(1 + 1/batch) as in a table of
     lengths. Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
@@ -74,7 +87,7 @@ def best_stop(
     at, length = np.unravel_index(np.argmin(slowness), slowness.shape)
     always = slowness[0, constant - 1] if constant else 1.0
     between = least[max(at - 1, 0) : at + 1].mean()  # the least rate that is kept, and the next lower one
-    return float(always / slowness[at, length]), int(lengths[length]), round(float(between), 3)
+    return Stop(float(always / slowness[at, length]), int(lengths[length]), round(float(between), 3))
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:

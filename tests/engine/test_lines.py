@@ -9,9 +9,9 @@ import pytest
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, Setup, servers
-from perfmodel.answers.advice.servers.base import Stop
 from perfmodel.answers.question import Query, resolve
 from perfmodel.operations import Array
+from perfmodel.speculation.confidence import Stop
 from tests.engine import lines as vllm_and_sglang, llama_lines
 from tests.engine.live import ROOT
 from tests.engine.llama_live import WANTED, errors
@@ -67,7 +67,7 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
         assert batches.tolist() == [1, 2, 3]
         assert contexts.tolist() == [1, 2, 4, 8, 16]
         assert constant == 2
-        return gain, 5, 0.4
+        return Stop(gain, 5, 0.4)
 
     table = LengthTable((Range(1, 3, 2, 1.3, 2, 1.3),), 0, 16, 1.3, 2, 1.3, (1.0, 1.2, 1.3, 1.25))
     query = Query("qwen3.6-27b", "3090", 1, 16, draft=draft, alpha=0.7)

@@ -15,15 +15,12 @@ from perfmodel.specs import engine_attention, serving_engines
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.serving import ServedDraft
 from perfmodel.speculation import Scenario, memory_of
+from perfmodel.speculation.confidence import Stop
 
 ANSWER_TOKENS = 2048
 """Room for the rest of an answer beyond the context of the question, in a served sequence. An assumption."""
 HEAD = "HEAD"
 """Stands for the address of the first node in a line."""
-Stop = tuple[float, int, float]
-"""Gain over the best constant length, the longest draft, and the probability below which a token ends the
-draft early (p-min).
-"""
 
 
 @dataclass(frozen=True, slots=True)

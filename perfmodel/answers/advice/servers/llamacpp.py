@@ -5,11 +5,12 @@ import shlex
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, inside
-from perfmodel.answers.advice.servers.base import Server, Setup, Started, Stop, words_of
+from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_of
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.specs import serving_engines
 from perfmodel.specs.models.ggml import repository
+from perfmodel.speculation.confidence import Stop
 
 CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
 """KV format -> its name in llama.cpp."""
@@ -67,7 +68,7 @@ def _split(tensor_parallel: int, layer_devices: int) -> str | None:
 def _stop(setup: Setup) -> Stop:
     """The end of a draft by the probability of its tokens, if that gains over a constant length."""
     table = setup.table
-    constant = 1.0, table.best_constant, 0.0
+    constant = Stop(1.0, table.best_constant, 0.0)
     file = setup.target.file
     if file is None or file.best_stop is None or draft_word(setup.draft) == "ngram":
         return constant
@@ -84,7 +85,8 @@ def gguf_name(model_id: str, weights: str | None) -> str:
 def _draft(
     table: LengthTable, draft: Draft, stop: Stop, path: str | None, notes: list[str]
 ) -> dict[str, object]:
-    gain, tokens, least = stop
+    tokens = stop.longest
+    least = stop.least_probability
     known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))
     usual = draft_word(draft) == "ngram" or (tokens, least) == (DEFAULT_LENGTH, 0.0)
     if not usual and len(table.by_constant) > DEFAULT_LENGTH:
@@ -103,8 +105,8 @@ def _draft(
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
     if least:
         notes.append(
-            f"drafts stop at tokens below p-min: {gain * table.constant_speedup:.2f} times the baseline, "
-            "if probabilities are the file's rates"
+            f"drafts stop at tokens below p-min: {stop.gain * table.constant_speedup:.2f} times the "
+            "baseline, if probabilities are the file's rates"
         )
     own = None
     if draft_word(draft) != "mtp" or path is not None:
