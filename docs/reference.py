@@ -25,17 +25,17 @@ HEAD = f"""{NOTE}
 
 # Command line
 
-Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr names the argument or file,
-the allowed values and the given one), 130 interrupted. `--help` lists
-the main flags of a verb, `--help-all` all. Counts are exact; `32k` is 32768 and `1m` 1048576.
-Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
+The exit status is 0 for success, 1 if a check failed, 2 if the input was wrong, and 130 after an
+interruption. For a wrong input, one line on stderr names the argument or file, the allowed values and the
+given one. `--help` lists the main flags of a verb, `--help-all` all flags. Counts are exact; `32k` is 32768
+and `1m` is 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
 `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
 complete verbs, flags, and the names of models, devices, engines and KV methods.
 
 ## Flags of most verbs
 
-They have one meaning in all verbs. The section of a verb lists its other flags, those with another meaning or
-default, and the ones of this table that it lacks.
+These flags have the same meaning in all verbs. The section of a verb lists its other flags, and those with
+another meaning or default. It also says which flags of this table the verb does not have.
 
 """
 
@@ -81,7 +81,7 @@ def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[
         arguments = [p.make_metavar(None) for p in command.params if p.param_type_name == "argument"]
         also = ", ".join(f"`{_long(flag)}`" for flag, cells in _flags(command) if (flag, cells) in named)
         said = f"`perfmodel {' '.join((name, verb, *arguments))}`: {_paragraphs(command.help)}"
-        yield f"{said} Also: {also}.\n" if also else f"{said}\n"
+        yield f"{said} It also has these flags of the table above: {also}.\n" if also else f"{said}\n"
         if own := _own(command, known):
             yield f"{_list(own)}"
 
@@ -102,8 +102,13 @@ def _long(name: str) -> str:
 def _lacking(command: Any, shared: list[Flag]) -> str:
     """Which of the common flags a command does not have."""
     names = {param.name for param in command.params}
-    missing = ", ".join(f"`{_long(name)}`" for name, _ in shared if name not in names)
-    return f"Without {missing}.\n\n" if missing and _flags(command) else ""
+    had = [f"`{_long(name)}`" for name, _ in shared if name in names]
+    lacking = [f"`{_long(name)}`" for name, _ in shared if name not in names]
+    if not had or not lacking:
+        return ""
+    if len(had) < len(lacking):
+        return f"Of the common flags it has only {', '.join(had)}.\n\n"
+    return f"It has all common flags except {', '.join(lacking)}.\n\n"
 
 
 def _paragraphs(text: str) -> str:
@@ -152,8 +157,8 @@ def _contract(printed: Callable[[list[str]], str]) -> str:
         "## The answer of `perfmodel whatif --json`\n\n"
         "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of "
         "every verb; where "
-        "there can be several answers, they are `rows`. In Python an answer's `as_dict()` is the "
-        "same.\n\nTimes (`_s`) "
+        "there can be several answers, they are `rows`. In Python, `as_dict()` of an answer gives the "
+        "same fields.\n\nTimes (`_s`) "
         "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput "
         "is the group's. "
         "A missing value is null. `verdict` is `pays`, `likely_pays`, `too_close_to_call`, "

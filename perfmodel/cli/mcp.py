@@ -39,7 +39,8 @@ ONE_CALL = [sys.executable, "-m", "perfmodel.cli.tool"]
 PARSE_ERROR = -32700
 """JSON-RPC's code of a message that is no JSON."""
 Files = Annotated[
-    Path | None, Argument("Folder whose files a question may name; without it, names only.", "DIR")
+    Path | None,
+    Argument("Folder whose files a question may name; without it, questions use bundled names only.", "DIR"),
 ]
 
 
@@ -48,8 +49,8 @@ Files = Annotated[
 def app(files: Files = None) -> None:
     """Answer an assistant's questions over stdin and stdout, by the Model Context Protocol.
 
-    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. Their files
-    are those in the folder of --files, named relative to it. A refusal never quotes the contents of a file.
+    Its tools are whatif, advise, traffic and schedule, with the arguments of the command line. They read
+    only files in the folder of --files, named relative to it. A refusal never quotes the contents of a file.
     """
     import anyio
 

@@ -162,7 +162,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context") -> None:
-    """T_D/T_T and T_V/T_T over the context (a line per batch) or over the batch (a line per context)."""
+    """Draft step and verification in baseline steps, over the context or over the batch."""
     if not question.gamma:
         raise refuse(
             "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0

@@ -91,7 +91,7 @@ class Exploration(Grid):
         "Devices of a tensor-parallel group.",
         "N,...",
         "--tensor-parallel-size --tp-size",
-        shown="the fewest of 1, 2, 4, 8 whose memory the weights fill at most by half",
+        shown="the smallest of 1, 2, 4, 8 on which the weights fill at most half of the memory",
         default=None,
     )
     draft_kv: Words = argument(
@@ -102,7 +102,7 @@ class Exploration(Grid):
         group="Draft",
     )
     drafts: Words = argument(
-        "Drafts with the full cache, each with a surface of its own where the model has one.",
+        "Drafts with the full cache; each draft that a model has gets a surface.",
         "DRAFT,...|none",
         read=names,
         default="eagle3,mtp,ngram",

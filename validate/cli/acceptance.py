@@ -51,7 +51,11 @@ class AcceptanceQuestion(DecodingQuestion):
     ] = 128
     temperature: Annotated[
         float,
-        Argument("0 is greedy, which inflates acceptance, because repeated text is easy to draft.", "T"),
+        Argument(
+            "Temperature of sampling. 0 is greedy, which inflates acceptance, because repeated text "
+            "is easy to draft.",
+            "T",
+        ),
     ] = 1.0
     convert: Annotated[
         Path | None,

@@ -67,7 +67,7 @@ Sets = Annotated[
         flag="--set",
     ),
 ]
-HeldOut = Annotated[bool, Argument("Predict fitted rows with refits without their fold.")]
+HeldOut = Annotated[bool, Argument("Predict each fitted row with a refit that leaves out its fold.")]
 
 
 @question

@@ -59,7 +59,11 @@ class CalibrateQuestion(Question):
     ] = None
     stack: Annotated[
         Path | None,
-        Argument("Record of whole passes for stack factors; one half judges the fit to the other.", "RECORD"),
+        Argument(
+            "Record of whole passes for stack factors; a fit to one half of them is tested on the "
+            "other half.",
+            "RECORD",
+        ),
     ] = None
     results: Annotated[
         Path | None,

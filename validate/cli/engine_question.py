@@ -36,8 +36,8 @@ class EngineQuestion(Question):
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check if the served draft length is still the best one. Given twice, it uses only the counts "
-            "between both.",
+            "Check if the served draft length is still the best one. Given twice, it uses only "
+            "the counts between the two.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),

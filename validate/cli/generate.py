@@ -51,13 +51,13 @@ class GenerateQuestion(DecodingQuestion):
             "Number of last tokens of each prompt to keep, in addition to the BOS.",
             TOKENS,
             "-c",
-            default="all; 4k",
+            default="all; 4k without prompts",
         ),
     ] = None
     new_tokens: Annotated[
         int, Argument("Tokens to generate for each prompt.", TOKENS, group="Acceptance")
     ] = 128
-    temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
+    temperature: Annotated[float, Argument("Temperature of sampling; 0 is greedy.", "T")] = 0.0
     alpha: Annotated[
         float | None,
         Argument(
@@ -88,10 +88,10 @@ class GenerateQuestion(DecodingQuestion):
         ),
     ] = None
     inner_gamma: Annotated[
-        int, Argument("Two levels: tokens of --draft in each round below --middle-kv.", "N", group="Draft")
+        int, Argument("Two levels: tokens that --draft proposes to the middle per round.", "N", group="Draft")
     ] = 2
     hardware: Annotated[
-        str | None, Argument("Device of the prediction; without it there is none.", "NAME|PATH")
+        str | None, Argument("Device of the prediction; without it nothing is predicted.", "NAME|PATH")
     ] = None
     attention: Annotated[
         str,
@@ -150,9 +150,7 @@ class GenerateQuestion(DecodingQuestion):
 
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion) -> None:
-    """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and
-    measured.
-    """
+    """Decode with and without speculation; print text, and predicted and measured speed and acceptance."""
     import torch
 
     from perfmodel.validate.cli import generated

@@ -109,7 +109,8 @@ class AdviseQuery(CommonOptions):
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
-        "Device: of `perfmodel gpus list`, or a YAML file; a number of them, 8xh100, or several kinds.",
+        "Device: a name of `perfmodel gpus list` or a YAML file; 8xh100 is eight of them, commas "
+        "separate kinds.",
         "NAME|PATH,...",
         "--gpu --device",
         _kinds,
@@ -120,7 +121,7 @@ class AdviseQuery(CommonOptions):
         "Batch sizes of one server to search.",
         arg.COUNTS,
         "--batch-size -b",
-        shown=f"1..{MAX_BATCHES} per device, or the slots of a server that has some",
+        shown=f"1..{MAX_BATCHES} per device, or the slots of llama-server",
         default=None,
     )
     tp: MaybeWholes = argument(
@@ -189,7 +190,7 @@ class AdviseQuery(CommonOptions):
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
     power_limit: arg.PowerLimit = argument(default=None)
     price: MaybeReals = argument(
-        "Price per device and hour, one or one for each kind of device.",
+        "Price per device and hour: one value, or one for each kind of device.",
         "DOLLARS,...",
         limits=(TINY, 100_000),
         shown="none",
@@ -225,7 +226,7 @@ class AdviseQuery(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     clients: MaybeWhole = argument(
-        "Clients that each wait for their answer, all together.",
+        "Clients of all pools together; each waits for its answer.",
         "N",
         "--max-concurrency",
         limits=(1, 2**20),
@@ -253,7 +254,8 @@ class AdviseQuery(CommonOptions):
         needs=LOADS,
     )
     max_ttft_ms: MaybeReal = argument(
-        "Upper bound on TTFT in milliseconds; without a load, of one prompt of --context tokens alone.",
+        "Upper bound on TTFT in milliseconds; without a load, it applies to one prompt of "
+        "--context tokens on an idle server.",
         "MS",
         limits=POSITIVE,
         default=None,

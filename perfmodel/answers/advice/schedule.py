@@ -63,12 +63,12 @@ class ScheduleQuery(Options):
     max_batch: readers.MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
-        shown=f"what fits, at most {MAX_BATCHES}, or the slots of a server that has some",
+        shown=f"what fits, at most {MAX_BATCHES}, or the slots of llama-server",
         limits=(1, MAX_BATCH),
         default=None,
     )
     gamma: readers.Length = argument(
-        "Only with --tokens-per-iteration: the draft length at which it was measured.",
+        "Draft length at which --tokens-per-iteration was measured; needed only with that flag.",
         "N",
         "-g --num-speculative-tokens --speculative-num-steps",
         readers.gamma,

@@ -64,7 +64,8 @@ class TrafficArguments(CommonOptions):
         default=None,
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
+        "Clients, each of which waits for its answer (closed loop); with a rate, the limit on "
+        "requests at once.",
         arg.COUNTS,
         "--clients",
         default=None,
@@ -175,7 +176,8 @@ class TrafficArguments(CommonOptions):
         needs=REUSED,
     )
     kv_offload: str | None = argument(
-        "Tier that keeps caches of earlier prompts: reading it against computing them again.",
+        "Tier that stores caches of earlier prompts; the answer compares reading them with "
+        "computing them again.",
         "host|c2c|nvme|remote:GB/S,SECONDS",
         read=parse_tier,
         shown="none",
@@ -230,12 +232,12 @@ class TrafficArguments(CommonOptions):
         needs=("rollout",),
     )
     replay: bool = argument(
-        "Simulate requests one by one at every load, not only where the closed form does not hold.",
+        "Simulate requests one by one at every load, even if the closed form is valid.",
         read=parse_switch,
         default=False,
     )
     closed_form: bool = argument(
-        "Simulate nothing; where the closed form does not hold, its row says so.",
+        "Simulate nothing; a row says so if the closed form is not valid for it.",
         read=parse_switch,
         default=False,
         without=("replay", "trace", "mix"),
@@ -267,8 +269,8 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     kv_link: str | None = argument(
-        "Link from pool to pool: GB/s of a device, the share that a transfer reaches, milliseconds of the "
-        "shortest one.",
+        "Link from pool to pool: GB/s of a device, the share that a transfer reaches, "
+        "milliseconds of the shortest transfer.",
         "GB/S[,SHARE[,MS]]",
         read=parse_kv_link,
         shown="the device's NIC",
@@ -284,7 +286,7 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     decode_draft: str = argument(
-        "Draft of the decode pool: run is that of --draft, none decodes without one.",
+        "Draft of the decode pool: run uses that of --draft, none uses no draft.",
         "run|none|KIND|NAME",
         read=parse_text,
         default="run",

@@ -41,7 +41,7 @@ class CompareQuery(Options):
     draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
-        "Also run the draft model on these devices, and compare this with replicas on as many devices.",
+        "Run the draft model on devices of its own, and compare with replicas on the same number of devices.",
         "NAME|PATH",
         shown="none",
         default=None,

@@ -48,7 +48,7 @@ class PredictorQuery(Options):
     tp: arg.TP = argument(default=1)
     context: arg.Context = argument(default=USUAL_CONTEXT)
     gamma: Whole = argument(
-        "Drafted tokens per iteration of methods that are given none.",
+        "Drafted tokens per iteration, for calls without a draft length.",
         "N",
         "-g",
         read=whole,

@@ -48,8 +48,8 @@ Model = Annotated[
 Hardware = Annotated[
     str,
     Argument(
-        "Device: of `perfmodel gpus list` (NAME:pcie5 for PCIe 5.0 links, NAME:96gb for that much memory), "
-        "or a YAML file.",
+        "Device: a name of `perfmodel gpus list` (NAME:pcie5 has PCIe 5.0 links, NAME:96gb has 96"
+        " GB), or a YAML file.",
         "NAME|PATH",
         "--gpu --device",
         many=names,
@@ -126,7 +126,7 @@ DraftTP = Annotated[
     Argument(
         "Tensor-parallel devices of the draft.",
         "N",
-        default="as --tp, or as many as it allows",
+        default="that of --tp, or the most that the draft allows",
         group="Draft",
     ),
 ]
