@@ -240,10 +240,10 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
                     assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(
                         float(one.speedup)
                     )
-    own = s.draft.own_weight_bytes(s.draft_shard)
-    assert (own == 0) is s.draft.shares_weights
+    draft_bytes = s.draft.own_weight_bytes(s.draft_shard)
+    assert (draft_bytes == 0) is s.draft.shares_weights
     a = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7).as_dict()
-    assert a["memory"]["draft_weight_bytes"] == own
+    assert a["memory"]["draft_weight_bytes"] == draft_bytes
     assert a["draft_setup_s"] >= 0
 
 
@@ -335,10 +335,10 @@ def test_an_engine_answers_with_its_own_constants_or_says_whose(name: str) -> No
     if engine.constants_of is None:
         return
     lender = whatif(**point, draft=draft, gamma=3, engine=engine.constants_of)
-    own = answer.speedup_interval
+    interval = answer.speedup_interval
     lent = lender.speedup_interval
-    assert own
+    assert interval
     assert lent
-    assert own[1] / own[0] > lent[1] / lent[0]
+    assert interval[1] / interval[0] > lent[1] / lent[0]
     assert answer.calibration.kind == "transferred"
     assert any("are borrowed" in warning for warning in answer.warnings)

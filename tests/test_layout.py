@@ -52,4 +52,4 @@ def test_no_file_of_the_packages_is_a_link() -> None:
     """A checkout on Windows has none."""
     for name in ("perfmodel", "validate", "hardware", "results", "tests"):
         for folder, folders, files in os.walk(ROOT / name):
-            assert [held for held in (*folders, *files) if os.path.islink(os.path.join(folder, held))] == []
+            assert [path for path in (*folders, *files) if os.path.islink(os.path.join(folder, path))] == []

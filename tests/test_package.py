@@ -91,8 +91,14 @@ def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: tuple[Path, 
     assert {name for name in package_files().values() if not name.startswith(NOT_IN_THE_WHEEL)} <= names
     assert not [name for name in names if name.startswith(NOT_IN_THE_WHEEL) or name.endswith(".png")]
     assert package_files().keys() | {"validate/lm/checkpoint/model.safetensors"} <= packed
-    own = {"LICENSE", "README.md", "pyproject.toml", "tests/test_package.py", "notebooks/02_what_if.ipynb"}
-    assert own <= packed
+    root_files = {
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "tests/test_package.py",
+        "notebooks/02_what_if.ipynb",
+    }
+    assert root_files <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel"}
     assert not [name for name in names | packed if name.endswith(".pyc")]
     assert wheel.stat().st_size < 2.4e6

@@ -39,8 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_every_page_is_on_the_site(site: list[Path]) -> None:
-    made = {"explorer", "explorer_models", *(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))}
-    assert {path.stem for path in site} == {path.stem for path in (ROOT / "docs").glob("*.md")} | made
+    generated = {"explorer", "explorer_models", *(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))}
+    assert {path.stem for path in site} == {path.stem for path in (ROOT / "docs").glob("*.md")} | generated
 
 
 def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:

@@ -87,12 +87,12 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
     for front in (answer.pareto.baseline, answer.pareto.speculating):  # no point of them is beaten
         points = np.array([(p.tpot_s, p.throughput_tokens_per_s_per_device) for p in front])
         assert np.all(np.diff(points, axis=0) > 0)
-    own = values[chosen.tp, chosen.batch, chosen.draft, chosen.gamma]
-    assert abs(chosen.objective) == pytest.approx(abs(own), rel=1e-9)
+    chosen_value = values[chosen.tp, chosen.batch, chosen.draft, chosen.gamma]
+    assert abs(chosen.objective) == pytest.approx(abs(chosen_value), rel=1e-9)
     best = max(values.values())
-    assert max(best / own, own / best) <= 1 + ALIKE
+    assert max(best / chosen_value, chosen_value / best) <= 1 + ALIKE
     on_fewer = [value for key, value in values.items() if key[0] <= chosen.tp]
-    assert own == pytest.approx(max(on_fewer), rel=1e-12)
+    assert chosen_value == pytest.approx(max(on_fewer), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -359,11 +359,11 @@ def test_what_is_said_to_fit_is_answered_when_asked(model: str, hardware: str, t
 
 def test_a_named_head_has_its_own_published_acceptance() -> None:
     """Two heads of one kind have different figures; a head without any says whose figures are used."""
-    own = "lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B"
+    head = "lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B"
     other = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
     asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4}
-    usual, first, second = (advise(**asked, draft=[name]).chosen for name in ("eagle3", own, other))
-    assert first.acceptance_source.startswith(own)
+    usual, first, second = (advise(**asked, draft=[name]).chosen for name in ("eagle3", head, other))
+    assert first.acceptance_source.startswith(head)
     assert first.tokens_per_iteration != usual.tokens_per_iteration
     assert second.acceptance_source.endswith(f"none is published for {other}")
     assert second.tpot_s == usual.tpot_s

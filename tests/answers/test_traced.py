@@ -88,10 +88,10 @@ def test_a_load_that_the_closed_form_doubts_has_the_row_of_a_replay() -> None:
 
 def test_a_trace_comes_at_its_own_times_or_at_a_rate_that_is_asked_for(tmp_path: Path) -> None:
     path = trace(tmp_path, *((i, 100, 10) for i in range(50)))
-    own, faster = (traffic(trace=path, **ASKED, **more).rows[0] for more in ({}, {"request_rate": 4}))
-    assert own.request_rate == 1
+    recorded, faster = (traffic(trace=path, **ASKED, **more).rows[0] for more in ({}, {"request_rate": 4}))
+    assert recorded.request_rate == 1
     assert faster.request_rate == 4
-    assert faster.requests_per_s == pytest.approx(4 * own.requests_per_s, rel=0.03)
+    assert faster.requests_per_s == pytest.approx(4 * recorded.requests_per_s, rel=0.03)
     (clients,) = traffic(trace=path, **ASKED, max_concurrency=2).rows
     assert clients.concurrency == 2
     assert clients.made_by == "replay"

@@ -116,12 +116,12 @@ def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
-    held = MeasuredRange(
+    measured_range = MeasuredRange(
         model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000), gamma=(1, 3)
     )
     s = scenario(draft="eagle")
     assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
-    c = s.machine.calibration.replace(measured=held)
+    c = s.machine.calibration.replace(measured=measured_range)
 
     def notes(s, *at) -> list[str]:
         s = replace(s, machine=replace(s.machine, calibration=c))

@@ -150,11 +150,11 @@ def test_a_device_of_another_maker_is_told_apart():
         "gamma": 3,
         "alpha": 0.7,
     }
-    other, own = (whatif(**question, hardware=gpu) for gpu in ("mi325x", "a100-sxm-80gb"))
+    other, same_maker = (whatif(**question, hardware=gpu) for gpu in ("mi325x", "a100-sxm-80gb"))
     known = whatif(**question, hardware="mi300x")
-    warned = ["is from another vendor; such" in " ".join(a.warnings) for a in (other, own, known)]
+    warned = ["is from another vendor; such" in " ".join(a.warnings) for a in (other, same_maker, known)]
     assert warned == [True, False, False]
-    widths = [high / low for low, high in (a.ar_tpot_interval for a in (other, known, own))]
+    widths = [high / low for low, high in (a.ar_tpot_interval for a in (other, known, same_maker))]
     assert widths[0] > widths[1] > widths[2]
 
 

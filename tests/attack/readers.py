@@ -78,8 +78,8 @@ def files(*patterns: str, most: int = 12) -> Callable[[], list[tuple[str, str]]]
 @cache
 def configs() -> list[tuple[str, str]]:
     """``config.json`` files as published."""
-    held = json.loads((ROOT / "tests/specs/published_configs.json").read_text(encoding="utf-8"))
-    return [(json.dumps(entry["config"]), ".json") for entry in held.values()]
+    published = json.loads((ROOT / "tests/specs/published_configs.json").read_text(encoding="utf-8"))
+    return [(json.dumps(entry["config"]), ".json") for entry in published.values()]
 
 
 @cache
@@ -283,8 +283,12 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     for name, reader in READERS.items():
         for number in range(max(2, round(each * SHARE.get(name, 1.0)))):
             rng = Random(f"{seed}:{name}:{number}")
-            held, suffix = rng.choice(reader.seeds())
-            data = hostile.spoiled(rng, held, suffix) if isinstance(held, str) else _spoiled_bytes(rng, held)
+            seed_text, suffix = rng.choice(reader.seeds())
+            data = (
+                hostile.spoiled(rng, seed_text, suffix)
+                if isinstance(seed_text, str)
+                else _spoiled_bytes(rng, seed_text)
+            )
             if name in STAMPED and rng.random() < RESTAMPED and data.startswith(b"{"):
                 data = stamped(data.decode(errors="replace")).encode()
             path = folder / f"{sum(tally.tried.values()):06d}{suffix}"

@@ -32,19 +32,19 @@ TIMEOUT_S = 60.0
 
 def attack(tally: watch.Tally, seed: int, count: int) -> None:
     """Calls of methods and HTTP requests, half of each."""
-    made = server(predictor(), "127.0.0.1", 0, timeout_s=1.0)
-    thread = Thread(target=made.serve_forever, daemon=True)
+    endpoint = server(predictor(), "127.0.0.1", 0, timeout_s=1.0)
+    thread = Thread(target=endpoint.serve_forever, daemon=True)
     thread.start()
     try:
         for number in range(count // 2):
             rng = Random(f"{seed}:served:{number}")
             refused, fault = watch.read(lambda: called(rng))  # noqa: B023
             tally.count("pm.predictor", refused, fault and f"{fault} (seed {seed}, {number})")
-            status, fault = answered(rng, made.server_port)
+            status, fault = answered(rng, endpoint.server_port)
             tally.count("perfmodel serve", status != 200, fault and f"{fault} (seed {seed}, {number})")
     finally:
-        made.shutdown()
-        made.server_close()
+        endpoint.shutdown()
+        endpoint.server_close()
         thread.join()
 
 

@@ -80,9 +80,11 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
 
 
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
-    own = machine(kv_reread_per_query=0.1, latent_reread_per_query=0.5)
+    two_shares = machine(kv_reread_per_query=0.1, latent_reread_per_query=0.5)
     # three tokens a sequence: the first read, and of the two others their share
-    assert (own.attention.reread(3.0), own.attention.reread(3.0, "latent")) == pytest.approx((1.2, 2.0))
+    assert (two_shares.attention.reread(3.0), two_shares.attention.reread(3.0, "latent")) == pytest.approx(
+        (1.2, 2.0)
+    )
     assert machine(kv_reread_per_query=0.1).attention.reread(3.0, "latent") == pytest.approx(1.2)
 
 
@@ -139,10 +141,10 @@ def test_the_effect_ends_where_heads_fill_the_device() -> None:
 def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
     expected = 2 * 4 * 16384 * 1024 / BW
     assert vllm("flash-attn2", 2.0).op_predicted_s(layer(4.0)) == pytest.approx(expected)
-    own = vllm("trtllm")
-    c = own.calibration
+    trtllm = vllm("trtllm")
+    c = trtllm.calibration
     slope = c.latent_reread_per_query.replace(value=1.0)
-    again = replace(own, calibration=c.replace(latent_reread_per_query=slope))
+    again = replace(trtllm, calibration=c.replace(latent_reread_per_query=slope))
     assert float(again.attention.reread(4.0, "latent")) == 4
     assert float(replace(again, attention_backend="flashmla").attention.reread(4.0, "latent")) == 1
 
@@ -198,11 +200,11 @@ def launches(query: float = 1.0, layers: int = 61, **more: Any) -> HostLaunchesO
 def test_a_pass_takes_as_long_as_the_host_that_launches_it() -> None:
     """DeepSeek-R1, 61 layers of MLA: 2.2 ms + 61 x 0.22 ms = 15.6 ms (16.1 measured on eight H100)."""
     host = {"host_pass_s": 2.2e-3, "host_layer_s": 1e-4, "host_latent_layer_s": 2.2e-4}
-    own = hosted("0.10.1", **host)
+    old_vllm = hosted("0.10.1", **host)
     load = GemmOp("x", 1, Cost(weight_bytes=BW * 5e-3))
-    assert own.predicted_s([load, launches(head="latent")], 1.0) == pytest.approx(15.62e-3)
-    assert own.predicted_s([load, launches(layers=24)], 1.0) == pytest.approx(5e-3)  # 4.6 ms beside
-    time = own.time([load, launches(head="latent")], 1.0)
+    assert old_vllm.predicted_s([load, launches(head="latent")], 1.0) == pytest.approx(15.62e-3)
+    assert old_vllm.predicted_s([load, launches(layers=24)], 1.0) == pytest.approx(5e-3)  # 4.6 ms beside
+    time = old_vllm.time([load, launches(head="latent")], 1.0)
     assert time.terms_s["host"] == pytest.approx(10.62e-3)
     assert sum(time.terms_s.values()) == pytest.approx(time.predicted_s)
     assert time.at().limiter == "host"

@@ -406,11 +406,11 @@ def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
 def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
     op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=1e4, devices=2)
-    own = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
+    pair = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
     alone = A100.replace(link=None, peer_access=False)
-    through_memory = replace(own, gpu=alone)
+    through_memory = replace(pair, gpu=alone)
     assert through_memory.op_predicted_s(op) == pytest.approx(4.2e-5 + 1e4 * 5.2e-10)
-    linked = replace(own, gpu=A100.replace(peer_access=False))
+    linked = replace(pair, gpu=A100.replace(peer_access=False))
     assert linked.op_predicted_s(op) == pytest.approx(1e-5)
     assert not load_gpu("rtx-5090").peer_access
     assert load_gpu("rtx-pro-6000").peer_access

@@ -94,8 +94,8 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
     assert ops["attention (full)"].cost.kv_bytes == 3 * 512 * 5 * 131072 / 32
     once = s.draft.iteration_ops(s.draft_shard, 3.0)
     into_cache = 4096 * 5 * 2 * 8 * 128
-    own, cache = (float(op.cost.weight_bytes) for op in once)
-    assert own == 2 * 5 * 4096 * 4096
+    head_bytes, cache = (float(op.cost.weight_bytes) for op in once)
+    assert head_bytes == 2 * 5 * 4096 * 4096
     assert cache == 2 * into_cache
     assert s.draft.max_gamma == 15
 

@@ -37,8 +37,8 @@ def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
         assert s.draft.name == "eagle3"
         assert s.draft.precision.weights.name == "bf16"
         assert s.draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
-        own = s.draft.iteration_ops(s.draft_shard, 4.0)
-        assert own == same.draft.iteration_ops(same.draft_shard, 4.0)
+        head_ops = s.draft.iteration_ops(s.draft_shard, 4.0)
+        assert head_ops == same.draft.iteration_ops(same.draft_shard, 4.0)
         weights = s.draft.own_weight_bytes(s.draft_shard)
         assert weights == same.draft.own_weight_bytes(same.draft_shard)
 
@@ -85,8 +85,8 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     into = 3 * 4096 * 4096
     transition = 2 * 256 * 129280
     layer = queries + outputs + router + experts
-    own = 2 * (3 * layer + 7 * 4096 + into + transition)
-    assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
+    head_bytes = 2 * (3 * layer + 7 * 4096 + into + transition)
+    assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(head_bytes, rel=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "changes", "fields"), HEADS["stated"])
@@ -138,8 +138,10 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
     draft = kind_of("dflash2")(
         loaded.model, parse_kv("full"), 1, precision_of(loaded.model, ()), **loaded.options
     )
-    held = draft.own_weight_bytes(shard(loaded.model, 1, draft.precision))
-    assert held == pytest.approx(5_544_319_488, rel=2e-4)  # norms and the convolutions' means are left out
+    head_bytes = draft.own_weight_bytes(shard(loaded.model, 1, draft.precision))
+    assert head_bytes == pytest.approx(
+        5_544_319_488, rel=2e-4
+    )  # norms and the convolutions' means are left out
 
 
 def test_a_domino_head_by_hand(tmp_path: Path) -> None:
@@ -213,9 +215,9 @@ def test_a_head_on_two_devices_and_of_two_layers(tmp_path: Path) -> None:
     assert wider.cost.flops == 2 * QKV / 2 * 20
     assert wider.kernels == 0
     assert wider.quantisations == 0
-    own = 2 * LAYER + QKV + 3 * 4096 * 4096
+    head_values = 2 * LAYER + QKV + 3 * 4096 * 4096
     embedding = 32000 * 4096 / 2
     in_bf16 = 2 * (embedding + 5 * 4096)
-    assert s.draft.own_weight_bytes(s.draft_shard) == own / 2 + in_bf16
+    assert s.draft.own_weight_bytes(s.draft_shard) == head_values / 2 + in_bf16
     into, *_ = scenario("eagle").draft_ops(4.0, 512.0, 5.0)
     assert into.cost.flops == 20 * 2 * 2 * 4096 * 4096

@@ -91,8 +91,8 @@ def emitted() -> dict[str, Export]:
         rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = ServedTarget("org/target", **{"vocab_size": 128_256, "longest": room, **more})  # type: ignore[arg-type]
-        own = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None
-        path = HEAD if str(changes["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
+        draft_id = draft.model.hf_id if "llama-3.2-1b" in str(changes["draft"]) else None
+        path = HEAD if str(changes["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else draft_id
         exports[name] = export(table, draft, served, path)
     return exports
 

@@ -145,8 +145,8 @@ def device(folder: Path) -> None:
     ):
         raise SystemExit("the microbenchmark failed")
     record = newest(folder, "microbench", "microbench")
-    made = host_spec(record, folder.name, BASE)
-    write_yaml(made, folder / "device.yaml", f"Measured: {record.path.name}")
+    spec = host_spec(record, folder.name, BASE)
+    write_yaml(spec, folder / "device.yaml", f"Measured: {record.path.name}")
 
 
 def is_held_out(t: Timing) -> bool:
@@ -154,12 +154,12 @@ def is_held_out(t: Timing) -> bool:
 
 
 def judge(
-    made: EngineCalibration, query: Query, held_out: list[Timing], plain: list[Timing]
+    calibrated: EngineCalibration, query: Query, held_out: list[Timing], plain: list[Timing]
 ) -> tuple[dict[str, float], list[str]]:
     """Errors on rows that no fit saw: TPOT of all, speedup beside the measured plain step of the same
     place.
     """
-    base = made.calibration
+    base = calibrated.calibration
     seconds = rows_of(held_out, query, base).predict(base)
     compared = [
         f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms"
@@ -198,15 +198,20 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     plain = [t for t in driven if not t.gamma and not is_held_out(t)]
     subject = EngineSubject.of(query, "vllm", VERSION)
     for name, rows in (("server", driven), ("bench files", benched)):
-        made = calibrate([t for t in rows if not is_held_out(t)], query, [base], subject, (name,))
-        errors, compared = judge(made, query, held_out, plain)
+        calibrated = calibrate([t for t in rows if not is_held_out(t)], query, [base], subject, (name,))
+        errors, compared = judge(calibrated, query, held_out, plain)
         print(
             "\n".join(
-                [f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *compared]
+                [
+                    f"\nfrom its {name}:",
+                    *lines(calibrated),
+                    "points held out: TPOT measured, predicted",
+                    *compared,
+                ]
             )
         )
         yield name, errors
-    for run, off in under_rates(folder, query, made.calibration):  # of the benchmark's own files
+    for run, off in under_rates(folder, query, calibrated.calibration):  # of the benchmark's own files
         print(f"{run}: " + ", ".join(f"{figure} {error:+.1%}" for figure, error in off.items()))
         yield run, off
 

@@ -43,8 +43,8 @@ def emitted() -> dict[str, Export]:
         rows = tuple(Range(low, high, tokens, 1.5, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))
         served = served_target(query, "org/Target", scenario)
-        own = None if draft_word(scenario.draft) == "mtp" and name not in APART else "org/draft"
-        exports[name] = export(table, scenario.draft, served, own)
+        draft_path = None if draft_word(scenario.draft) == "mtp" and name not in APART else "org/draft"
+        exports[name] = export(table, scenario.draft, served, draft_path)
     return exports
 
 

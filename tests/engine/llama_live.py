@@ -143,14 +143,14 @@ def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
     timed = [*baseline, *rows(out, "draft")]
     fitted = [t for t in timed if not is_held_out(t)]
     subject = EngineSubject.of(query, "llama.cpp", COMMIT)
-    made = calibrate(fitted, query, [load_calibration(BASE)], subject, ("llama.cpp",))
+    calibrated = calibrate(fitted, query, [load_calibration(BASE)], subject, ("llama.cpp",))
     plain = [t for t in baseline if not is_held_out(t)]
-    text = lines(made)
+    text = lines(calibrated)
     ngram = [*rows(out, "ngram"), *(t for t in baseline if is_held_out(t))]
-    held = {"draft model": [t for t in timed if is_held_out(t)], "n-gram": ngram}
+    unseen = {"draft model": [t for t in timed if is_held_out(t)], "n-gram": ngram}
     by_kind: dict[str, dict[str, float]] = {}
     for kind, drafted in (("draft model", query), ("n-gram", replace(query, draft="ngram"))):
-        by_kind[kind], compared = judge(made, drafted, held[kind], plain)
+        by_kind[kind], compared = judge(calibrated, drafted, unseen[kind], plain)
         text += [f"\n{kind}, held out: TPOT measured, predicted", *compared]
     return by_kind, text
 

@@ -72,14 +72,14 @@ def check_adaptive(params, steps: int, config: dict[str, object]) -> None:  # ty
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
-        made = params(steps, file.name)
-        if steps not in made.candidate_steps:
+        parameters = params(steps, file.name)
+        if steps not in parameters.candidate_steps:
             raise SystemExit(f"{steps} is not a candidate of {config}")
         for low, slot in config.items():
             wanted = slot["candidate_steps"][0]  # type: ignore[index]
             for _ in range(40):
-                made.on_verify_complete([0], int(low))
-            if made.get_steps_for_batch(int(low)) != wanted:
+                parameters.on_verify_complete([0], int(low))
+            if parameters.get_steps_for_batch(int(low)) != wanted:
                 raise SystemExit(f"batch {low} gets another length than {wanted}")
 
 

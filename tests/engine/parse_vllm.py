@@ -65,29 +65,29 @@ def main(engine: Path) -> int:
             print(f"vllm takes: {name}")
             continue
         args.model = args.model_tag or args.model
-        made = AsyncEngineArgs.from_cli_args(args)
-        model = made.create_model_config()
+        engine_args = AsyncEngineArgs.from_cli_args(args)
+        model = engine_args.create_model_config()
         parallel = ParallelConfig(
             tensor_parallel_size=args.tensor_parallel_size, distributed_executor_backend="mp"
         )
-        check(name, config, made.create_speculative_config(model, parallel))
+        check(name, config, engine_args.create_speculative_config(model, parallel))
         print(f"vllm takes: {name}")
     print(f"vllm {vllm.__version__}")
     return 0
 
 
-def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[no-untyped-def]
+def check(name: str, config: dict[str, object], understood_config) -> None:  # type: ignore[no-untyped-def]
     """What the engine understood is what was said."""
     for key, value in config.items():
         if key in ("model", "method"):
             continue
-        understood = getattr(made, key)
+        understood = getattr(understood_config, key)
         if key.endswith("per_batch_size"):
             understood = [list(row) for row in understood]
         if understood != value:
             raise SystemExit(f"{name}: {key} is {understood!r}, said {value!r}")
-    if made.method != config["method"]:
-        raise SystemExit(f"{name}: method is {made.method}")
+    if understood_config.method != config["method"]:
+        raise SystemExit(f"{name}: method is {understood_config.method}")
 
 
 def heads(models: Path) -> None:

@@ -56,7 +56,7 @@ def started(words: Sequence[str | Path], log: Path, more: Mapping[str, str] | No
 
 def environment() -> dict[str, str]:
     """Loopback only, nothing reported home, one core for the model: the other is the client's."""
-    own = {
+    settings = {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "0",
     }
-    return os.environ | own
+    return os.environ | settings
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

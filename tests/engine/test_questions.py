@@ -80,17 +80,19 @@ def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
     """
     for case in cases:
         asked = case.question.get("weights")
-        own = load_model(case.question["model"]).weights
+        stated_format = load_model(case.question["model"]).weights
         if case.engine == "llamacpp":
             assert asked is not None
             assert asked.upper() in served(case), case.line
             continue
-        if asked is None or asked in (own, main_format(own)):
+        if asked is None or asked in (stated_format, main_format(stated_format)):
             continue
         if values(case).get("--quantization") == asked:
-            assert own == "bf16", case.line
+            assert stated_format == "bf16", case.line
             continue
-        known = next((row.weights for row in listed_checkpoints() if row.checkpoint == served(case)), own)
+        known = next(
+            (row.weights for row in listed_checkpoints() if row.checkpoint == served(case)), stated_format
+        )
         remark = case.advice.serve.remarks.get(case.engine, "")  # type: ignore[union-attr]
         assert main_format(known)[:3] == asked[:3] or "awq" in (known[:3], asked[:3]), case.line
         assert known == asked or f"{served(case)} is {known}; {asked} was priced" in remark, case.line

@@ -314,9 +314,9 @@ def fresh(one: str, two: str, points: float = 0.5) -> bool:
 
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
 def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    made = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")
+    drawn = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")
     kept = ROOT / "docs" / "img" / f"{name}.svg"
-    assert fresh(made, kept.read_text(encoding="utf-8")), f"{name}: run `make docs` and commit"
+    assert fresh(drawn, kept.read_text(encoding="utf-8")), f"{name}: run `make docs` and commit"
 
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:

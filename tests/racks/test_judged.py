@@ -70,12 +70,12 @@ def test_what_the_page_says_of_mtp_on_another_maker_s_device() -> None:
 
 def test_the_width_of_steps_is_what_left_out_rows_need_beside_the_tables_of_links() -> None:
     left_out, _ = racks.left_out()
-    held = [
+    errors = [
         each.unexplained <= racks.width(left_out, "step")
         for each in left_out
         if each.figure == "step" and each.beyond_box
     ]
-    assert 0.85 <= sum(held) / len(held) < 1.0
+    assert 0.85 <= sum(errors) / len(errors) < 1.0
 
 
 def test_the_tables_of_links_explain_a_part_of_an_error() -> None:

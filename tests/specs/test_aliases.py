@@ -84,8 +84,8 @@ def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
         assert load_gpu(given) == load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
     for given, name in MODELS.items():
         bundled = model.load_bundled(name)
-        own = {"max_position_embeddings": load_model(given).max_position_embeddings}  # of a variant
-        assert load_model(given) == bundled.replace(**own)
+        limit = {"max_position_embeddings": load_model(given).max_position_embeddings}  # of a variant
+        assert load_model(given) == bundled.replace(**limit)
     assert load_gpu("MacBook Pro M4 Max 64GB").stated_memory.value == 64  # sold with several sizes
 
 

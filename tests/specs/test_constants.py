@@ -57,8 +57,8 @@ def spent(scenario: Scenario) -> dict[tuple[str, str], float]:
         for work, group, tokens in [*groups, ("pass", [], 8.0)]:
             work = "pass" if work in ("upkeep", "host") else work
             for term, seconds in machine.time(group, tokens).terms_s.items():
-                own = float(seconds) - (float(bare[term]) if group else 0.0)
-                seconds_by_term[work, term] = seconds_by_term.get((work, term), 0.0) + own
+                added_s = float(seconds) - (float(bare[term]) if group else 0.0)
+                seconds_by_term[work, term] = seconds_by_term.get((work, term), 0.0) + added_s
     return seconds_by_term
 
 
@@ -161,8 +161,8 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "host_piecewise_layer_s": 0.1,
         "uncut_bandwidth": 0.05,
     }
-    own = {constant: number for constant, number in stated.items() if constant == name}
-    base = with_values(base, own)
+    override = {constant: number for constant, number in stated.items() if constant == name}
+    base = with_values(base, override)
     if name in LAUNCHED:
         base = base.replace(version="0.10.1")
     value = getattr(base, name)

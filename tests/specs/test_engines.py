@@ -78,16 +78,16 @@ def test_a_device_takes_its_own_calibration_or_the_nearest_of_its_architecture(g
 def test_every_calibration_is_that_of_its_device_and_engine() -> None:
     """`calibration_of` looks no further than the files' names."""
     for name in files.bundled_names("calibrations"):
-        made = read_kernels(name)
-        assert made.name == name
-        assert made.gpu == (name.rpartition(".")[0] or None)
-        engine = engine_of(made)
-        version = f"@{made.version}" if made.version else ""
-        assert engine is None or calibration_of(load_gpu(made.gpu), engine + version).name == name
-    own = load_gpu("b200-sxm-180gb")
-    assert calibration_of(own, None, "ideal").name == "ideal"
-    own = own.replace(calibration="hardware/calibrations/ideal.yaml")
-    assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
+        read_again = read_kernels(name)
+        assert read_again.name == name
+        assert read_again.gpu == (name.rpartition(".")[0] or None)
+        engine = engine_of(read_again)
+        version = f"@{read_again.version}" if read_again.version else ""
+        assert engine is None or calibration_of(load_gpu(read_again.gpu), engine + version).name == name
+    b200 = load_gpu("b200-sxm-180gb")
+    assert calibration_of(b200, None, "ideal").name == "ideal"
+    b200 = b200.replace(calibration="hardware/calibrations/ideal.yaml")
+    assert calibration_of(b200).name == "ideal" != calibration_of(b200, "vllm").name
 
 
 def test_a_device_of_the_same_vendor_is_nearer() -> None:
@@ -118,10 +118,10 @@ def test_an_older_version_has_its_own_constants_and_an_unknown_one_is_less_sure(
 
 def test_what_one_board_is_off_by_is_of_no_other() -> None:
     """The 94 GB board takes the 80 GB board's kernels, and computes slower than they do."""
-    own, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
-    assert own.gpu == kernels.gpu == "h100-sxm-80gb"
+    engine_calibration, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
+    assert engine_calibration.gpu == kernels.gpu == "h100-sxm-80gb"
     assert (
-        own.gemm_flops_factor.value
+        engine_calibration.gemm_flops_factor.value
         == engines().architectures["h100-sxm-94gb"]["gemm_flops_factor"].value
         < 0.9
     )

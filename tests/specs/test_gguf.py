@@ -101,8 +101,8 @@ def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
     mine = load_model(written(tmp_path, keys, tensors))
     assert mine.weights == "q4_k,qkv=q4_k*7+q6_k*1,down=q6_k*1+q4_k*1,lm_head=q6_k,embedding=q6_k"
     known = load_bundled("qwen3-0.6b").as_mapping()
-    own = mine.as_mapping().items()
-    differs = {key for key, value in own if value != known[key]}
+    fields = mine.as_mapping().items()
+    differs = {key for key, value in fields if value != known[key]}
     assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
     stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
     in_file = 0.0

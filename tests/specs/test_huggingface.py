@@ -102,10 +102,10 @@ def test_global_sizes_as_transformers_5_writes_them() -> None:
     config = TABLE["gemma-4-26b-a4b"]["config"]
     left_out = ("global_head_dim", "num_global_key_value_heads")
     text = {k: v for k, v in config["text_config"].items() if k not in left_out}
-    own = {str(layer): {"head_dim": 512, "num_key_value_heads": 2} for layer in range(5, 30, 6)}
-    spec = from_config(config | {"text_config": text | {"per_layer_config": own}}, "c.json")
+    sizes_by_layer = {str(layer): {"head_dim": 512, "num_key_value_heads": 2} for layer in range(5, 30, 6)}
+    spec = from_config(config | {"text_config": text | {"per_layer_config": sizes_by_layer}}, "c.json")
     assert shape(spec) == shape(load_model("gemma-4-26b-a4b"))
-    uneven = own | {"5": {"head_dim": 256, "num_key_value_heads": 2}}
+    uneven = sizes_by_layer | {"5": {"head_dim": 256, "num_key_value_heads": 2}}
     refused(
         "per_layer_config: must be the same head_dim",
         from_config,
@@ -130,8 +130,8 @@ RARE = [{"model_type": family, **row} for family, rows in table("small_files").i
 
 @pytest.mark.parametrize("row", [*TINY, *RARE])
 def test_every_field_of_a_small_file(row: Config) -> None:
-    own = {"model_type": row["model_type"]} | row.get("keys", {}) | row.get("file", {})
-    spec = from_config(BASE | own, "c.json")
+    config = {"model_type": row["model_type"]} | row.get("keys", {}) | row.get("file", {})
+    spec = from_config(BASE | config, "c.json")
     stated = {k: v for k, v in spec.as_mapping(exclude_defaults=True).items() if k not in DESCRIPTIVE}
     assert stated == BASE | row["fields"]
     state = spec.linear_attention

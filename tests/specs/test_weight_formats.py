@@ -197,9 +197,9 @@ def test_gpt_oss_20b_by_hand() -> None:
 
 
 def test_a_device_without_the_peak_runs_weight_only() -> None:
-    own = weight_format("nvfp4,attention=fp8,o=nvfp4*2+bf16*1")
-    assert own.within(("bf16", "fp8")).name == "nvfp4-wo,attention=fp8,o=nvfp4-wo*2+bf16*1"
-    assert own.within(("bf16", "fp8", "fp4")) == own
+    named_format = weight_format("nvfp4,attention=fp8,o=nvfp4*2+bf16*1")
+    assert named_format.within(("bf16", "fp8")).name == "nvfp4-wo,attention=fp8,o=nvfp4-wo*2+bf16*1"
+    assert named_format.within(("bf16", "fp8", "fp4")) == named_format
     assert weight_format("bf16,experts=mxfp4").within(("bf16", "fp8", "fp4")).name == "bf16,experts=mxfp4-a8"
     query = Query("deepseek-v3", "a100-sxm-80gb", 1, 4000, tp=8, alpha=0.8, gamma=1)
     assert resolve(query).precision.weights.name == "fp8-block-wo"

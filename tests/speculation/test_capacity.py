@@ -78,9 +78,9 @@ def test_drafts_hold_what_is_theirs():
     copy = ask(1, 9000, 3, draft_kv="full", draft_weights="int4")
     assert copy.draft_weight_bytes == 6_979_321_856 / 2 + 4 * 525_336_576 + 532_480
     # a separate model: 1.2359 B parameters, and its own 16 x 2 x 8 x 64 x 2 bytes for every token
-    own = ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b")
-    assert own.draft_weight_bytes == 2 * 1_235_814_400
-    assert own.draft_kv_bytes == 9000 * 32_768
+    draft_model = ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b")
+    assert draft_model.draft_weight_bytes == 2 * 1_235_814_400
+    assert draft_model.draft_kv_bytes == 9000 * 32_768
     plain = ask(1, 9000, np.array([0, 1]), draft_kv="full", draft="llama-3.2-1b")
     assert plain.draft_weight_bytes.tolist() == [0, 2 * 1_235_814_400]  # nothing of a draft without one
     assert plain.draft_kv_bytes.tolist() == [0, 9000 * 32_768]

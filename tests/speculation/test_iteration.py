@@ -60,10 +60,10 @@ def test_grids_of_any_shape_equal_loops(data, name, chunk):
 
     def axis(values: st.SearchStrategy) -> np.ndarray:
         kept = data.draw(st.integers(0, len(shape)), label="leading axes dropped")
-        own = [data.draw(st.sampled_from([1, size])) for size in shape[kept:]]
-        size = int(np.prod(own))
+        sizes = [data.draw(st.sampled_from([1, size])) for size in shape[kept:]]
+        size = int(np.prod(sizes))
         drawn = data.draw(st.lists(values, min_size=size, max_size=size))
-        return np.array(drawn).reshape(own)
+        return np.array(drawn).reshape(sizes)
 
     batch = axis(st.integers(1, 2000))
     context = axis(st.integers(1, 10**6))
@@ -169,8 +169,8 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
     linears = 32_000 * 2 * 6_979_321_856 / 312e12
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
-    own = setup_s("streamingllm:512,own_prefill=true")
-    assert linears < own < 1.2 * (linears + pairs)
+    prefill_s = setup_s("streamingllm:512,own_prefill=true")
+    assert linears < prefill_s < 1.2 * (linears + pairs)
 
 
 # What a workload may be: both ends of each axis, and one step beyond them.

@@ -48,9 +48,14 @@ ROUNDING = 1e-12
 
 def calibrations() -> tuple[tuple[str, str], ...]:
     """(device, calibration) of all that ship, and each of a device on another one of its kind."""
-    own = [(c.gpu, name) for name in files.bundled_names("calibrations") if (c := load_bundled(name)).gpu]
+    bundled = [(c.gpu, name) for name in files.bundled_names("calibrations") if (c := load_bundled(name)).gpu]
     ideal = [(device, "ideal") for device in ("a100-sxm-80gb", "h100-sxm-80gb", "mi300x-192gb")]
-    return (*own, *ideal, ("h100-pcie-80gb", "h100-sxm-80gb.vllm"), ("h20-sxm-96gb", "h100-sxm-80gb.vllm"))
+    return (
+        *bundled,
+        *ideal,
+        ("h100-pcie-80gb", "h100-sxm-80gb.vllm"),
+        ("h20-sxm-96gb", "h100-sxm-80gb.vllm"),
+    )
 
 
 def falls(values: Array, axis: int, shape: tuple[int, ...]) -> int:

@@ -61,8 +61,8 @@ def test_the_draft_of_llamacpp_reads_the_verified_tokens_in_a_pass_of_its_own() 
 
     def reading_s(**flags: str) -> tuple[float, float]:
         plain = scenario(draft_kv="full", **flags)
-        own = plain.machine.calibration.replace(stack="llama.cpp-0c1e57098")
-        with_pass_s = with_calibration(plain, own).overhead_s(1.0, 4000.0)
+        old_build = plain.machine.calibration.replace(stack="llama.cpp-0c1e57098")
+        with_pass_s = with_calibration(plain, old_build).overhead_s(1.0, 4000.0)
         added_s = np.asarray(with_pass_s - plain.overhead_s(1.0, 4000.0))
         return float(added_s), float(plain.draft_pass_s(1.0, 4000.0))
 
@@ -85,8 +85,8 @@ def test_llamacpp_runs_both_heads_over_a_prompt_with_a_draft_from_features() -> 
 
     def more_s(draft: str) -> float:
         plain = scenario(draft=draft, draft_kv="full")
-        own = plain.machine.calibration.replace(stack="llamacpp")
-        as_llamacpp_s = with_calibration(plain, own).setup_s(1.0, 2000.0)
+        llamacpp = plain.machine.calibration.replace(stack="llamacpp")
+        as_llamacpp_s = with_calibration(plain, llamacpp).setup_s(1.0, 2000.0)
         return float(as_llamacpp_s - plain.setup_s(1.0, 2000.0))
 
     assert more_s("eagle") == pytest.approx(heads_s, rel=2e-3)

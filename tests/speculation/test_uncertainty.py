@@ -68,12 +68,12 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     carried = resolve(SERVED)
     gammas = np.array([1, 3, 5])
     at = np.asarray(16.0), np.asarray(8192.0), gammas
-    own = log_error(scenario, *at)
+    at_the_length = log_error(scenario, *at)
     more = log_error(carried, *at)
     off = engines().acceptance.deviation
     carried_from_1 = (off * np.log([1, 2, 3])) ** 2
     carried_from_3 = (off * np.log([2, 1, 1.5])) ** 2
-    added = more**2 - own**2
+    added = more**2 - at_the_length**2
     np.testing.assert_allclose(added, carried_from_1 - carried_from_3)
     positions = Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3))
     by_position = replace(carried, acceptance=positions)
@@ -138,13 +138,13 @@ def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_a
         draft = scenario.draft
         measured = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()}
         known = measured | other
-        held = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
-        own = with_calibration(scenario, scenario.machine.calibration.replace(measured=held))
+        measured_range = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
+        ranged = with_calibration(scenario, scenario.machine.calibration.replace(measured=measured_range))
         # rows of such a calibration time iterations: a ratio's error is that of two
-        assert iteration_log_error(own, 0.1, 0.2) == 0.2 / 2**0.5
-        assert iteration_log_error(own, 0.3, 0.2) == 0.3
+        assert iteration_log_error(ranged, 0.1, 0.2) == 0.2 / 2**0.5
+        assert iteration_log_error(ranged, 0.3, 0.2) == 0.3
         lengths = None if gammas is None else np.array(gammas)
-        return np.asarray(widening(own, batch, context, lengths)).tolist()
+        return np.asarray(widening(ranged, batch, context, lengths)).tolist()
 
     assert wider(64.0, 8000.0, None) == 1.0
     assert wider(256.0, 32000.0, None) == 1 + 0.5 * 2 * 1.65

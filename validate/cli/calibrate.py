@@ -110,11 +110,11 @@ def _study(name: str, write: bool) -> None:
     need_studies(f"calibrate {name}")
     if write:
         destination(BUNDLED / f"{name}.json", flag="--write")  # before the work
-    made = import_module(f"perfmodel.validate.studies.{name}").texts(datetime.date.today())
+    texts = import_module(f"perfmodel.validate.studies.{name}").texts(datetime.date.today())
     if write:
-        write_all(made, "--write")
+        write_all(texts, "--write")
     else:
-        click.echo(next(iter(made.values())), nl=False)
+        click.echo(next(iter(texts.values())), nl=False)
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
@@ -136,20 +136,20 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
         spec = host_spec(record, Path(hardware).stem)
         click.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
     click.echo(quiet_line(record), err=True)
-    made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
-    comment = f"From kernels alone: {made}"
+    command = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
+    comment = f"From kernels alone: {command}"
     gpu = load_gpu(hardware or record.hardware)
     fitted = calibration_from(record, gpu, q.name)
     click.echo(fitted.notes, err=True)
     if q.further:
         fitted = with_further(fitted, gpu, record.data.plan.precisions(), map(Path, q.further))
-        made = " ".join([made, *(f"--further {path}" for path in q.further)])
-        comment = f"From kernels alone: {made}"
+        command = " ".join([command, *(f"--further {path}" for path in q.further)])
+        comment = f"From kernels alone: {command}"
     if q.stack is not None:
         whole = newest(q.stack, "measure", "--stack", results)
         measured = tuple(replace(p, hardware=hardware or p.hardware) for p in points(whole))
         fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", f"--stack: {whole.path}")
-        comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"
+        comment = f"From kernels and whole passes: {command} --stack results/{whole.name}.json"
     if out is None:
         click.echo(as_yaml(fitted, comment), nl=False)
     else:

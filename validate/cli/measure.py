@@ -341,9 +341,9 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
     going = _begun(machine_folder(machine, results), f"{plan.name}-micro")
     if resume and not going:
         mine = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)
-        if kernels_path := latest(mine, "microbench"):
-            click.echo(f"     as timed before: {kernels_path.path}", err=True)
-            return kernels_path
+        if kernels := latest(mine, "microbench"):
+            click.echo(f"     as timed before: {kernels.path}", err=True)
+            return kernels
     return time_kernels(plan, machine, resume and going, results)
 
 

@@ -37,17 +37,18 @@ class ViewRunner:
     """Runs a model on uncommitted tokens, and reads committed ones through `view`.
 
     scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from
-    slot 0 on, the same slots for all sequences. own: whether the runner has its own cache (a separate model,
-    or own_prefill), which it writes; otherwise verification fills the cache. behind: number of tokens by
-    which an own cache is behind the target's. Where all drafts were accepted, the last one was never an
-    input. The first pass of an iteration always takes this many more tokens, so shapes stay the same.
+    slot 0 on, the same slots for all sequences. owns_cache: whether the runner has a cache of its own (a
+    separate model, or own_prefill), which it writes; otherwise verification fills the cache. behind: number
+    of tokens by which an own cache is behind the target's. Where all drafts were accepted, the last one was
+    never an input. The first pass of an iteration always takes this many more tokens, so shapes stay the
+    same.
     """
 
-    def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
+    def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
         self.runner = runner
         self.view = view
-        self.behind = int(own)
-        self.own = own
+        self.behind = int(owns_cache)
+        self.owns_cache = owns_cache
         layers, batch, heads, _, d = runner.cache.k.shape
         shape = (2, layers, batch, heads, slots, d)
         self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
@@ -76,7 +77,7 @@ class ViewRunner:
 
         def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
             k, v = self.scratch[:, index, :, :, :end]
-            places = cache.at(index, cache.slot(slots)) if self.own else None
+            places = cache.at(index, cache.slot(slots)) if self.owns_cache else None
             q, _, _ = projected.rotate((k[:, :, used:], v[:, :, used:]), places)
             return q, k, v
 
@@ -88,9 +89,9 @@ class ViewRunner:
         An own cache is filled by running the prompts without their last tokens.
         """
         if isinstance(self.view, RollingView):
-            passes = ViewRunner(self.runner, self.view, self.view.chunk, own=True)
+            passes = ViewRunner(self.runner, self.view, self.view.chunk, owns_cache=True)
             return self.view.read(tokens[:, : -self.behind], lengths - self.behind, passes.run)
-        if self.own:
+        if self.owns_cache:
             _, observed = self.runner.prefill(tokens, lengths - self.behind, self.view.window)
             self.runner.cache.set_lengths(lengths - self.behind, tokens.shape[1] - self.behind)
         self.view.build(observed)
@@ -100,7 +101,7 @@ class ViewRunner:
         already.
         """
         cache = self.runner.cache
-        if self.own:
+        if self.owns_cache:
             cache.advance(count, self.view.max_accepted + 1)
         self.view.commit(cache.lengths - count, count)
 

@@ -100,9 +100,9 @@ class HeadModel(Model):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the target's vocabulary; minus infinity for tokens that it cannot draft."""
-        own = super().logits(hidden)
-        every = own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf)
-        return every.index_copy_(-1, self.to_target, own)
+        head_logits = super().logits(hidden)
+        every = head_logits.new_full((*head_logits.shape[:-1], self.target_vocab), -torch.inf)
+        return every.index_copy_(-1, self.to_target, head_logits)
 
 
 class HeadRunner(ViewRunner):
@@ -115,7 +115,7 @@ class HeadRunner(ViewRunner):
     latest: Tensor
 
     def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, queries: int) -> None:
-        super().__init__(runner, view, queries, own=True)
+        super().__init__(runner, view, queries, owns_cache=True)
         self.target = target
         target.tap = head.features
         self.head = head

@@ -137,7 +137,7 @@ def _two_levels(
             f"--middle-kv: {method.name} selects by the queries of the tokens that it verifies, so sampling "
             "would not be exact: use a method that selects before, or temperature 0"
         )
-    middle = CollectingRunner(target, view, _collected(request), own=False)
+    middle = CollectingRunner(target, view, _collected(request), owns_cache=False)
     return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), request.sampling)
 
 
@@ -175,7 +175,7 @@ def start_random(
         state.limit.copy_(state.length + new_tokens)
     _fill(cache, state.length, context, generator)
     for passes in decoder.models:
-        if passes.own:
+        if passes.owns_cache:
             _fill(passes.runner.cache, state.length - passes.behind, context - passes.behind, generator)
         observed = Observed.of(passes.runner.model, batch, passes.view.window)
         observed.queries.normal_(generator=generator)

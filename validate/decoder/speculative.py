@@ -115,7 +115,7 @@ class Decoder:
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), room)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
-        window = max((passes.view.window for passes in self.models if not passes.own), default=0)
+        window = max((passes.view.window for passes in self.models if not passes.owns_cache), default=0)
         hidden, observed = self.target.prefill(longest, state.length, window)
         for passes in self.models:
             passes.prefill(longest, state.length, observed)
@@ -145,7 +145,7 @@ class Decoder:
     @property
     def caches(self) -> list[KVCache]:
         """The caches of the target and of the drafting models."""
-        return [self.target.cache, *(passes.runner.cache for passes in self.models if passes.own)]
+        return [self.target.cache, *(passes.runner.cache for passes in self.models if passes.owns_cache)]
 
     def refresh(self) -> None:
         """Periodic work of the views."""

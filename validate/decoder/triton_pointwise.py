@@ -349,12 +349,12 @@ class Fused(Pointwise):
         """
         hopper = rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
         if hopper and scale is not None:
-            codes, own = rows_to_fp8(rows)
+            codes, row_scales = rows_to_fp8(rows)
             ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
             return torch._scaled_grouped_mm(
                 codes,
                 weights.transpose(1, 2),
-                own[:, 0],
+                row_scales[:, 0],
                 scale,
                 offs=ends.to(torch.int32),
                 out_dtype=rows.dtype,

@@ -92,18 +92,18 @@ def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
     """x [..., inputs] in bf16, quantised by token, times the transpose of codes [outputs, inputs]: few rows
     by the kernels here, more by the library.
     """
-    codes, own = rows_to_fp8(x.reshape(-1, x.shape[-1]))
+    codes, row_scales = rows_to_fp8(x.reshape(-1, x.shape[-1]))
     (rows, k), n = codes.shape, len(weight)
     if rows > MAX_ROWS:
         return torch._scaled_mm(
-            codes, weight.t(), scale_a=own, scale_b=scale[None], bias=bias, out_dtype=x.dtype
+            codes, weight.t(), scale_a=row_scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype
         ).view(*x.shape[:-1], n)
     sizes, parts = product_launch(rows, n, k)
     out = x.new_empty(*x.shape[:-1], n)
     made = out if parts == 1 else out.new_empty(parts, rows, n, dtype=torch.float32)
     _few_rows[(triton.cdiv(n, sizes["TILE"]), parts)](
         codes,
-        own,
+        row_scales,
         weight,
         scale,
         scale if bias is None else bias,

@@ -30,9 +30,9 @@ class CollectingRunner(ViewRunner):
     An own cache is two tokens behind: the target may accept all collected tokens and adds one of its own.
     """
 
-    def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
-        super().__init__(runner, view, slots, own)
-        self.behind = 2 * int(own)
+    def __init__(self, runner: Runner, view: View, slots: int, owns_cache: bool) -> None:
+        super().__init__(runner, view, slots, owns_cache)
+        self.behind = 2 * int(owns_cache)
         self.collected = torch.zeros_like(runner.cache.lengths)
 
     def run(
@@ -46,7 +46,7 @@ class CollectingRunner(ViewRunner):
 
         def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
             k, v = self.scratch[:, index]
-            places = cache.at(index, cache.slot(positions)) if self.own else None
+            places = cache.at(index, cache.slot(positions)) if self.owns_cache else None
             q, *new = projected.rotate(None, places)
             Slots(k, v, cache.rows, slots).write(*new)
             return q, k, v

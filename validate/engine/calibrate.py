@@ -238,30 +238,30 @@ def _is_baseline_of(row: Timing, plain: Timing) -> bool:
 
 
 def record_text(
-    made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
+    calibrated: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> str:
     """The record of the used rows."""
     rows = []
-    for n, t in enumerate(made.rows.timings):
+    for n, t in enumerate(calibrated.rows.timings):
         point = EnginePoint.of(f"{n:03d} {t.name}", t)
         rows.append(encode(point.as_mapping(exclude_defaults=True)))
     return as_record(encode(header(machine, subject, sources)), rows)
 
 
-def lines(made: EngineCalibration) -> list[str]:
+def lines(calibrated: EngineCalibration) -> list[str]:
     """The table of rows (predicted before, held out, measured), the fitted and pinned constants, and the rows
     set aside.
     """
-    return [*_table(made), *_remarks(made), *_errors_lines(made)]
+    return [*_table(calibrated), *_remarks(calibrated), *_errors_lines(calibrated)]
 
 
-def _table(made: EngineCalibration) -> list[str]:
+def _table(calibrated: EngineCalibration) -> list[str]:
     """Rows with their measured, present and held-out seconds, then the rows that are set aside."""
-    before = None if made.previous is None else made.rows.predict(made.previous)
+    before = None if calibrated.previous is None else calibrated.rows.predict(calibrated.previous)
     before_head = "" if before is None else f"{'predicted':>11}{'error':>8}"
     table = [f"{'step':<28}{'measured':>11}{before_head}{'held out':>11}{'error':>8}"]
-    for i, t in enumerate(made.rows.timings):
-        seconds = made.fitted.held_out[i]
+    for i, t in enumerate(calibrated.rows.timings):
+        seconds = calibrated.fitted.held_out[i]
         line = f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms"
         if before is not None:
             line += _against(before[i], t)
@@ -269,41 +269,43 @@ def _table(made: EngineCalibration) -> list[str]:
         if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE:
             line += "  out of line: counts less"
         table.append(line)
-    for t in made.aside:
+    for t in calibrated.aside:
         prefill = f"{t.prefill_share:.0%} of its time is other requests' prefill"
         table.append(f"set aside: {t.where} ({t.name}): {prefill}")
-    if made.aside:
+    if calibrated.aside:
         advice = "--save-detailed, or fewer prompts than places, avoids it"
         table.append(f"  (above {MAX_PREFILL_SHARE:.0%}; {advice})")
     return table
 
 
-def _remarks(made: EngineCalibration) -> list[str]:
+def _remarks(calibrated: EngineCalibration) -> list[str]:
     """What was fitted, what was not, and from which base."""
-    values = [f"{name} {getattr(made.calibration, name).value:.4g}" for name in made.fitted.free]
+    values = [f"{name} {getattr(calibrated.calibration, name).value:.4g}" for name in calibrated.fitted.free]
     lines = [f"fitted: {', '.join(values) or 'nothing: the rows do not say more than the base'}"]
-    if all(t.gamma for t in made.rows.timings):
+    if all(t.gamma for t in calibrated.rows.timings):
         lines.append(
             "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
         )
-    if made.fitted.pinned:
-        lines.append(f"not determined by these rows, left as in the base: {', '.join(made.fitted.pinned)}")
-    base = f"base: {made.base}"
-    others = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
+    if calibrated.fitted.pinned:
+        lines.append(
+            f"not determined by these rows, left as in the base: {', '.join(calibrated.fitted.pinned)}"
+        )
+    base = f"base: {calibrated.base}"
+    others = [f"{name} {off:.1%}" for name, off in calibrated.tried.items() if name != calibrated.base]
     if others:
         base += f", closest to rows held out (others: {', '.join(others)})"
     return [*lines, base]
 
 
-def _errors_lines(made: EngineCalibration) -> list[str]:
+def _errors_lines(calibrated: EngineCalibration) -> list[str]:
     """Errors of the calibration that answered so far, and of this one on held-out rows."""
     lines = []
-    if made.previous is not None:
-        errors = _errors_in_words(made, made.rows.predict(made.previous))
-        lines.append(f"error of {made.previous.name}, which answered so far (rms): {errors}")
-    held_out = made.fitted.held_out
-    lines.append(f"held-out error (rms): {_errors_in_words(made, held_out)}")
-    if log_rms(held_out, made.rows.measured) > CONTRADICTING:
+    if calibrated.previous is not None:
+        errors = _errors_in_words(calibrated, calibrated.rows.predict(calibrated.previous))
+        lines.append(f"error of {calibrated.previous.name}, which answered so far (rms): {errors}")
+    held_out = calibrated.fitted.held_out
+    lines.append(f"held-out error (rms): {_errors_in_words(calibrated, held_out)}")
+    if log_rms(held_out, calibrated.rows.measured) > CONTRADICTING:
         lines.append("the rows contradict each other: measure again on a quiet machine")
     return lines
 
@@ -313,10 +315,10 @@ def _against(seconds: float, t: Timing) -> str:
     return f"{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}"
 
 
-def _errors_in_words(made: EngineCalibration, seconds: Array) -> str:
+def _errors_in_words(calibrated: EngineCalibration, seconds: Array) -> str:
     """Errors of predicted steps, and of speedups if there is a baseline for them."""
-    words = f"steps {log_rms(seconds, made.rows.measured):.1%} over {len(made.rows.timings)}"
-    of_speedups = speedup_logs(made.rows, seconds)
+    words = f"steps {log_rms(seconds, calibrated.rows.measured):.1%} over {len(calibrated.rows.timings)}"
+    of_speedups = speedup_logs(calibrated.rows, seconds)
     if of_speedups:
         rms = np.sqrt(np.mean(np.square(of_speedups)))
         words += f"; speedup {rms:.1%} over {len(of_speedups)}"

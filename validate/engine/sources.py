@@ -179,21 +179,21 @@ def calibrate_engine(
     return calibrated
 
 
-def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
+def write_calibration(calibrated: EngineCalibration, machine: str, path: Path) -> Path:
     """Writes the calibration and the record of its rows next to it, and returns the record's path. Raises
     InputError.
 
     Paths in the record are relative to its folder, so both can be moved together.
     """
     destination_of(path)
-    sources = made.calibration.fitted_on
+    sources = calibrated.calibration.fitted_on
     record = path.with_suffix(".json")
     relative = {}
     for name in ("model", "hardware", "draft"):
-        value = getattr(made.subject, name)
+        value = getattr(calibrated.subject, name)
         if files.looks_like_path(value) and Path(value).exists():
             relative[name] = os.path.relpath(value, path.parent)
-    text = record_text(made, machine, made.subject.replace(**relative), sources)
+    text = record_text(calibrated, machine, calibrated.subject.replace(**relative), sources)
     comment = f"Written by perfmodel validate engine from {', '.join(sources)}"
-    write_yaml(made.calibration, path, comment, (record, text))
+    write_yaml(calibrated.calibration, path, comment, (record, text))
     return record

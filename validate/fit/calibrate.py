@@ -49,24 +49,24 @@ def report(recipe: Recipe) -> Report:
     return Report(recipe, whole, in_sample, judged)
 
 
-def as_dict(made: Report) -> dict[str, Any]:
+def as_dict(fit_report: Report) -> dict[str, Any]:
     """A report in JSON types."""
-    fitted = made.fit.calibration.fit
+    fitted = fit_report.fit.calibration.fit
     assert fitted is not None
-    pinned = {name: value for name, (value, _) in made.recipe.pinned.items()}
-    by_fold = {by: _as_dicts(errors) for by, errors in made.held_out.items()}
+    pinned = {name: value for name, (value, _) in fit_report.recipe.pinned.items()}
+    by_fold = {by: _as_dicts(errors) for by, errors in fit_report.held_out.items()}
     return {
-        "calibration": made.recipe.name,
-        "set": made.recipe.set_name,
-        "values": made.fit.values,
-        "stderr": made.fit.stderr,
-        "at_bound": list(made.fit.at_bound),
+        "calibration": fit_report.recipe.name,
+        "set": fit_report.recipe.set_name,
+        "values": fit_report.fit.values,
+        "stderr": fit_report.fit.stderr,
+        "at_bound": list(fit_report.fit.at_bound),
         "parameters": list(fitted.parameters),
         "correlation": square(fitted.correlation).tolist(),
         "strong_correlations": correlated(fitted),
         "pinned": pinned,
-        "rows": len(points_of(made.recipe).points),
-        "in_sample": _as_dicts(made.in_sample),
+        "rows": len(points_of(fit_report.recipe).points),
+        "in_sample": _as_dicts(fit_report.in_sample),
         "held_out": by_fold,
     }
 
@@ -127,17 +127,19 @@ def _on_other_devices(recipe: Recipe) -> list[Recipe]:
     return [other for other in RECIPES.values() if other.stack == recipe.stack and other.gpu != recipe.gpu]
 
 
-def observed(made: Report) -> dict[str, Scatter]:
+def observed(fit_report: Report) -> dict[str, Scatter]:
     """For each quantity the kind of fold with the largest error, in the form of the file.
 
     Rows of one model give no error for another model. Its passes then have the error of the stack's other
     device, by model.
     """
-    judged = [by for by in HELD_OUT if by in made.held_out]
-    folds = {f"rows held out by {by} (the worst of {', '.join(judged)})": made.held_out[by] for by in judged}
-    other_models = {} if "model" in judged else _of_other_models(made.recipe)
+    judged = [by for by in HELD_OUT if by in fit_report.held_out]
+    folds = {
+        f"rows held out by {by} (the worst of {', '.join(judged)})": fit_report.held_out[by] for by in judged
+    }
+    other_models = {} if "model" in judged else _of_other_models(fit_report.recipe)
     scatters = {}
-    for quantity in made.in_sample:
+    for quantity in fit_report.in_sample:
         by_source = folds | other_models if quantity in PASSES else folds
         log_rms = {source: errors[quantity].log_rms for source, errors in by_source.items()}
         worst = max(log_rms, key=lambda source: log_rms[source])
@@ -157,12 +159,12 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
     return {}
 
 
-def as_shipped(made: Report, date: datetime.date) -> Calibration:
+def as_shipped(fit_report: Report, date: datetime.date) -> Calibration:
     """The content of a fitted calibration's file: rounded, with its errors on other rows than the fitted
     ones.
     """
-    recipe = made.recipe
-    fitted = made.fit
+    recipe = fit_report.recipe
+    fitted = fit_report.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
     constants = {name: _constant(fitted, name, rows) for name in fitted.values}
     assert fitted.calibration.fit is not None
@@ -175,7 +177,7 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "date": date,
         "notes": recipe.notes,
         "fit": _rounded(fitted.calibration.fit),
-        "observed_error": observed(made),
+        "observed_error": observed(fit_report),
         "transfer_error": _transfer_scatter(recipe),
     }
     return fitted.calibration.replace(**constants | file_fields)
@@ -213,9 +215,9 @@ def path_of(name: str) -> Path:
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
     """The required content of a recipe's file. Its date is `today` only if anything in it has changed."""
-    made = report(recipe)
+    fit_report = report(recipe)
     path = path_of(recipe.name)
     before = load_calibration(str(path)) if path.is_file() else None
-    if before is not None and as_shipped(made, before.date) == before:
+    if before is not None and as_shipped(fit_report, before.date) == before:
         today = before.date
-    return as_yaml(as_shipped(made, today), COMMENT)
+    return as_yaml(as_shipped(fit_report, today), COMMENT)

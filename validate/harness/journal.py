@@ -63,22 +63,22 @@ class Journal(AbstractContextManager["Journal"]):
     @classmethod
     def resume(cls, path: Path) -> Self:
         """Continues a journal. Every complete line stays as it is."""
-        held = cls(path)  # taken before it is read, so that nobody else is writing
+        journal = cls(path)  # taken before it is read, so that nobody else is writing
         try:
             data = read_bytes(path)
             lines = data.split(b"\n")
             torn = lines.pop()  # empty where the file ends with a line break
-            held._texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
-            if not held._texts:
+            journal._texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
+            if not journal._texts:
                 raise InputError(
                     f"{path}: must hold a header; the run was cut off before it began: delete the file"
                 )
             if torn:
                 os.truncate(path, len(data) - len(torn))
         except BaseException:
-            held.close()
+            journal.close()
             raise
-        return held
+        return journal
 
     @property
     def header(self) -> dict[str, Any]:

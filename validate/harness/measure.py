@@ -98,8 +98,8 @@ class PointMeasurer:
                 runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
                 runner = failure(error)
-            made = self.shard.of_all(isinstance(runner, PointRunner))
-            if not all(made) and isinstance(runner, PointRunner):
+            succeeded = self.shard.of_all(isinstance(runner, PointRunner))
+            if not all(succeeded) and isinstance(runner, PointRunner):
                 runner = {"status": "failed", "error": "another rank failed"}
             self._runner = (point.name, runner)
         return self._runner[1]

@@ -47,7 +47,7 @@ def off_by(folder: Path, factor: float) -> Path:
     c = load_calibration("xeon-amx-2core.micro")
     names = [name for name in annotations(Calibration) if name.endswith("bandwidth_fraction")]
     constants = {name: getattr(c, name) for name in names}
-    changes = {name: own.replace(value=own.value * factor) for name, own in constants.items()}
+    changes = {name: constant.replace(value=constant.value * factor) for name, constant in constants.items()}
     return write_yaml(c.replace(**changes), folder / f"off-{factor}.yaml", "broken on purpose")
 
 
@@ -272,17 +272,17 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     """
     query = Query(**QUERY.as_dict() | {"calibration": None})
     subject = EngineSubject.of(query, "vllm", "0.22")
-    made = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
-    path = write_yaml(made.calibration, tmp_path / f"{made.calibration.name}.yaml", "a test")
+    calibrated = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
+    path = write_yaml(calibrated.calibration, tmp_path / f"{calibrated.calibration.name}.yaml", "a test")
     record = path.with_suffix(".json")
-    record.write_text(record_text(made, "h200-1", subject, (PATH.name,)))
+    record.write_text(record_text(calibrated, "h200-1", subject, (PATH.name,)))
     fitted_figures = figures(tmp_path)
-    assert {f.calibration for f in fitted_figures} == {made.calibration.name}
+    assert {f.calibration for f in fitted_figures} == {calibrated.calibration.name}
     assert {f.fitted for f in fitted_figures} == {True}
     assert {f.fitted for f in figures(tmp_path, "ideal")} == {False}
     by_name = {f.name: f for f in fitted_figures}
-    seconds = made.rows.predict(made.calibration)
-    timed = zip(made.rows.timings, seconds, strict=True)
+    seconds = calibrated.rows.predict(calibrated.calibration)
+    timed = zip(calibrated.rows.timings, seconds, strict=True)
     rows = {(timing.batch, timing.gamma): (timing, predicted_s) for timing, predicted_s in timed}
     plain, plain_s = rows[4.0, 0]
     spec, spec_s = rows[4.0, 7]

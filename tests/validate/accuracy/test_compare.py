@@ -64,8 +64,8 @@ def test_command_line(tmp_path) -> None:
 
 def test_own_records_are_compared_like_published_ones() -> None:
     """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
-    own = module.own_records()
-    ((name, record),) = ((name, record) for name, record in own.items() if name.startswith("cpu-1/"))
+    records = module.own_records()
+    ((name, record),) = ((name, record) for name, record in records.items() if name.startswith("cpu-1/"))
     points = module.own_points(record)
     cells = module.compare((name,))
     assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}

@@ -143,8 +143,8 @@ TWO_RANKS = SimpleNamespace(folder=None, tp=2)
 )
 def test_random_prompts_end_where_the_model_does(new, stated, length) -> None:
     """At 100 positions with the new tokens; what is stated is kept."""
-    made = default_prompts(Request(3, 80, new), TWO_RANKS, CPU_MODEL, stated, 0)
-    assert [len(prompt) for prompt in made] == [length] * 3
+    drawn = default_prompts(Request(3, 80, new), TWO_RANKS, CPU_MODEL, stated, 0)
+    assert [len(prompt) for prompt in drawn] == [length] * 3
 
 
 @pytest.mark.parametrize(("kv_dtype", "value_bytes"), [("auto", 4), ("fp8", 1)])

@@ -28,11 +28,11 @@ def head(deep: Model) -> HeadModel:
     """Random, with a vocabulary of its own; its output is near enough to the target's to be right now and
     then.
     """
-    made = load_head("eagle:features=3,vocab=40", "random:0", deep)
-    for number, parameter in enumerate(made.parameters()):
+    loaded = load_head("eagle:features=3,vocab=40", "random:0", deep)
+    for number, parameter in enumerate(loaded.parameters()):
         parameter.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(number))
-    made.to_target = torch.arange(40) + 11
-    return made
+    loaded.to_target = torch.arange(40) + 11
+    return loaded
 
 
 def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -> torch.Tensor:
@@ -60,16 +60,16 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
 def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompts) -> None:
     """Whatever was accepted (here by a script), in ragged batches, from a prompt of one token on."""
     request = Request(4, 70, NEW, GAMMA, "model", sampling=Sampling(1.0), script=(1, 1, 1, 1))
-    made = make_decoder(deep, request, head)
-    state = made.start(prompts, NEW)
+    decoder = make_decoder(deep, request, head)
+    state = decoder.start(prompts, NEW)
     for _ in range(6):
-        made.propose(state)  # nothing is committed by a proposal
-        drafted, probs = made.propose(state)
+        decoder.propose(state)  # nothing is committed by a proposal
+        drafted, probs = decoder.propose(state)
         for row, text in enumerate(state.tokens.tolist()):
             known = text[: state.length[row]]
             wanted = dense(head, deep, known, drafted[row].tolist())
             torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-12)
-        made.iterate(state)
+        decoder.iterate(state)
     assert all(state.histogram.sum(0))
 
 
@@ -94,11 +94,11 @@ def test_an_iteration_can_be_replayed(deep, head, prompts) -> None:
 def test_a_start_without_a_prefill(deep, head) -> None:
     """The head has no pair of the newest token yet."""
     request = Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0))
-    made = make_decoder(deep, request, head)
-    state = start_random(made, 40, NEW)
-    lengths = [cache.lengths.tolist() for cache in made.caches]
+    decoder = make_decoder(deep, request, head)
+    state = start_random(decoder, 40, NEW)
+    lengths = [cache.lengths.tolist() for cache in decoder.caches]
     assert lengths == [[40, 40], [39, 39]]
-    made.iterate(state)
+    decoder.iterate(state)
 
 
 CONFIG = {

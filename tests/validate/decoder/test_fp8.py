@@ -64,8 +64,8 @@ MOE = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_
 def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
     """A scale for each output of each expert, none for the router; as many bytes as the engine counts."""
     weights = RandomWeights(0, CPU, torch.float64, 0.3)
-    made, wide = (build(tiny_spec(moe=MOE), weights, fp8=fp8) for fp8 in (True, False))
-    actual = made.layers[1].mlp
+    narrow, wide = (build(tiny_spec(moe=MOE), weights, fp8=fp8) for fp8 in (True, False))
+    actual = narrow.layers[1].mlp
     theirs = wide.layers[1].mlp
     assert actual.gate_up.dtype == FP8
     assert actual.down.dtype == FP8
@@ -78,11 +78,11 @@ def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
     again = build(tiny_spec(moe=MOE), weights)
     quantise(again)
     assert torch.equal(again.layers[1].mlp.down.float(), actual.down.float())
-    scales = sum(p.numel() for name, p in made.named_parameters() if "scale" in name)
-    counted = shard(made.spec, 1, Precision(weight_format("fp8"), kv_format("fp8"))).stored_weight_bytes
-    assert weight_bytes(made, torch.bfloat16) == counted + 2 * scales
-    assert tokens(made, prompts, gamma=3, draft_kv="snapkv:24,window=8") == tokens(made, prompts)
-    assert tokens(made, prompts) != tokens(wide, prompts)
+    scales = sum(p.numel() for name, p in narrow.named_parameters() if "scale" in name)
+    counted = shard(narrow.spec, 1, Precision(weight_format("fp8"), kv_format("fp8"))).stored_weight_bytes
+    assert weight_bytes(narrow, torch.bfloat16) == counted + 2 * scales
+    assert tokens(narrow, prompts, gamma=3, draft_kv="snapkv:24,window=8") == tokens(narrow, prompts)
+    assert tokens(narrow, prompts) != tokens(wide, prompts)
 
 
 def tokens(

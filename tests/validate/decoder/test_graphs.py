@@ -106,11 +106,11 @@ def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts
     assert one == two
 
 
-def whole(made: Any, state: State, replayed: bool) -> Callable[[], object]:
+def whole(decoder: Any, state: State, replayed: bool) -> Callable[[], object]:
     """Iterations; where they are replayed, nothing else can run."""
     if replayed:
-        made.verify = None
-    return partial(made.iterate, state)
+        decoder.verify = None
+    return partial(decoder.iterate, state)
 
 
 def eager_and_replayed(
@@ -125,14 +125,16 @@ def eager_and_replayed(
     """
     results = []
     for replayed in (False, True):
-        made = make_decoder(target, request, draft)
-        state = made.start(prompts, 50, seed=3)
-        made.iterate(state)
-        graphs.fix_bounds(made)
-        graphs.warm_up(made, state)
+        decoder = make_decoder(target, request, draft)
+        state = decoder.start(prompts, 50, seed=3)
+        decoder.iterate(state)
+        graphs.fix_bounds(decoder)
+        graphs.warm_up(decoder, state)
         if replayed:
-            made.replay = capture.replayed(made.step, state, partial(emulated, generator=state.generator))
-        iterate = ready(made, state, replayed)
+            decoder.replay = capture.replayed(
+                decoder.step, state, partial(emulated, generator=state.generator)
+            )
+        iterate = ready(decoder, state, replayed)
         for _ in range(8):
             iterate()
         results.append(collect(state, prompts))
@@ -141,8 +143,8 @@ def eager_and_replayed(
 
 @torch.inference_mode()
 def test_captured_parts_equal_eager_ones(target, small, prompts) -> None:
-    def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
-        parts = point_runner.PhaseRunner(point_runner.DecoderRun(made, state), replayed, emulated)
+    def by_parts(decoder: Decoder, state: State, replayed: bool) -> Callable[[], object]:
+        parts = point_runner.PhaseRunner(point_runner.DecoderRun(decoder, state), replayed, emulated)
 
         def run() -> None:
             for phase in parts.phases:
@@ -209,13 +211,13 @@ def test_graphs_go_before_their_process_group(monkeypatch, events, fails) -> Non
     monkeypatch.setattr(shard.dist, "destroy_process_group", lambda: events.append("group destroyed"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with suppress(ZeroDivisionError), shard.joined(2, torch.device("cpu")):
-        held = capture.captured(lambda: None)
+        graph = capture.captured(lambda: None)
         if fails:
             raise ZeroDivisionError
-    assert held is not None
+    assert graph is not None
     assert events == ["capture", "own", *([] if fails else ["waited"]), "graph dropped", "group destroyed"]
 
 
 def test_graphs_need_cuda(target, prompts) -> None:
-    made = make_decoder(target, Request(4, 70, 50))
-    refused("--graphs: needs a CUDA device", graphs.capture, made, made.start(prompts, 50))
+    decoder = make_decoder(target, Request(4, 70, 50))
+    refused("--graphs: needs a CUDA device", graphs.capture, decoder, decoder.start(prompts, 50))

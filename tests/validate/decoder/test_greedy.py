@@ -88,10 +88,10 @@ def test_every_cache_and_gamma(target, small, prompts, plain, method, case, kind
     before.
     """
     draft = small if kind == "model" else None
-    made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), draft)
-    first = made.generate(prompts[::-1], NEW)
+    decoder = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), draft)
+    first = decoder.generate(prompts[::-1], NEW)
     assert first.tokens == plain.tokens[::-1]
-    out = made.generate(prompts, NEW) if gamma > 1 else first
+    out = decoder.generate(prompts, NEW) if gamma > 1 else first
     assert gamma == 1 or out.tokens == plain.tokens
     assert out.histogram == first.histogram
     assert len(out.histogram) == gamma + 1
@@ -215,9 +215,9 @@ def test_the_limit_is_kept(target, prompts, plain, new) -> None:
 def test_prefill_in_chunks(target, prompts, draft_kv) -> None:
     """Views that choose by the prompt's last queries have observed the same ones."""
     whole = run(target, prompts, gamma=4, draft_kv=draft_kv)
-    made = make_decoder(target, Request(len(prompts), 70, NEW, 4, draft_kv=draft_kv))
-    made.target.prefill_chunk = 16
-    assert made.generate(prompts, NEW).tokens == whole.tokens
+    decoder = make_decoder(target, Request(len(prompts), 70, NEW, 4, draft_kv=draft_kv))
+    decoder.target.prefill_chunk = 16
+    assert decoder.generate(prompts, NEW).tokens == whole.tokens
 
 
 @pytest.mark.parametrize("gamma", [0, 1, 8])
@@ -225,15 +225,15 @@ def test_prefill_in_chunks(target, prompts, draft_kv) -> None:
 @torch.inference_mode()
 def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) -> None:
     request = Request(4, 70, 40, gamma, kind, "streamingllm:24")
-    made = make_decoder(target, request, small if kind == "model" else None)
-    state = made.start(prompts, 40)
+    decoder = make_decoder(target, request, small if kind == "model" else None)
+    state = decoder.start(prompts, 40)
     for _ in range(12):
-        made.iterate(state)
-    for cache, first in zip(made.caches, (70, 69), strict=False):
+        decoder.iterate(state)
+    for cache, first in zip(decoder.caches, (70, 69), strict=False):
         assert cache.bound == min(first + 12 * (gamma + 1), cache.capacity)
-    check_cache(made.target.cache, target, state)
-    for own in made.caches[1:]:
-        check_cache(own, small, state, behind=2)
+    check_cache(decoder.target.cache, target, state)
+    for draft_cache in decoder.caches[1:]:
+        check_cache(draft_cache, small, state, behind=2)
 
 
 def poison(cache: KVCache) -> None:
@@ -251,11 +251,11 @@ def test_neither_what_is_not_committed_nor_a_fixed_bound_changes_a_token(target,
     """Captured graphs need shapes that stay the same whatever the lengths."""
 
     def decoded(spoil: Callable[[KVCache], object]) -> torch.Tensor:
-        made = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
-        state = made.start(prompts, 40)
+        decoder = make_decoder(target, Request(4, 70, 40, 4, draft_kv=method))
+        state = decoder.start(prompts, 40)
         for _ in range(8):
-            spoil(made.target.cache)
-            made.iterate(state)
+            spoil(decoder.target.cache)
+            decoder.iterate(state)
         written = torch.arange(state.tokens.shape[1]) < state.length[:, None]
         return state.tokens.where(written, -1)
 

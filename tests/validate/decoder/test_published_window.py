@@ -104,11 +104,11 @@ def test_drafts_are_drawn_from_what_the_account_says(
     model, draft = (small, small) if kind == "model" else (target, None)
     method = f"streamingllm:{budget},sinks={sinks},own_prefill=true"
     request = Request(4, 70, NEW, GAMMA, kind, method, Sampling(1.0))
-    made = make_decoder(target, request, draft)
-    for passes in made.models:
+    decoder = make_decoder(target, request, draft)
+    for passes in decoder.models:
         if isinstance(passes.view, RollingView):
             passes.view.chunk = min(chunk, passes.view.chunk)
-    state = made.start(prompts, NEW, seed=1)
+    state = decoder.start(prompts, NEW, seed=1)
     accounts = [Account(model, budget, sinks) for _ in prompts]
     chunk = min(chunk, budget - sinks)
     for prompt, account in zip(prompts, accounts, strict=True):
@@ -117,15 +117,15 @@ def test_drafts_are_drawn_from_what_the_account_says(
             account.run(part)
             account.commit(len(part))
     for _ in range(14):
-        drafted, probs = made.propose(state)
-        logits = made.verify(state, drafted)
+        drafted, probs = decoder.propose(state)
+        logits = decoder.verify(state, drafted)
         before = state.length.clone()
         for row, account in enumerate(accounts):
             newest = state.newest(2)[row].tolist()
             fed = newest + drafted[row, :-1].tolist()
             wanted = account.run(fed)[1:].softmax(-1)
             torch.testing.assert_close(probs[row], wanted, rtol=1e-9, atol=1e-9)
-        made.commit(state, drafted, made.accept(state, drafted, probs, logits))
+        decoder.commit(state, drafted, decoder.accept(state, drafted, probs, logits))
         for count, account in zip((state.length - before).tolist(), accounts, strict=True):
             account.commit(count)
     if kind == "self" and budget > 70 + NEW:

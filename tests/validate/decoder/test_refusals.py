@@ -157,15 +157,15 @@ ODD: dict[str, Any] = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
 
 
 def test_prompts(target, prompts) -> None:
-    made = make_decoder(target, Request(4, 70, 60, 2))
-    before = made.target.cache.k.clone()
-    refused("at most 129 tokens, .* in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
-    refused("must be 4 non-empty lists", lambda: made.generate(prompts[:3], 60))
-    refused("must be 4 non-empty lists", lambda: made.generate([[], [1], [1], [1]], 60))
-    refused("tokens must be in 0 .. 60, given 61", lambda: made.generate([[61], [1], [1], [1]], 60))
-    refused("tokens must be in 0 .. 60, given -1", lambda: made.generate([[-1], [1], [1], [1]], 60))
-    assert torch.equal(before, made.target.cache.k), "a refusal must not touch the cache"
-    assert len(made.generate(prompts, 60).tokens[0]) == 60, "and the decoder stays usable"
+    decoder = make_decoder(target, Request(4, 70, 60, 2))
+    before = decoder.target.cache.k.clone()
+    refused("at most 129 tokens, .* in the caches", lambda: decoder.generate([[1] * 140, [1], [1], [1]], 60))
+    refused("must be 4 non-empty lists", lambda: decoder.generate(prompts[:3], 60))
+    refused("must be 4 non-empty lists", lambda: decoder.generate([[], [1], [1], [1]], 60))
+    refused("tokens must be in 0 .. 60, given 61", lambda: decoder.generate([[61], [1], [1], [1]], 60))
+    refused("tokens must be in 0 .. 60, given -1", lambda: decoder.generate([[-1], [1], [1], [1]], 60))
+    assert torch.equal(before, decoder.target.cache.k), "a refusal must not touch the cache"
+    assert len(decoder.generate(prompts, 60).tokens[0]) == 60, "and the decoder stays usable"
 
 
 TREE = {"tree": branching("2x2")}

@@ -78,9 +78,9 @@ def decoded(
     """
     request = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
     draft = models[1] if kind == "model" else None
-    made = make_decoder(models[0], request, draft)
-    counter = watched(made)
-    out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
+    decoder = make_decoder(models[0], request, draft)
+    counter = watched(decoder)
+    out = decoder.generate([PROMPT] * BATCH, NEW, seed=gamma)
     place_values = VOCAB ** np.arange(NEW)[::-1]
     codes = np.array(out.tokens) @ place_values
     counts = np.bincount(codes, minlength=VOCAB**NEW)

@@ -217,8 +217,8 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated() -> None:
     says = r"^it: must fit in the \d+\.\d GB free on cpu, needs 100000000000\.0 GB: sleep$"
     refused(says, memory.check_fits, "it", 1e20, CPU, "sleep")
     memory.check_fits("it", 1e20, CUDA)
-    made = memory.allocate("it", (3, 5), CPU, torch.float16)
-    assert made.tolist() == [[0.0] * 5] * 3
+    tensor = memory.allocate("it", (3, 5), CPU, torch.float16)
+    assert tensor.tolist() == [[0.0] * 5] * 3
     refused(r"needs 8000000\.0 GB", memory.allocate, "it", (10**6, 10**6, 2000), CPU, torch.float32)
 
 

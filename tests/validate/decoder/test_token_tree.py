@@ -76,11 +76,11 @@ def test_a_tree_over_a_rolling_cache(target, shape) -> None:
     prompts = [prompt[:120], prompt[:90], prompt]
     tree = TREES[shape]
     request = Request(3, 150, NEW, depths(tree)[-1], draft_kv=PUBLISHED, tree=tree)
-    made = make_decoder(target, request)
+    decoder = make_decoder(target, request)
     plain = make_decoder(target, request.plain()).generate(prompts, NEW)
-    assert made.generate(prompts, NEW).tokens == plain.tokens
-    (own,) = made.caches[1:]
-    assert int(own.lengths.min()) > 128 - NEW
+    assert decoder.generate(prompts, NEW).tokens == plain.tokens
+    (draft_cache,) = decoder.caches[1:]
+    assert int(draft_cache.lengths.min()) > 128 - NEW
 
 
 @pytest.mark.parametrize(
@@ -105,28 +105,28 @@ def test_the_accepted_path_is_moved_together(target, small, prompts, kind) -> No
     often.
     """
     draft = small if kind == "model" else None
-    made = make_decoder(target, request_for(prompts, SEQUOIA, kind), draft)
-    counter = watched(made)
-    state = made.start(prompts, NEW)
+    decoder = make_decoder(target, request_for(prompts, SEQUOIA, kind), draft)
+    counter = watched(decoder)
+    state = decoder.start(prompts, NEW)
     for _ in range(9):
-        made.iterate(state)
+        decoder.iterate(state)
     assert counter.counts.taken[0] > 0
     if kind != "self":
         further = counter.counts.taken[1:]
         assert sum(further) > 0, "other children than the first must be accepted"
-    check_cache(made.target.cache, target, state)
-    for own in made.caches[1:]:
-        check_cache(own, small, state, behind=2)
+    check_cache(decoder.target.cache, target, state)
+    for draft_cache in decoder.caches[1:]:
+        check_cache(draft_cache, small, state, behind=2)
 
 
 def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     """By rank and at every level, whatever the models say; children beyond the rates are never accepted."""
     rates = (0.5, 0.2, 0.1)
     request = Request(400, 8, 30, 3, draft_kv="streamingllm:16", tree=branching("4x2x1"), script=rates)
-    made = make_decoder(target, request)
-    counter = watched(made)
+    decoder = make_decoder(target, request)
+    counter = watched(decoder)
     prompt = prompts[0][:8]
-    out = made.generate([prompt] * 400, 30, seed=1)
+    out = decoder.generate([prompt] * 400, 30, seed=1)
     counts = counter.counts
     assert counts.tried[0] > 4000
     for rank, rate in enumerate(rates):

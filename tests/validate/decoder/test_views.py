@@ -27,12 +27,12 @@ LAYERS, BATCH, HEADS, KV, D, GAMMA, NEW = 2, 3, 4, 2, 8, 4, 40
 
 
 def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:
-    made = KVCache((LAYERS, BATCH, KV, 256, D), torch.device("cpu"), dtype)
+    filled = KVCache((LAYERS, BATCH, KV, 256, D), torch.device("cpu"), dtype)
     generator = torch.Generator().manual_seed(0)
-    made.k.normal_(generator=generator)
-    made.v.normal_(generator=generator)
-    made.set_lengths(torch.tensor(lengths), max(lengths))
-    return made
+    filled.k.normal_(generator=generator)
+    filled.v.normal_(generator=generator)
+    filled.set_lengths(torch.tensor(lengths), max(lengths))
+    return filled
 
 
 def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
@@ -46,9 +46,9 @@ def view(method: str, source: KVCache) -> kv.View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     model: Any = SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype)
     runner = Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0))
-    made = kv.view(parse_kv(method), runner, NEW, GAMMA)
-    made.build(observed(made.window, source.k.dtype))
-    return made
+    built = kv.view(parse_kv(method), runner, NEW, GAMMA)
+    built.build(observed(built.window, source.k.dtype))
+    return built
 
 
 def query(n: int = 1, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,9 +56,9 @@ def query(n: int = 1, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tenso
     return tuple(torch.randn(BATCH, h, n, D, generator=generator, dtype=dtype) for h in (HEADS, KV, KV))  # type: ignore[return-value]
 
 
-def attended(made: kv.View, layer: int = 1) -> Tensor:
-    made.begin()
-    return made.attend(layer, *query())
+def attended(draft_view: kv.View, layer: int = 1) -> Tensor:
+    draft_view.begin()
+    return draft_view.attend(layer, *query())
 
 
 def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int]], layer: int = 1) -> Tensor:
@@ -76,13 +76,13 @@ def by_selection(source: KVCache, chosen: Callable[[KVCache, int, int], list[int
     return out.transpose(1, 2).flatten(2)
 
 
-def grow(source: KVCache, made: kv.View, counts: list[list[int]]) -> None:
+def grow(source: KVCache, draft_view: kv.View, counts: list[list[int]]) -> None:
     """Commit, as after verifications; the tokens' keys lie in the cache already."""
     for count in counts:
         start = source.lengths.clone()
         source.advance(torch.tensor(count), GAMMA + 1)
-        made.commit(start, torch.tensor(count))
-        made.refresh()
+        draft_view.commit(start, torch.tensor(count))
+        draft_view.refresh()
 
 
 GROWTH = [[5, 1, 0], [2, 5, 3], [0, 0, 0], [5, 5, 5], [1, 4, 2]]
@@ -102,10 +102,10 @@ def voted(source: KVCache, b: int, head: int, size: int = 8, kernel: int = 5, bu
     votes = np.zeros(LENGTHS[b])
     for h in (2 * head, 2 * head + 1):
         for slot in range(size):
-            own = length - size + slot
-            past = source.k[1, b, head, : own + 1]
+            query_positions = length - size + slot
+            past = source.k[1, b, head, : query_positions + 1]
             scores = past @ seen[1, b, h, slot] / math.sqrt(D)
-            votes[: own + 1] += scores.softmax(0).numpy()
+            votes[: query_positions + 1] += scores.softmax(0).numpy()
     prefix = max(0, length - size)
     votes = np.pad(votes[:prefix], kernel // 2)  # what the window's own tokens got does not spill over
     pooled = [votes[t : t + kernel].sum() for t in range(prefix)]
@@ -167,10 +167,10 @@ def test_a_view_is_its_definition(
     method: str, chosen: Callable[[KVCache, int, int], list[int]], times: int
 ) -> None:
     source = cache(LENGTHS)
-    made = view(method, source)
+    draft_view = view(method, source)
     for growth in ([], GROWTH * times):
-        grow(source, made, growth)
-        torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-12, atol=1e-12)
+        grow(source, draft_view, growth)
+        torch.testing.assert_close(attended(draft_view), by_selection(source, chosen), rtol=1e-12, atol=1e-12)
 
 
 def test_pages_of_a_full_cache_whose_last_is_not_full() -> None:
@@ -184,24 +184,24 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
     budget.
     """
     source = cache(LENGTHS)
-    made = view("retrieval:20,every=4,chunk=4", source)
-    assert isinstance(made, RetrievalView)
-    grow(source, made, GROWTH[:2])
-    assert made.sums.shape[3] == 256 // 4 + 1
-    assert made.lengths.tolist() == [20, 15, 20]
+    draft_view = view("retrieval:20,every=4,chunk=4", source)
+    assert isinstance(draft_view, RetrievalView)
+    grow(source, draft_view, GROWTH[:2])
+    assert draft_view.sums.shape[3] == 256 // 4 + 1
+    assert draft_view.lengths.tolist() == [20, 15, 20]
     newest = source.k[0, 0, 0, 100:107]
-    kept = made.k[0, 0, 0, :20]
+    kept = draft_view.k[0, 0, 0, :20]
     assert all((kept == key).all(-1).any() for key in newest)
-    made.begin()
+    draft_view.begin()
     for layer in range(LAYERS):
-        made.attend(layer, *query())
-    grow(source, made, GROWTH[2:4])
+        draft_view.attend(layer, *query())
+    grow(source, draft_view, GROWTH[2:4])
     fresh = view("retrieval:20,every=3,chunk=4", source)
     assert isinstance(fresh, RetrievalView)
     whole_pages = slice(0, -1)
-    torch.testing.assert_close(made.sums[:, :, :, whole_pages], fresh.sums[:, :, :, whole_pages])
-    assert made.lengths.tolist() == [20, 20, 17]
-    torch.testing.assert_close(attended(made), by_selection(source, by_means))
+    torch.testing.assert_close(draft_view.sums[:, :, :, whole_pages], fresh.sums[:, :, :, whole_pages])
+    assert draft_view.lengths.tolist() == [20, 20, 17]
+    torch.testing.assert_close(attended(draft_view), by_selection(source, by_means))
 
 
 @pytest.mark.parametrize(
@@ -217,18 +217,18 @@ def test_retrieval_appends_replaces_and_rebuilds() -> None:
 def test_the_bounds_of_a_view(method: str, slots: int, bounds: tuple[int, ...], lengths: list[int]) -> None:
     """As built; five tokens further after each iteration; and what the source's lengths bring down again."""
     source = cache([100, 98, 96])
-    made = view(method, source)
-    assert isinstance(made, Packed)
-    view_bounds = [made.bound]
-    grow(source, made, GROWTH)
-    view_bounds.append(made.bound)
+    draft_view = view(method, source)
+    assert isinstance(draft_view, Packed)
+    view_bounds = [draft_view.bound]
+    grow(source, draft_view, GROWTH)
+    view_bounds.append(draft_view.bound)
     source.tighten()
-    made.tighten()
-    assert (*view_bounds, made.bound) == bounds
-    assert made.lengths.tolist() == lengths
+    draft_view.tighten()
+    assert (*view_bounds, draft_view.bound) == bounds
+    assert draft_view.lengths.tolist() == lengths
     source.fixed = True
-    made.raise_bound(3)
-    assert made.bound == made.slots == made.k.shape[3] - 1 == slots
+    draft_view.raise_bound(3)
+    assert draft_view.bound == draft_view.slots == draft_view.k.shape[3] - 1 == slots
 
 
 @pytest.mark.parametrize(("bits", "group"), [(4, None), (8, None), (4, 2), (8, 4)])
@@ -238,25 +238,25 @@ def test_codes_by_hand(bits: int, group: int | None) -> None:
     """
     source = cache([3, 3, 3], torch.float32)
     grouped = f",group={group}" if group else ""
-    made = view(f"quantized,bits={bits}{grouped}", source)
-    assert isinstance(made, QuantizedView)
+    draft_view = view(f"quantized,bits={bits}{grouped}", source)
+    assert isinstance(draft_view, QuantizedView)
     top = 2**bits - 1
     codes = torch.tensor([0, top] * (D // 2)).repeat(KV, 1)
     if group is None:
         codes[0, 2:4] = torch.tensor([3, 9])
     source.k[:, :, :, 7] = codes.float() * 0.5 - 2
     source.set_lengths(torch.tensor([8, 8, 8]), 8)
-    made.commit(torch.tensor([7, 7, 7]), torch.tensor([1, 1, 1]))
-    made.begin()
-    restored = made.restored(1, torch.float32)[0, :, :, 7]
+    draft_view.commit(torch.tensor([7, 7, 7]), torch.tensor([1, 1, 1]))
+    draft_view.begin()
+    restored = draft_view.restored(1, torch.float32)[0, :, :, 7]
     assert torch.equal(restored, source.k[1, :, :, 7])
     groups = D // (group or D)
-    assert made.scales[0, 1, 0, 0, 7].tolist() == [[0.5, -2.0]] * groups
-    assert made.codes.shape[-1] == D * bits // 8
+    assert draft_view.scales[0, 1, 0, 0, 7].tolist() == [[0.5, -2.0]] * groups
+    assert draft_view.codes.shape[-1] == D * bits // 8
     first = codes[0]
     halves = first[: D // 2] + 16 * first[D // 2 :]
     packed = first if bits == 8 else halves
-    assert made.codes[0, 1, 2, 0, 7].tolist() == packed.tolist()
+    assert draft_view.codes[0, 1, 2, 0, 7].tolist() == packed.tolist()
 
 
 CONTEXT = 96
@@ -281,27 +281,27 @@ CONTEXT = 96
 def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     """A draft step reads read_bytes + select_step().bytes per sequence and layer, and keeps stored_bytes."""
     source = cache([CONTEXT] * BATCH, torch.bfloat16)
-    made = view(method, source)
+    draft_view = view(method, source)
     predicted = parse_kv(method)
     if "generated" in method:
-        grow(source, made, [[5] * BATCH] * 2)
-    made.begin()
+        grow(source, draft_view, [[5] * BATCH] * 2)
+    draft_view.begin()
     inputs = query(dtype=torch.bfloat16)
-    tensors = [value for value in vars(made).values() if isinstance(value, Tensor)]
+    tensors = [value for value in vars(draft_view).values() if isinstance(value, Tensor)]
     with Reads([source.kv, *tensors]) as reads:
-        made.attend(0, *inputs)
+        draft_view.attend(0, *inputs)
     layout = KVLayout(KV, D, 2 * KV * D, HEADS, 2)
     context = float(source.lengths[0])
     wanted = predicted.read_bytes(context, layout) + predicted.select_step(context, layout).bytes
     assert sum(reads.bytes.values()) / BATCH == wanted
-    if isinstance(made, Packed):
+    if isinstance(draft_view, Packed):
         token_bytes = source.kv[:, 0, 0, :, 0].nbytes
-        held = int(made.lengths[0]) * token_bytes
-        if isinstance(made, RetrievalView):
-            means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
+        kept_bytes = int(draft_view.lengths[0]) * token_bytes
+        if isinstance(draft_view, RetrievalView):
+            means = draft_view.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
         else:
             means = 0
-        assert held + means == predicted.stored_bytes(context, layout)
+        assert kept_bytes + means == predicted.stored_bytes(context, layout)
 
 
 class Reads(TorchDispatchMode):
@@ -340,10 +340,10 @@ SPARSE = [
 def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: list[int]) -> None:
     """Its cache lags by a token."""
     source = cache(lengths)
-    made = view(method, source)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
-    grow(source, made, GROWTH)
-    torch.testing.assert_close(attended(made), attended(view("full", source)))
+    draft_view = view(method, source)
+    torch.testing.assert_close(attended(draft_view), attended(view("full", source)))
+    grow(source, draft_view, GROWTH)
+    torch.testing.assert_close(attended(draft_view), attended(view("full", source)))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -351,23 +351,23 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
 def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
     """A snapshot brings back every number and every small tensor; the large ones are contents."""
     request = Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1))
-    made = make_decoder(target, request)
-    state = start_random(made, 20, 60)
-    view = made.models[0].view
-    snapshot = Snapshot(DecoderRun(made, state))
+    decoder = make_decoder(target, request)
+    state = start_random(decoder, 20, 60)
+    view = decoder.models[0].view
+    snapshot = Snapshot(DecoderRun(decoder, state))
 
     def small() -> dict[str, object]:
-        held = {
+        own_tensors = {
             name: torch.as_tensor(value)
             for name, value in vars(view).items()
             if isinstance(value, (int, Tensor))
         }
-        return {name: value.tolist() for name, value in held.items() if value.numel() <= 256}
+        return {name: value.tolist() for name, value in own_tensors.items() if value.numel() <= 256}
 
     before = small()
     for _ in range(2):
         for _ in range(7):
-            made.iterate(state)
+            decoder.iterate(state)
         assert not isinstance(view, Packed) or small() != before
         snapshot.restore()
         assert small() == before

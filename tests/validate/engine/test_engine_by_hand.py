@@ -189,10 +189,10 @@ def test_answers_that_never_meet_are_refused() -> None:
 )
 def test_an_event_of_a_stream(before, event, chunks, total) -> None:
     """Of four tokens that were asked for, some of which may have come before."""
-    held = StreamedAnswer([], before)
-    held.add(event, 1.0, 4)
-    assert [chunk.tokens for chunk in held.chunks] == chunks
-    assert held.total == total
+    answer = StreamedAnswer([], before)
+    answer.add(event, 1.0, 4)
+    assert [chunk.tokens for chunk in answer.chunks] == chunks
+    assert answer.total == total
 
 
 STARTS = {
@@ -260,7 +260,7 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
 def test_counts_are_grouped_by_octaves_of_a_tenth_of_the_drafts(contexts, drafts, means, groups) -> None:
     by_octave = octaves(contexts, drafts)
     assert [group for _, group in by_octave] == groups
-    assert [held.mean for held, _ in by_octave if held] == pytest.approx(means)
+    assert [group.mean for group, _ in by_octave if group] == pytest.approx(means)
     three = [(100, 5), (200, 5), (300, 10)]
     assert quantile(three, 0.5) == 100
     assert quantile([(100, 0)], 0.5) == 100

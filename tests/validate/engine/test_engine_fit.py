@@ -110,9 +110,9 @@ def test_a_fit_is_printed_row_by_row(fitted) -> None:
     fit = replace(fitted.fitted, held_out=held_out, free=tuple(TRUTH), pinned=("pass_fixed_s", "x"))
     tried = {BASE: 0.1, "x": 0.25}
     others = {"calibration": with_values(base, TRUTH), "previous": base, "tried": tried}
-    made = replace(fitted, fitted=fit, aside=(slow,), **others)
+    shown = replace(fitted, fitted=fit, aside=(slow,), **others)
     printed = Path(__file__).with_name("fit.txt").read_text(encoding="utf-8")
-    assert lines(made) == printed.splitlines()
+    assert lines(shown) == printed.splitlines()
 
 
 @pytest.mark.parametrize("far", [1.0, 1.3])
@@ -121,20 +121,20 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
     rows = engine(timings(0, 3), truth={})
     rows[3] = structs.replace(rows[3], seconds=rows[3].seconds * far)
     base = load_calibration(BASE)
-    held = rows_of(rows, QUERY, base)
-    places = sought(base, rows, held.scenario.target)
+    step_rows = rows_of(rows, QUERY, base)
+    places = sought(base, rows, step_rows.scenario.target)
     free = {name: places[name] for name in ("token_s", "gemm_flops_fraction")}
     start = np.array([place.expected for place in free.values()])
     spread = np.array([place.spread for place in free.values()])
     every_row = np.ones(len(rows), bool)
-    solved = _solve(held, base, free, {}, every_row)
+    solved = _solve(step_rows, base, free, {}, every_row)
     optimum = np.array([*solved.values.values()])
 
     def loss(*shift: float) -> float:
         values = optimum + np.array(shift) * spread
         calibration = with_values(base, dict(zip(free, values.tolist(), strict=True)))
-        off = np.log(held.predict(calibration))
-        off = (off - np.log(held.measured)) / 0.03
+        off = np.log(step_rows.predict(calibration))
+        off = (off - np.log(step_rows.measured)) / 0.03
         of_rows = 8 * np.sqrt(1 + (off / 2) ** 2)
         of_priors = ((values - start) / spread) ** 2
         return float(np.sum(of_rows) + np.sum(of_priors))

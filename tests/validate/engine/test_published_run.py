@@ -56,15 +56,15 @@ def test_some_rows_tell_the_others(base, seen, point, mean, worst) -> None:
     rows = timings()
     taught = [row for row in rows if seen(row)]
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
-    made = calibrate(taught, QUERY, [load_calibration(base)], subject, (PATH.name,))
-    assert [*made.tried] == [base], "nor rows apart, which are of CPUs"
+    calibrated = calibrate(taught, QUERY, [load_calibration(base)], subject, (PATH.name,))
+    assert [*calibrated.tried] == [base], "nor rows apart, which are of CPUs"
     wanted = [t for t in rows if point(t)]
-    every = rows_of([*wanted, *rows], QUERY, made.calibration)
-    seconds = every.predict(made.calibration)[: len(wanted)]
+    every = rows_of([*wanted, *rows], QUERY, calibrated.calibration)
+    seconds = every.predict(calibrated.calibration)[: len(wanted)]
     errors = np.abs(seconds / [t.seconds for t in wanted] - 1)
     assert errors.mean() < mean
     assert errors.max() < worst
-    warned = "no baseline step among these rows" in "\n".join(lines(made))
+    warned = "no baseline step among these rows" in "\n".join(lines(calibrated))
     assert warned == all(row.gamma for row in taught)
 
 
@@ -90,16 +90,16 @@ def files(gammas: str, batches: str) -> list[str]:
     ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
 )
 def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) -> None:
-    made = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
-    assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
+    calibrated = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
+    assert len(calibrated.rows.timings) == len(seen), "a file that is given twice counts once"
     timed = read_sources(sources_of(files("0", "148")))
     baseline = [row for row in timed if row.batch in {4, 1, 8}]
     wanted = read_sources(sources_of(point))
-    rows = rows_of([*wanted, *baseline], replace(SERVED, draft=DRAFT), made.calibration)
-    seconds = rows.predict(made.calibration)
+    rows = rows_of([*wanted, *baseline], replace(SERVED, draft=DRAFT), calibrated.calibration)
+    seconds = rows.predict(calibrated.calibration)
     errors = (seconds / rows.measured - 1)[: len(wanted)]
     assert np.abs(errors).mean() == pytest.approx(iteration, abs=0.001)
-    stated = Z * made.calibration.observed_error["target_s"].log_rms
+    stated = Z * calibrated.calibration.observed_error["target_s"].log_rms
     assert np.expm1(stated) == pytest.approx(width, abs=0.001)
     assert np.mean(np.abs(np.log1p(errors)) < stated) == inside
     of_ratios = np.expm1(speedup_logs(rows, seconds))
@@ -107,9 +107,9 @@ def test_what_no_fit_has_seen(seen, point, iteration, speedup, width, inside) ->
 
 
 def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:
-    made = calibrate_engine(files("0235", "148"), SERVED, draft=DRAFT)
+    calibrated = calibrate_engine(files("0235", "148"), SERVED, draft=DRAFT)
     drafting = replace(SERVED, draft=DRAFT)
-    off = list(dict(errors(FOLDER, drafting, made.calibration)).values())
+    off = list(dict(errors(FOLDER, drafting, calibrated.calibration)).values())
     assert len(off) == 6
     means = []
     for figure in FIGURES:

@@ -450,8 +450,8 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
         ("moe", "sglang", "5", "moe_perf"): [*other, *slow_experts],
         ("attention", "vllm", "2", "generation_attention_perf"): attention,
     }
-    held = Held(tables)
-    constants = kernels.distil(held, H100, "vllm")
+    both = Held(tables)
+    constants = kernels.distil(both, H100, "vllm")
     assert constants.source == "tables 1, vllm 2"
     start, fixed, *_ = constants.gemm["bf16"].values
     assert start == pytest.approx(6e-6)
@@ -460,7 +460,7 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert sources(constants.experts) == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert constants.latent == {}
     assert constants.allreduce == {}
-    assert kernels.distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
+    assert kernels.distil(both, H100, "vllm", "1").source == "tables 1, vllm 1"
     unknown = "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3"
-    refused(unknown, kernels.distil, held, H100, "vllm", "3")
-    refused("must be one of none for sglang", kernels.distil, held, H100, "sglang")
+    refused(unknown, kernels.distil, both, H100, "vllm", "3")
+    refused("must be one of none for sglang", kernels.distil, both, H100, "sglang")

@@ -20,9 +20,9 @@ PLACE = "aiconfigurator/systems/data/h100_sxm"
 
 
 def parquet(columns: dict[str, list[object]]) -> bytes:
-    held = io.BytesIO()
-    pq.write_table(pa.table(columns), held)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> Non
     out = tmp_path / "mine.yaml"
     command = f"calibrations import aiconfigurator {tables} --gpu {H100.name} --engine vllm".split()
     assert run([*command, "--out", str(out)]) == 0
-    made = load_calibration(str(out))
-    assert made.gpu == H100.name
-    assert made.stack == "vllm"
-    assert made.attention_fixed_s.value == pytest.approx(8e-6, rel=1e-3)
-    assert made.drafted_token_s.value > 0  # the engine's own constants are put onto the kernels
+    calibration = load_calibration(str(out))
+    assert calibration.gpu == H100.name
+    assert calibration.stack == "vllm"
+    assert calibration.attention_fixed_s.value == pytest.approx(8e-6, rel=1e-3)
+    assert calibration.drafted_token_s.value > 0  # the engine's own constants are put onto the kernels
     assert run([*command, "--out", str(out)]) == 2
     assert "exists" in capsys.readouterr().err
 

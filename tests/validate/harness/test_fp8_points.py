@@ -48,13 +48,13 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
 @pytest.mark.parametrize(("device", "weights"), [("cpu", "fp8-wo"), ("cuda", "fp8")])
 def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, weights: str) -> None:
     """Widened before the product on a CPU, multiplied as they are by tensor cores."""
-    made = planned(tmp_path, precision=EIGHT, grid=GRID, device=device)
-    scenario = scenario_of(made, made.points()[0])
+    plan = planned(tmp_path, precision=EIGHT, grid=GRID, device=device)
+    scenario = scenario_of(plan, plan.points()[0])
     assert scenario.precision.weights.name == weights
     assert scenario.precision.kv.name == "fp8"
     assert scenario.draft.precision.weights.name == weights
     assert scenario.draft.precision.kv.name == "fp8"
-    assert made.precisions().weights == scenario.precision.weights
+    assert plan.precisions().weights == scenario.precision.weights
     half = planned(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device)
     assert half.precisions().weights.name == "bf16"
 

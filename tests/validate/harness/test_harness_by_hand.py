@@ -117,20 +117,20 @@ def test_the_room_of_a_point(tmp_path) -> None:
     """
     for iterations, room in ((1, 4 * 3 + 1), (9, 9 * 3 + 1)):
         plan = planned(tmp_path, protocol={"iterations": iterations})
-        made = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
-        for one in made.runs.values():
+        runner = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
+        for one in runner.runs.values():
             assert (one.state.limit - one.state.length).tolist() == [room - 1] * 2
             assert one.state.length.tolist() == [65, 65]
-        assert [one.state.histogram.shape[1] for one in made.runs.values()] == [1, 3]
-        assert made.batch == 2
-        assert made.graphs is False
-        assert made.attention == "sdpa"
-        made.runs["sd"].run(iterations=3, read_every=3)
-        cache = made.runs["sd"].decoder.target.cache
+        assert [one.state.histogram.shape[1] for one in runner.runs.values()] == [1, 3]
+        assert runner.batch == 2
+        assert runner.graphs is False
+        assert runner.attention == "sdpa"
+        runner.runs["sd"].run(iterations=3, read_every=3)
+        cache = runner.runs["sd"].decoder.target.cache
         assert cache.floor == int(cache.lengths.min())
         assert cache.bound == int(cache.lengths.max())
-        assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
-        made.snapshot.restore()
+        assert runner.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
+        runner.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
     samples = (-1, 0, 1, 2)
     first = [measure.in_turn(("ar", "sd"), sample)[0] for sample in samples]
@@ -316,9 +316,9 @@ def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
     point = plan.points()[0]
     assert point.lengths == (32, 64, 96)
     assert point.name.endswith("/ragged0.5")
-    made = PointRunner(LoadedModels(plan, CPU), plan, point)
-    decoder = made.runs["sd"].decoder
-    state = made.runs["sd"].state
+    runner = PointRunner(LoadedModels(plan, CPU), plan, point)
+    decoder = runner.runs["sd"].decoder
+    state = runner.runs["sd"].state
     assert decoder.target.cache.lengths.tolist() == [32, 64, 96]
     assert state.length.tolist() == [33, 65, 97]
     assert len({*(state.limit - state.length).tolist()}) == 1
@@ -336,13 +336,13 @@ def test_progress_and_what_is_left(terminal) -> None:
 
     out = Screen()
     now_s = 5.0
-    made = progress.RowProgress(5, 1, out, lambda: now_s)
+    row_progress = progress.RowProgress(5, 1, out, lambda: now_s)
     for seconds, row in zip((24.9, 25.0, 34.9, 45.0, 75.0, 94.0, 95.0), "abcdefg", strict=True):
         now_s = seconds
-        made.show(row)
+        row_progress.show(row)
         if row in "ce":
-            made.step()
-    made.end()
+            row_progress.step()
+    row_progress.end()
     lines = ["[2/5] a", "[2/5] b", "[2/5] c", "[3/5] d · 2 min left", "[3/5] e · 4 min left"]
     lines += ["[4/5] f · 89 s left", "[4/5] g · 2 min left"]
     shown = "".join(f"\r\x1b[K{line}" for line in [*lines, ""])

@@ -181,12 +181,12 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     with journal.path.open("ab") as stream:
         stream.write(b"0badc0de {")
     assert run(["validate", "finish", str(journal.path)]) == 0
-    made = journal.path.with_suffix(".json")
-    assert f"record: {made}, 3 rows" in " ".join(capsys.readouterr().out.split())
-    written = json.loads(made.read_text(encoding="utf-8"))
+    record_path = journal.path.with_suffix(".json")
+    assert f"record: {record_path}, 3 rows" in " ".join(capsys.readouterr().out.split())
+    written = json.loads(record_path.read_text(encoding="utf-8"))
     assert written == {**header, "points": whole["points"][:3], "crc32": written["crc32"]}
     assert not journal.path.exists()
-    for wrong in (made, tmp_path / "none.journal"):
+    for wrong in (record_path, tmp_path / "none.journal"):
         assert run(["validate", "finish", str(wrong)]) == 2
         assert f"{wrong}: must be a .journal file" in " ".join(capsys.readouterr().err.split())
 

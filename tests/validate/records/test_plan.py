@@ -123,11 +123,11 @@ START = "tiny/self/streamingllm:16/b1/s64"
 def test_points_of_chains_and_trees_by_hand(changes, count, queries, name) -> None:
     """How many points, tokens of a sequence by pass, and the name of the first point."""
     grid = block(**changes)
-    made = list(grid.points())
-    assert len(made) == count
+    points = list(grid.points())
+    assert len(points) == count
     assert grid.count == count
-    assert made[0].queries == queries
-    assert made[0].name == name
+    assert points[0].queries == queries
+    assert points[0].name == name
 
 
 def test_a_spread_makes_a_batch_of_three_lengths() -> None:

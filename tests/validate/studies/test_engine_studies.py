@@ -86,8 +86,8 @@ def test_both_files_come_out_as_shipped() -> None:
     record = study.recorded()
 
     def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> Estimate:
-        own = [places[parameter.place] for parameter in parameters]
-        relative = np.array([place.stderr / place.value for place in own])
+        fitted_values = [places[parameter.place] for parameter in parameters]
+        relative = np.array([place.stderr / place.value for place in fitted_values])
         covariance = correlation * np.outer(relative, relative)
         return Estimate((), values, NOTHING, covariance, ())
 

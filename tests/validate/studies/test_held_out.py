@@ -35,11 +35,11 @@ def test_each_row_meets_the_constants_of_its_own_fold() -> None:
 
 
 def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:
-    own = [row for row in engine_decode() if is_own(row)]
-    assert len(rows_of("transferred").rows) == len(own)
+    rows = [row for row in engine_decode() if is_own(row)]
+    assert len(rows_of("transferred").rows) == len(rows)
     for group in rows_of("transferred").groups:
         assert group.constants.kernels.gpu != group.scenario.machine.gpu.name
-    own_devices = {row.hardware for row in own}
+    own_devices = {row.hardware for row in rows}
     gone = {row.hardware for row in engine_decode()} - own_devices
     assert gone == {"mi300x-192gb", "mi325x-256gb"}
     maker = rows_of("maker")

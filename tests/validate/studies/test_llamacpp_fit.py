@@ -39,17 +39,17 @@ def left_out_of(runs: Iterable[PublicRun]) -> LeftOut:
 
 def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -> None:
     values = ALL | {"NVIDIA.small_kernel_s": 1.5, "rtx-5090-32gb.small_kernel_s": 0.5, "AMD.q4_k@8": 0.8}
-    own = DeviceConstants(load_gpu("rtx-5090")).calibration(values)
+    known = DeviceConstants(load_gpu("rtx-5090")).calibration(values)
     other = DeviceConstants(load_gpu("rtx-3060")).calibration(values)
     of_amd = DeviceConstants(load_gpu("r9700")).calibration(values)
-    assert own.small_kernel_s.value == pytest.approx(5.25e-6)
+    assert known.small_kernel_s.value == pytest.approx(5.25e-6)
     assert other.small_kernel_s.value == pytest.approx(10.5e-6)
     assert of_amd.small_kernel_s.value == pytest.approx(7.0e-6)
     # 144 / 256 bytes a weight at 0.85, plus 2 FLOPs a token at 0.45 of 116.9 and 298.4 FLOPs per byte
     load = 144 / 256 / 0.85
     flops = 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
     shares = 0.85 * (load + flops) / (load + 8 * flops)
-    assert share_of_eight_rows(own) == pytest.approx(shares[0])
+    assert share_of_eight_rows(known) == pytest.approx(shares[0])
     assert share_of_eight_rows(of_amd) == pytest.approx(0.8 * shares[1])
 
 
@@ -61,13 +61,13 @@ def test_the_constants_that_ship_are_those_of_all_rows() -> None:
     left = left_out_of(row.run for row in rows.rows)
     for name in ("rtx-5090-32gb", "rtx-3060-12gb"):
         shipped = load_bundled(f"{name}.llamacpp")
-        made = DeviceConstants(load_gpu(name)).calibration(whole)
+        calibration = DeviceConstants(load_gpu(name)).calibration(whole)
         for form, curve in shipped.gemm_efficiency.knots.items():  # type: ignore[union-attr]
-            efficiencies = np.array(made.gemm_efficiency.knots[form])  # type: ignore[union-attr]
+            efficiencies = np.array(calibration.gemm_efficiency.knots[form])  # type: ignore[union-attr]
             assert efficiencies == pytest.approx(np.array(curve), rel=1e-3)
         for constant in TERMS.keys() & CONSTANTS.keys():
             value = getattr(shipped, constant).value
-            assert getattr(made, constant).value == pytest.approx(value, rel=1e-3)
+            assert getattr(calibration, constant).value == pytest.approx(value, rel=1e-3)
     ratio = load_bundled("rtx-5090-32gb.llamacpp").observed_error["speedup"]
     again = scatter(left.ratio.values(), ratio.source)
     assert again["log_rms"] == pytest.approx(ratio.log_rms, rel=1e-3)
@@ -93,12 +93,12 @@ def passes() -> Unfitted:
 
 def test_every_device_has_a_file_that_says_what_it_was_fitted_to(passes) -> None:
     """Each row is left out once with its source, its device and its maker."""
-    made = texts(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
+    file_text = texts(load_bundled("rtx-5090-32gb.llamacpp").date, passes)
     trained = np.array(passes.trained)
     assert np.sum(~trained) == 3 * len(passes.rows)
-    assert made.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
+    assert file_text.keys() == {LEFT_OUT, *llamacpp.FOLDER.glob("*.llamacpp.yaml")}
     value = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
-    for path, text in made.items():
+    for path, text in file_text.items():
         assert value.sub("", text) == value.sub("", path.read_text())
 
 

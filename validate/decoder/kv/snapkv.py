@@ -40,9 +40,9 @@ class SnapView(Packed):
         q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
         position = torch.arange(keys.shape[1], device=keys.device)
         in_window = torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
-        own = length - self.window + in_window
+        query_positions = length - self.window + in_window
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
-        scores = scores.masked_fill(position > own[:, None], -math.inf)
+        scores = scores.masked_fill(position > query_positions[:, None], -math.inf)
         votes = scores.softmax(-1).sum(1, keepdim=True)
         # those of the window are not pooled; of a shorter prompt all are in the window, some of them no
         # numbers

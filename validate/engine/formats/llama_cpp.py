@@ -53,7 +53,7 @@ def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing
     gained = tokens / iterations if optional(where, timings, "draft_n") else None
     seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
     drafted = speculation(where, facts, gained, None)
-    made = step(
+    timing = step(
         where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )
-    return [made.replace(output=tokens + 1)]
+    return [timing.replace(output=tokens + 1)]
