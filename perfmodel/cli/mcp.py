@@ -33,7 +33,9 @@ INSTRUCTIONS = (
 
 
 LIMIT_S = 60.0
-"""Seconds after which a call is stopped."""
+"""Seconds after which a call is stopped, waiting for other calls not included."""
+AT_ONCE = 4
+"""Most calls that run at the same time; the others wait."""
 ONE_CALL = [sys.executable, "-m", "perfmodel.cli.tool"]
 """A process for each call, which ends when the call is cancelled or takes too long."""
 PARSE_ERROR = -32700
@@ -94,6 +96,7 @@ def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]"
     from mcp.server.lowlevel import Server
 
     folder = None if files is None else str(files.resolve())
+    turns = anyio.CapacityLimiter(AT_ONCE)
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -112,8 +115,9 @@ def server(files: Path | None = None, limit_s: float = LIMIT_S) -> "Server[Any]"
         text = partial(types.TextContent, type="text")
         call = {"name": params.name, "arguments": params.arguments or {}, "files": folder}
         try:
-            with anyio.fail_after(limit_s):
-                done = await anyio.run_process(ONE_CALL, input=json.dumps(call).encode(), stderr=None)
+            async with turns:
+                with anyio.fail_after(limit_s):
+                    done = await anyio.run_process(ONE_CALL, input=json.dumps(call).encode(), stderr=None)
         except TimeoutError:
             said = f"{params.name}: took more than {limit_s:g} s; ask for fewer values or prompts"
             return types.CallToolResult(content=[text(text=said)], is_error=True)

@@ -65,6 +65,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("traffic", {"turns": 2000}, "turns: must be a whole number from 1 to 1000,"),
     ("traffic", {"think_time": -1}, "think_time: must be a number from 0 to 1000000,"),
     ("traffic", {"rollout": 10**6}, "rollout: must be a whole number from 1 to 100000,"),
+    (
+        "traffic",
+        {"request_rate": None, "rollout": 50_000, "gamma": "1,2", "alpha_by_age": "0:0.7,1:0.6,2:0.5,3:0.4"}
+        | {"max_num_batched_tokens": 512},
+        "rollout: must be at most 20833 for 3 draft lengths and policies and 4 ages, given 50000",
+    ),
     ("traffic", {"request_rate": 1e9}, "request_rate: must be a number from 1e-06 to 1000000,"),
     ("traffic", {"input_std": 1183}, "input_std: must be from 0 to the mean / sqrt(3) = 1182, given"),
     ("traffic", {"output_std": 116}, "output_std: must be from 0 to the mean / sqrt(3) = 115, given"),

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,49 @@ def test_malformed_json_has_an_answer_and_the_first_interrupt_ends_an_idle_serve
         assert answer["error"]["code"] == -32700
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == -signal.SIGINT
+
+
+START: dict[str, Any] = {
+    "method": "initialize",
+    "id": "start",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a test", "version": "1"},
+    },
+}
+SLOW = ASKED["traffic"] | {"request_rate": "0.1..40+0.1", "replay": True}
+
+
+def test_calls_wait_for_their_turn_and_stop_when_they_are_cancelled() -> None:
+    from perfmodel.cli.mcp import AT_ONCE
+
+    command = [sys.executable, "-m", "perfmodel", "mcp"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def send(message: dict[str, Any]) -> None:
+            print(json.dumps({"jsonrpc": "2.0"} | message), file=process.stdin, flush=True)
+
+        def calls() -> int:
+            return len(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+
+        send(START)
+        assert json.loads(process.stdout.readline())["id"] == "start"
+        send({"method": "notifications/initialized"})
+        for number in range(AT_ONCE + 2):
+            call = {"name": "traffic", "arguments": SLOW}
+            send({"method": "tools/call", "id": number, "params": call})
+        most = 0
+        while most < AT_ONCE:
+            most = max(most, calls())
+            time.sleep(0.05)
+        for number in range(AT_ONCE + 2):
+            most = max(most, calls())
+            send({"method": "notifications/cancelled", "params": {"requestId": number}})
+        while calls():
+            time.sleep(0.05)
+        assert most == AT_ONCE
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0

@@ -30,21 +30,36 @@ def check_size(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> 
     """Refuse (InputError) more requests than can be replayed in seconds. rows: loads times draft lengths.
     choices: draft lengths and policies.
     """
+    if question.rollout is not None:
+        ages = len(question.alpha_by_age or (None,))
+        replays = len(choices) * ages
+        most = _most_requests(question, replays)
+        if question.rollout > most:
+            allowed = f"at most {most} for {len(choices)} draft lengths and policies and {ages} ages"
+            raise refuse("--rollout", None, allowed, question.rollout)
+        return
     count = question.num_prompts
     replays = rows
     if question.draws:
         replays = most_replays(question, rows, choices)
     if question.trace is not None:
         count = min(trace_of(question.trace).at_s.size, LONGEST)
-    passes = max(question.lengths.input_mean / question.limits.max_num_batched_tokens, 1.0)
-    if replays * count * passes > MOST_PROMPT_PASSES:
-        most = math.floor(MOST_PROMPT_PASSES / (replays * passes))
+    if not replays:
+        return
+    most = _most_requests(question, replays)
+    if count > most:
         raise refuse(
             "--num-prompts",
             None,
             f"at most {most} for {rows} loads and draft lengths that are replayed, or --closed-form",
             count,
         )
+
+
+def _most_requests(question: TrafficQuery, replays: int) -> int:
+    """The most requests of each of some replays."""
+    passes = max(question.lengths.input_mean / question.limits.max_num_batched_tokens, 1.0)
+    return math.floor(MOST_PROMPT_PASSES / (replays * passes))
 
 
 def replayed_rows(
