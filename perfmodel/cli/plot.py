@@ -85,15 +85,21 @@ class Points(Options):
         """The question at its first batch and context."""
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
-    def accepted(self) -> Query:
-        """As `first`. Raises InputError where the acceptance would be looked up, because a published one
-        belongs to one context.
+    def scenario(self) -> Scenario:
+        """The scenario at every context. Raises InputError where the acceptance that is looked up depends on
+        the context.
         """
-        if not acceptances_of(self):
-            raise InputError(
-                "--alpha: must be given here: a published or measured acceptance holds at one context only"
-            )
-        return self.first()
+        scenario = resolve(self.first())
+        if acceptances_of(self):
+            return scenario
+        first, *others = self.values("context")
+        for context in others:
+            if resolve(replace(self.first(), context=context)).acceptance != scenario.acceptance:
+                raise InputError(
+                    f"--alpha: must be given here: the measured acceptance at context {context} is not that "
+                    f"at context {first}"
+                )
+        return scenario
 
     def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
@@ -113,9 +119,9 @@ class Points(Options):
         """Warnings about one sequence at the longest context. The picture itself marks batches that do not
         fit.
         """
-        return doubts(
-            self, scenario, 1.0, max(self.values("context")), 1 if self.gamma is None else self.gamma
-        )
+        longest = max(self.values("context"))
+        drafted = 1 if self.gamma is None else self.gamma
+        return doubts(self, scenario, 1.0, longest, drafted)
 
 
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
@@ -142,10 +148,10 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     hatched.
     """
     axes = question.over("both")
-    query = axes.accepted()
+    query = axes.first()
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
-    scenario = resolve(query)
+    scenario = axes.scenario()
     made = plots.surface(
         scenario,
         gamma=query.gamma,
@@ -188,8 +194,8 @@ def breakdown(question: Points, output: Output) -> None:
     points = list(product(axes.values("batch"), axes.values("context")))
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
-    query = axes.first() if len(axes.values("context")) == 1 else axes.accepted()
-    scenario = resolve(query)
+    query = axes.first()
+    scenario = axes.scenario()
     length = query.gamma
     if length is None:  # the best one at the point with the largest speedup
         best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)

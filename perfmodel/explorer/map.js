@@ -112,7 +112,7 @@ function layOutMap() {
   element("scale-bar").style.background = `linear-gradient(90deg, ${stops.map((s) => `rgb(${heat(s)})`).join(", ")})`;
   for (const mark of NARROW ? [0.5, 1, 2, 4] : [0.5, 0.7, 1, 1.5, 2, 3, 4]) {
     const text = mark === SLOWEST ? `≤ ${mark}x` : mark === FASTEST ? `≥ ${mark}x` : `${mark}x`;
-    const tick = make("span", {}, mark === 1 ? "1x speedup" : text);
+    const tick = make("span", {}, text);
     const share = Math.log(mark / SLOWEST) / Math.log(FASTEST / SLOWEST);
     tick.style.left = `${100 * share}%`;
     if (mark === SLOWEST) tick.style.transform = "none";

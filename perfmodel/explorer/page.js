@@ -45,13 +45,13 @@ function read(cells, b, c, inflection) {
   element("why").textContent = why(b, c, gamma, omega);
   const drafted = gamma || surface.best(alpha, b, c, 1);
   const even = surface.breakEven(alpha, b, drafted);
-  const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / baseline).toFixed(3);
+  const ratio = (name) => (surface.pass(name, "predicted_s", b, c, gamma || 1) / baseline).toFixed(2);
   const facts = {
     "time per token": `${seconds(baseline)} baseline, ${seconds(each)} speculating`,
     throughput: `${(batch / baseline).toFixed(0)} tokens/s baseline, ${(batch / each).toFixed(0)} speculating`,
     "best gamma": `${best} (${times(surface.speedup(alpha, b, c, best))})`,
     "cost ratios": `draft/target ${ratio("draft")}, verification/target ${ratio("verify")}${gamma ? "" : " at gamma 1"}`,
-    acceptance: `alpha ${alpha.toFixed(3)}, ${omega.toFixed(2)} tokens per iteration`,
+    acceptance: `alpha ${alpha.toFixed(2)}, ${omega.toFixed(2)} tokens per iteration`,
     "break-even context": `${even === null ? `none up to ${contexts[COLUMNS - 1].toLocaleString("en-US")}`
       : even === 0 ? `${contexts[0].toLocaleString("en-US")} or below` : `about ${about(even)}`} at gamma ${drafted}`,
     "inflection context": inflection,
@@ -65,7 +65,7 @@ function read(cells, b, c, inflection) {
   element("notes").replaceChildren(...notes(b, c, gamma).map((note) => make("li", {}, note)));
   const published = kase.published[c];
   element("published").hidden = published === null;
-  if (published) element("published-text").textContent = `Published alpha here: ${published[0].toFixed(3)} (${published[1]}).`;
+  if (published) element("published-text").textContent = `Published alpha here: ${published[0].toFixed(2)} (${published[1]}).`;
   element("command").textContent = `perfmodel whatif ${kase.flags} --batch ${batch} --context ${context} `
     + `--gamma ${state.gamma ?? "auto"} --alpha ${alpha}`;
   map.setAttribute("aria-label", `Map of speedup over batch and context. At batch ${batch}, context ${context}: ${times(speedup)}.`);
@@ -160,8 +160,8 @@ function race(alpha, b, c, g, passes, overhead) {
   const omega = tokensPerIteration(alpha, g);
   const baseline = omega * surface.pass("baseline", "predicted_s", b, c, 0);
   const lanes = {
-    [`${omega.toFixed(2)} tokens, baseline`]: [["--baseline", "baseline steps", baseline]],
-    [`${omega.toFixed(2)} tokens, drafted`]: [
+    [`baseline, ${omega.toFixed(2)} tokens`]: [["--baseline", "baseline steps", baseline]],
+    [`drafted, ${omega.toFixed(2)} tokens`]: [
       ["--draft", "draft steps", passes * surface.pass("draft", "predicted_s", b, c, g)],
       ["--verify", "verification", surface.pass("verify", "predicted_s", b, c, g)],
       ["--outside", "outside the passes", overhead],

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.declaration import Question, arguments
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, legend_above, panels, styled
+from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, legend_above, panels, styled, tokens
 
 BASELINE: dict[str, Any] = {"color": BRIGHT[0], "marker": "s"}
 SPECULATING: dict[str, Any] = {"color": BRIGHT[5], "marker": "o"}
@@ -24,6 +24,11 @@ CHOSEN: dict[str, Any] = {
 ABOVE: dict[str, Any] = {"xytext": (-5, 5), "ha": "right", "va": "bottom"}
 BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
 """Places of the words of a point: above the front with a draft, below the baseline's."""
+LEFT = 0.2
+"""Share of the axis in which words left of a point would touch the axis."""
+PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+CLOSE, LETTER = 0.05, 0.01
+"""Shares of the axes: the distance to another line that words need, and the width of a letter."""
 NAMED = 4
 """Most points of a front that have words."""
 MILLISECONDS = 1e3
@@ -46,14 +51,21 @@ def pareto(advice: Advice) -> Figure:
         raise InputError(f"pareto: {advice.reason}")
     several = len({point.layout for point in every}) > 1
     (axes,) = panels()
-    _front(axes, fronts.baseline, "baseline", BASELINE, BELOW, several)
-    _front(axes, fronts.speculating, "speculating", SPECULATING, ABOVE, several)
+    _line(axes, fronts.baseline, "baseline", BASELINE)
+    _line(axes, fronts.speculating, "speculating", SPECULATING)
+    named_below = _far_from(fronts.speculating, _spread(fronts.baseline), several)
+    named_above = _far_from(fronts.baseline, _spread(fronts.speculating), several)
     if advice.chosen is not None:
         axes.plot(*_place(advice.chosen), "*", **CHOSEN, label=_in_words(advice.chosen))
     if advice.query.max_tpot_ms is not None:
         axes.axvline(advice.query.max_tpot_ms, color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput per device, tokens/s")
     axes.set(xlim=(0, 1.15 * axes.dataLim.x1), ylim=(0, 1.15 * axes.dataLim.y1))
+    edge = LEFT * axes.get_xlim()[1]
+    _name(axes, named_below, several, BELOW, BASELINE["color"])
+    for point in named_above:
+        beside = BELOW if _place(point)[0] < edge else ABOVE
+        _name(axes, [point], several, beside, SPECULATING["color"])
     legend_above(axes, 2)
     words = "batch and layout" if several else "batch"
     made = "none" if advice.calibration is None else advice.calibration.name
@@ -61,29 +73,49 @@ def pareto(advice: Advice) -> Figure:
     return label(axes, title, f"{_asked(advice.query)}; calibration {made}")
 
 
-def _front(
-    axes: Axes,
-    front: Sequence[FrontPoint],
-    name: str,
-    look: dict[str, Any],
-    beside: dict[str, Any],
-    several: bool,
+def _line(axes: Axes, front: Sequence[FrontPoint], name: str, look: dict[str, Any]) -> None:
+    """One front."""
+    if front:
+        places = _places(front)
+        axes.plot(places[:, 0], places[:, 1], "-", **look, markersize=2.5, markeredgewidth=0, label=name)
+
+
+def _name(
+    axes: Axes, points: Sequence[FrontPoint], several: bool, beside: dict[str, Any], color: str
 ) -> None:
-    """One front as a line, with words at a few of its points."""
-    if not front:
-        return
-    places = np.array([_place(point) for point in front])
-    axes.plot(places[:, 0], places[:, 1], "-", **look, markersize=2.5, label=name)
-    for point in _spread(front):
-        words = f"{point.layout}, {point.batch}" if several else f"{point.batch}"
-        axes.annotate(
-            words, _place(point), textcoords="offset points", color=look["color"], fontsize=7.5, **beside
-        )
+    """Words at points, on the colour of the page."""
+    look: dict[str, Any] = {"color": color, "fontsize": 7.5, "bbox": PAPER, **beside}
+    for point in points:
+        axes.annotate(_words(point, several), _place(point), textcoords="offset points", **look)
+
+
+def _words(point: FrontPoint, several: bool) -> str:
+    """The batch of a point, after its layout where layouts differ."""
+    return f"{point.layout}, {point.batch}" if several else f"{point.batch}"
+
+
+def _far_from(other: Sequence[FrontPoint], points: Sequence[FrontPoint], several: bool) -> list[FrontPoint]:
+    """The points whose words do not touch the other front."""
+    if not other or not points:
+        return list(points)
+    across = _places(other)
+    size = np.maximum(across.max(axis=0), _places(points).max(axis=0))
+    far = []
+    for point in points:
+        distance = np.abs((across - _place(point)) / size).sum(axis=1).min()
+        if distance > CLOSE + LETTER * len(_words(point, several)):
+            far.append(point)
+    return far
 
 
 def _place(point: Pick | FrontPoint) -> tuple[float, float]:
     """Milliseconds per token, and tokens per second and device."""
     return MILLISECONDS * point.tpot_s, point.throughput_tokens_per_s_per_device
+
+
+def _places(points: Sequence[FrontPoint]) -> Any:
+    """Array of [point, 2]: `_place` of each."""
+    return np.array([_place(point) for point in points])
 
 
 def _in_words(chosen: Pick) -> str:
@@ -97,6 +129,8 @@ def _in_words(chosen: Pick) -> str:
 
 def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
     """A few points at even distances along the front's throughput, including its last one."""
+    if not front:
+        return []
     rates = np.array([point.throughput_tokens_per_s_per_device for point in front])
     wanted = np.linspace(0.25, 1.0, NAMED) * rates[-1]
     nearest = {int(np.abs(rates - rate).argmin()) for rate in wanted}
@@ -113,7 +147,8 @@ def _asked(question: Question) -> str:
         if value is True and value != declared[name].fallback:
             words.append(name.replace("_", " "))
         elif value != declared[name].fallback:
-            words.append(f"{name.replace('_', ' ')} {_plain(stated[name])}")
+            plain = tokens(value) if name == "context" else _plain(stated[name])
+            words.append(f"{name.replace('_', ' ')} {plain}")
     return "; ".join(words)
 
 
@@ -121,6 +156,8 @@ def _plain(value: Any) -> str:
     """A value without brackets and quotes."""
     if isinstance(value, dict):
         return ", ".join(f"{key}={each}" for key, each in value.items())
-    if isinstance(value, tuple | list):
+    if isinstance(value, list):  # the ends of a range
+        return " to ".join(map(str, dict.fromkeys(value)))
+    if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(value)

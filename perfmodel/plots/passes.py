@@ -170,9 +170,9 @@ def ratios(
                 name = f"batch {number:g}" if over == "context" else f"context {tokens(number)}"
                 axes.plot(steps, line, linestyle=dashes, color=colour, label=name)
     words = "context, cached tokens per sequence" if over == "context" else "batch, sequences"
-    for axes, name in zip(places, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
+    for axes, name in zip(places, ("one draft step, T_D / T_T", "one verification, T_V / T_T"), strict=True):
         log_axis(axes, "x", *span, words, 6)
-        axes.set(ylabel=name)
+        axes.set_ylabel(name, labelpad=8)
         if axes.get_ylim()[1] > 0.7:  # else half of the axis would be empty
             axes.axhline(1.0, color="black", linewidth=1.0)
     handles = places[0].lines[: len(lines)]
