@@ -1,6 +1,7 @@
 """Servers of one candidate under a load, as `traffic` predicts them, and how many of them the load needs."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +10,9 @@ from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import room
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.load.closed_form_range import OPEN
+from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.slo import SHARE_WANTED
-from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.load.traffic import estimate, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
@@ -32,7 +34,8 @@ class Served:
 
     candidate: its layout has all servers. row: one server with its share of the load. speedup: the TPOT of
     the same server without a draft over its own. seats: requests that one server runs at once at most.
-    needed_gpus: GPUs of such servers that the load needs; None if no number suffices.
+    needed_gpus: GPUs of such servers that the load needs; None if no number suffices. pays: whether `traffic`
+    advises this draft, or none.
     """
 
     candidate: Candidate
@@ -41,6 +44,7 @@ class Served:
     seats: int
     needed_gpus: int | None
     warnings: tuple[str, ...]
+    pays: bool
 
     @property
     def tpot_s(self) -> float:
@@ -76,31 +80,74 @@ class Served:
         return replace(point, tpot_s=tpot_s, value=-tpot_s)
 
 
-def served_by(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
-    """The load on servers of one candidate; None if its draft does not pay there, or no number suffices."""
+def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
+    """The load on servers of one candidate by the closed form alone; None if the candidate drafts nothing
+    there, or no number of servers suffices.
+    """
     replicas: int | None = candidate.layout.replicas
     if question.gpus is None:
         replicas = _replicas_needed(question, candidate, drafts)
-        if replicas is None:
-            return None
-        candidate = replace(candidate, layout=candidate.layout.times(replicas))
-    assert replicas is not None
+    if replicas is None:
+        return None
+    asked = question_of(question, candidate, drafts, **_share_of_load(question, replicas))
+    found = estimate(asked)
+    candidate = _times(question, candidate, replicas)
+    return _served(question, candidate, asked, found.by_load[0], found.verdict)
+
+
+def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
+    """The same as `traffic` answers it, with replays where the closed form does not hold; None if the draft
+    does not pay there, or no number of servers suffices.
+    """
+    candidate = estimate.candidate
+    drafts = estimate.row.gamma != 0
+    replicas: int | None = candidate.layout.replicas
+    if question.gpus is None and question.clients is not None:
+        replicas = _replicas_by_replays(question, candidate, drafts, candidate.layout.replicas)
+    if replicas is None:
+        return None
     asked = question_of(question, candidate, drafts, **_share_of_load(question, replicas))
     answer = traffic(asked)
-    verdict = answer.verdicts[0]
-    if (verdict.gamma == 0) is drafts:
+    candidate = _times(question, candidate, replicas)
+    served = _served(question, candidate, asked, answer.rows, answer.verdicts[0])
+    if served is None or not served.pays:
         return None
-    row = next(row for row in answer.rows if row.gamma == verdict.gamma)
+    return replace(served, warnings=tuple(dict.fromkeys((*answer.warnings, *served.row.warnings))))
+
+
+def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:
+    """The candidate with as many servers as a load needs; with a given number of GPUs, as it is."""
+    if question.gpus is not None:
+        return candidate
+    return replace(candidate, layout=candidate.layout.times(replicas))
+
+
+def _served(
+    question: AdviseQuery,
+    candidate: Candidate,
+    asked: TrafficQuery,
+    rows: Sequence[TrafficRow],
+    verdict: TrafficVerdict,
+) -> Served | None:
+    """The row of the verdict; where the draft of the question does not pay, its own row. None if nothing is
+    drafted there.
+    """
+    baseline, *drafted = rows
+    wanted = [baseline] if asked.stated_lengths == (0,) else drafted
+    if not wanted:
+        return None
+    advised = [row for row in wanted if row.gamma == verdict.gamma]
+    row = (advised or wanted)[0]
     fitting = int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
     at_once = max(asked.max_concurrency or (asked.limits.max_num_seqs,))
-    each = row.replicas
     return Served(
         candidate=candidate,
         row=row,
-        speedup=verdict.speedup,
+        speedup=baseline.tpot_s.mean / row.tpot_s.mean,
         seats=max(1, min(fitting, at_once)),
-        needed_gpus=None if each is None else each * candidate.layout.times(replicas).gpus,
-        warnings=tuple(dict.fromkeys((*answer.warnings, *row.warnings))),
+        needed_gpus=None if row.replicas is None else row.replicas * candidate.layout.gpus,
+        warnings=(),
+        pays=bool(advised),
     )
 
 
@@ -121,29 +168,70 @@ def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
     """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
-    assert question.clients is not None
-    return {"max_concurrency": math.ceil(question.clients / replicas), "output_std": OUT_OF_STEP}
+    return _clients_each([_share(question, replicas)])
 
 
 def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
-    """The fewest servers that serve the load within the limits; None if no number does."""
+    """The fewest servers that serve the load within the limits by the closed form; None if no number does."""
     if question.request_rate is not None:
-        answer = traffic(question_of(question, candidate, drafts, **_share_of_load(question, 1)))
+        asked = question_of(question, candidate, drafts, **_share_of_load(question, 1))
         needed = [
             _for_rate(question, row, question.request_rate)
-            for row in answer.rows
+            for row in estimate(asked).by_load[0]
             if (row.gamma != 0) is drafts
         ]
         return min((number for number in needed if number is not None), default=None)
+    asked = question_of(question, candidate, drafts, **_clients_each(_shares(question)))
+    rows = (row for rows in estimate(asked).by_load for row in rows)
+    return _servers_for(question, _met(rows, drafts))
+
+
+def _replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
+    """The fewest servers that serve all clients within the limits, searched from a number near it. Fewer
+    clients of a server meet the limits where more do.
+    """
+    shares = _shares(question)
+
+    def meets(share: int) -> bool:
+        answer = traffic(question_of(question, candidate, drafts, **_clients_each([share])))
+        return bool(_met(answer.rows, drafts))
+
+    at = shares.index(_share(question, near))
+    if not meets(shares[at]):
+        return _servers_for(question, [share for share in reversed(shares[:at]) if meets(share)][:1])
+    while at + 1 < len(shares) and meets(shares[at + 1]):
+        at += 1
+    return _servers_for(question, [shares[at]])
+
+
+def _shares(question: AdviseQuery) -> list[int]:
+    """The clients of one server for each number of servers, the fewest first."""
+    return sorted({_share(question, servers) for servers in range(1, MOST_SERVERS + 1)})
+
+
+def _share(question: AdviseQuery, servers: int) -> int:
+    """The clients of one of several servers."""
     assert question.clients is not None
-    shares = {math.ceil(question.clients / servers) for servers in range(1, MOST_SERVERS + 1)}
-    load = {"max_concurrency": sorted(shares), "output_std": OUT_OF_STEP}
-    answer = traffic(question_of(question, candidate, drafts, **load))
-    met = [
+    return math.ceil(question.clients / servers)
+
+
+def _clients_each(shares: list[int]) -> dict[str, Any]:
+    """The load of servers with these numbers of clients."""
+    return {"max_concurrency": shares, "output_std": OUT_OF_STEP}
+
+
+def _met(rows: Iterable[TrafficRow], drafts: bool) -> list[int]:
+    """The numbers of clients which one server serves within the limits."""
+    return [
         row.concurrency
-        for row in answer.rows
+        for row in rows
         if (row.gamma != 0) is drafts and row.concurrency and (row.slo_share or 0.0) >= SHARE_WANTED
     ]
+
+
+def _servers_for(question: AdviseQuery, met: list[int]) -> int | None:
+    """The fewest servers, of which each serves at most as many clients; None if none serves any."""
+    assert question.clients is not None
     return math.ceil(question.clients / max(met)) if met else None
 
 

@@ -18,12 +18,16 @@ from perfmodel.answers.advice.one_server import point_verdict, serve
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
-from perfmodel.answers.advice.served import Served, served_by
+from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.load.traffic import check_positions
 from perfmodel.answers.point.verdict import Calibrated, Verdict
 from perfmodel.errors import InputError, as_names
 from perfmodel.specs import load_model
 
+MOST_OFF = 1.15
+"""Factor by which the closed form may be off beside a replay (150 candidates of eight loads: 1.07)."""
+LEAST_SHARE = 0.6
+"""Share of requests within the limits by the closed form from which a replay may find enough of them."""
 ON: dict[Verdict, AdviseVerdict] = {"pays": "speculate", "likely_pays": "likely_speculate"}
 """Verdict of `whatif` at the mean batch -> the verdict of a draft that `traffic` chooses."""
 
@@ -85,20 +89,58 @@ def under_load(question: AdviseQuery) -> Advice:
     )
 
 
-def _served(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
-    """The load on the servers of each candidate, without or with drafts. One that `traffic` refuses is
-    skipped.
+def _served(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list[Served]:
+    """The load on the servers of each candidate, without or with drafts. One that may be the best is answered
+    by `traffic`; others, by the closed form alone.
     """
+    estimates = list(_estimates(question, candidates, drafts))
+    by_worth = sorted(range(len(estimates)), key=lambda at: _order(estimates[at], question))
+    served: dict[int, Served | None] = {}
+    sufficient: list[Served] = []
+    for at in by_worth:
+        estimate = estimates[at]
+        if not _may_suffice(estimate) or any(_is_beaten(estimate, s, question) for s in sufficient):
+            served[at] = estimate if estimate.pays else None
+            continue
+        served[at] = found = replayed(question, estimate)
+        if found is not None and found.suffices:
+            sufficient.append(found)
+    if estimates and not sufficient:
+        nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
+        served[nearest] = replayed(question, estimates[nearest])
+    return [found for _, found in sorted(served.items()) if found is not None]
+
+
+def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> Iterator[Served]:
+    """Each candidate by the closed form. One that `traffic` refuses is skipped."""
     drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
     for candidate in drafted if drafts else candidates.baselines:
         try:
-            served = served_by(question, candidate, drafts)
+            estimate = estimated(question, candidate, drafts)
         except InputError as error:
             skip = Skip(candidate.layout.label(), "any", as_names(error.as_flags))
             candidates.skips.append(skip)
             continue
-        if served is not None:
-            yield served
+        if estimate is not None:
+            yield estimate
+
+
+def _may_suffice(estimate: Served) -> bool:
+    """Whether a replay may find that the servers suffice."""
+    share = estimate.row.slo_share
+    return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)
+
+
+def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
+    """Whether a candidate cannot be better than an answer of `traffic`, as far as the closed form may err."""
+    off = MOST_OFF if estimate.row.doubts else 1.0 + ALIKE
+    if question.objective == "latency":
+        return estimate.tpot_s > off * served.tpot_s
+    gpus = served.candidate.layout.gpus
+    if estimate.candidate.layout.gpus > MOST_OFF * gpus:
+        return True
+    longer = estimate.request_s > off * served.request_s
+    return longer and estimate.candidate.layout.gpus >= gpus
 
 
 def _order(served: Served, question: AdviseQuery) -> tuple[float, float]:

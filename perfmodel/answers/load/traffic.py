@@ -170,6 +170,37 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The rows of the closed form alone, for each load, the baseline first. known: whether the draft's
+    acceptance is.
+    """
+
+    question: TrafficQuery
+    by_load: list[list[TrafficRow]]
+    known: bool
+
+    @property
+    def verdict(self) -> TrafficVerdict:
+        """The recommendation at the first load."""
+        return verdict_of(self.question, self.by_load[0], self.known)
+
+
+def estimate(question: TrafficQuery) -> Estimate:
+    """What `traffic` answers before replays, its bounds, intervals and notes: rows to compare servers by."""
+    question, _ = completed(question)
+    scenario, known = _scenario(question, _query(question))
+    check_lengths(question, scenario.target)
+    replica = _replica(question, scenario, known)
+    choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
+    by_load: list[list[TrafficRow]] = [[] for _ in question.loop.values]
+    for choice in choices:
+        rows = closed_rows(question, choice, None, question.loop.values[choice.at])
+        for load, row in zip(choice.at.tolist(), rows, strict=True):
+            by_load[load].append(row)
+    return Estimate(question, by_load, known)
+
+
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
     """The question with all that its files, its model and its engine say where it says nothing; and the
     source of the spread of acceptance between requests. Raises InputError.
