@@ -146,10 +146,17 @@ def _pasted(files: tuple[str, ...]) -> "tuple[PastedText, GivenFacts] | None":
 
 def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out: Path | None) -> None:
     """Prints what a text is, what was taken from it, how it compares, and what a calibration needs."""
-    from perfmodel.validate.engine.paste import STANDARD_INPUT, compared, compared_prompts, steps_of
+    from perfmodel.validate.engine.compared import (
+        compared,
+        compared_prompts,
+        gained_by_drafts,
+        reasons,
+        waits,
+    )
+    from perfmodel.validate.engine.paste import STANDARD_INPUT, steps_of
     from perfmodel.validate.engine.pastes import form_of
     from perfmodel.validate.engine.timing import GivenFacts
-    from perfmodel.validate.engine.watch import expected_gain
+    from perfmodel.validate.engine.watch import expected_gain, usual_gain
 
     say(f"read: {pasted.title}")
     if pasted.counters:
@@ -166,8 +173,14 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
     if note:
         say(note)
-    for timing in timings:
-        say(compared(query, timing))
+    steps = [compared(query, timing, usual_gain(query, scenario, q.acceptance, timing)) for timing in timings]
+    for step in steps:
+        for line in step.in_words():
+            say(line)
+    for line in (*gained_by_drafts(steps), *waits(query, timings)):
+        say(line)
+    if why := reasons(steps, pasted.text):
+        say(why)
     for line in compared_prompts(query, prompts, drafts=any(timing.gamma for timing in timings)):
         say(line)
     if not timings and not prompts:

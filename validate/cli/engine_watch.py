@@ -8,8 +8,15 @@ from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.cli.engine_question import EngineQuestion
-from perfmodel.validate.engine.acceptance import AcceptanceSubject, draft_length, import_text
+from perfmodel.validate.engine.acceptance import (
+    AcceptanceSubject,
+    counts_drafts,
+    draft_length,
+    import_text,
+    states_positions,
+)
 from perfmodel.validate.engine.acceptance.prometheus import since
+from perfmodel.validate.engine.baseline import baseline_health
 from perfmodel.validate.engine.client import without_words
 from perfmodel.validate.engine.watch import (
     ServedCounts,
@@ -41,6 +48,8 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
     if question.context and max(question.context) > longest:
         allowed = f"at most {longest}, the longest of {scenario.target.name}"
         raise refuse("--context", None, allowed, question.context[-1])
+    if counts_drafts(text) is None:
+        return _without_drafts(question, query, where, text)
     served = served_counts(question, query, where, text)
     usual = [expected(query, scenario, counts.context, question.acceptance) for counts in served]
     drifts = [drift(query, counts, known) for counts, known in zip(served, usual, strict=True)]
@@ -60,11 +69,29 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
     raise click.exceptions.Exit(1)
 
 
+def _without_drafts(question: EngineQuestion, query: Query, where: str, text: str) -> None:
+    """Prints whether a server without drafts is as fast as predicted, and exits with 1 if it is not."""
+    if question.draft is not None:
+        raise InputError(
+            f"{where}: counts no draft: add the lines or counters of drafts, or leave --draft out for a "
+            "server without one"
+        )
+    context = sum(question.context) / len(question.context) if question.context else None
+    words, health = baseline_health(query, where, text, context)
+    say(words)
+    for line in health.lines:
+        say(line)
+    if not health.healthy:
+        raise click.exceptions.Exit(1)
+
+
 def served_counts(question: EngineQuestion, query: Query, where: str, text: str) -> list[ServedCounts]:
     """The counts of a page or log, by range of contexts. Raises InputError, which repeats no word of a server
     while there is a key.
     """
     gamma = question.gamma or draft_length(text)
+    if gamma is None and not states_positions(text):
+        raise InputError(f"--gamma: must be given: {where} does not state the draft length")
     subject = AcceptanceSubject(
         query.model,
         query.draft or "self",

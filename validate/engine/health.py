@@ -27,13 +27,17 @@ MOST_OF_IT = 2 / 3
 """Share of the excess over the prediction from which prompts explain it."""
 LEAST_SHARE = 0.05
 """Share of the time from which prompts are named."""
-_PAGE = "vllm:request_time_per_output_token_seconds"
+_TPOT = "vllm:request_time_per_output_token_seconds"
+"""Seconds per output token, by request."""
+_GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+"""Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
 
 
 class Half(Enum):
-    """The part of a server that is off."""
+    """The part of a server that is off; `OPEN` if the log has only intervals that are partly idle."""
 
     NONE = "healthy"
+    OPEN = "not decided"
     ACCEPTANCE = "the acceptance is off"
     STEP = "the iteration is off"
     LOAD = "the load is off"
@@ -102,19 +106,32 @@ class Pace:
     partly_idle: bool = False
 
     @classmethod
-    def of(cls, where: str, text: str) -> "Pace | None":
-        """From a log, or a page with the histogram of TPOT; None if neither states a pace."""
+    def of(cls, where: str, text: str, gained: float = 1.0) -> "Pace | None":
+        """From a log, or a page of metrics; None if neither states a pace. gained: tokens per iteration."""
         load = LoggedLoad.of(text)
         if load is not None:
             return cls(load.tpot_s, load.waiting, load.prompt_tokens_per_s, load.partly_idle)
         alone = [answer.tpot_s for answer in logged(where, text) if answer.tpot_s is not None]
         if alone:
             return cls(median(alone), 0.0)
-        seconds_of_tokens = total(where, text, f"{_PAGE}_sum")
-        tokens = total(where, text, f"{_PAGE}_count")
-        if not tokens:
-            return None
-        return cls(seconds_of_tokens / tokens, total(where, text, "vllm:num_requests_waiting"))
+        tpot_s = _mean(where, text, _TPOT)
+        if tpot_s is None:
+            gaps = [_mean(where, text, name) for name in _GAPS]
+            iteration_s = next((gap_s for gap_s in gaps if gap_s is not None), None)
+            tpot_s = None if iteration_s is None else iteration_s / gained
+        if tpot_s is not None:
+            return cls(tpot_s, total(where, text, "vllm:num_requests_waiting"))
+        throughput = total(where, text, "sglang:gen_throughput")
+        running = total(where, text, "sglang:num_running_reqs")
+        if throughput and running:
+            return cls(running / throughput, total(where, text, "sglang:num_queue_reqs"))
+        return None
+
+
+def _mean(where: str, text: str, histogram: str) -> float | None:
+    """The mean of a histogram of a page; None without it."""
+    count = total(where, text, f"{histogram}_count")
+    return total(where, text, f"{histogram}_sum") / count if count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,8 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        return self.half is Half.NONE
+        """Whether nothing is known to be off."""
+        return self.half in (Half.NONE, Half.OPEN)
 
     @property
     def assumed(self) -> str:
@@ -156,10 +174,7 @@ class Expectation:
     @property
     def rejected(self) -> bool:
         """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
-        if self.usual is None:
-            return False
-        low, high = self.usual
-        return self.gained < (low if low < high else low * (1.0 - SAME_TEXTS))
+        return is_rejected(self.usual, self.gained)
 
     @property
     def times_fewer(self) -> float:
@@ -169,6 +184,21 @@ class Expectation:
         return self.usual[0] / self.gained
 
 
+def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
+    """Whether fewer tokens are accepted per iteration than expected, by more than the texts of a server
+    differ. usual: the least and the most; None if they are not known.
+    """
+    if usual is None:
+        return False
+    low, high = usual
+    return gained < (low if low < high else low * (1.0 - SAME_TEXTS))
+
+
+def signs_in(text: str) -> list[Sign]:
+    """What a log itself says of a slow server."""
+    return [*_signs(text), *_on_host(text)]
+
+
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
     predicted = expectation.predicted
@@ -176,9 +206,8 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     low, high = expectation.interval
     share = min(pace.prompt_tokens_per_s * expectation.prompt_token_s, 1.0)
     signs = [
-        *_signs(text),
+        *signs_in(text),
         *_outside_captured(text, predicted),
-        *_on_host(text),
         *_other_backend(text, predicted),
     ]
     excess_s = iteration_s - predicted.iteration_s
@@ -187,6 +216,8 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     times_slower = iteration_s / predicted.iteration_s
     if half is Half.STEP and expectation.times_fewer > times_slower:
         half = Half.ACCEPTANCE
+    if half is Half.STEP and pace.partly_idle and not signs:
+        half = Half.OPEN
     measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
     expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
     lines = [f"health: {half.value}: {measured}; {expected}"]
@@ -198,6 +229,11 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
         )
     if iteration_s > high:
         lines.append(f"an iteration takes {times_slower:.1f} times as long as predicted")
+    if iteration_s < low:
+        lines.append(
+            f"faster than predicted: an iteration takes {times_slower:.2f} times as long; are the model, its "
+            "format and the device those of the server?"
+        )
     named = [sign.meaning for sign in signs]
     if half in (Half.STEP, Half.LOAD):
         load = _load_in_words(pace, share) if half is Half.LOAD else []
@@ -207,11 +243,11 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
             "not seen, but possible: a batch outside the captured sizes, fewer threads, a power or clock "
             "limit, all-reduce over PCIe, a draft launched by the host"
         )
-        if pace.partly_idle:
-            lines.append(
-                "the log has no interval inside a load, only its first and last ones: these are partly idle "
-                "and look slow; let a load run for three lines of the log and ask again"
-            )
+    if half is Half.OPEN:
+        lines.append(
+            "the log has no interval inside a load, only its first and last ones: these are partly idle "
+            "and look slow; let a load run for three lines of the log and ask again"
+        )
     return Health(half, tuple(lines))
 
 

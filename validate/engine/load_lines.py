@@ -13,29 +13,40 @@ _VLLM = re.compile(
     r"(?:Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s, )?"
     r"Avg generation throughput: (?P<decode>[\d.]+) tokens/s, Running: (?P<running>\d+) reqs, "
     r"(?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (?P<waiting>\d+) reqs"
+    r"(?:.*?KV cache usage: (?P<used>[\d.]+)%)?(?P<cached>)"
 )
 _SGLANG = re.compile(
-    r"Decode batch.*?#running-req: (?P<running>\d+).*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
-    r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)"
+    r"Decode batch.*?#running-req: (?P<running>\d+)(?:.*?#(?:full )?token: (?P<cached>\d+))?"
+    r".*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
+    r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)(?P<used>)"
 )
+_CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line: requests that run and wait, and tokens per second of answers and prompts."""
+    """One line: requests that run and wait, tokens per second of answers and prompts, and cached tokens of
+    the running requests together; None if the line does not state them.
+    """
 
     running: int
     waiting: float
     decode_tokens_per_s: float
     prompt_tokens_per_s: float
+    cached_tokens: float | None = None
 
     @classmethod
-    def of(cls, match: re.Match[str]) -> "LoadLine":
+    def of(cls, match: re.Match[str], cache_tokens: float | None = None) -> "LoadLine":
+        """cache_tokens: size of the cache of which the line states the used share; None if it is unknown."""
+        cached = float(match["cached"]) if match["cached"] else None
+        if cache_tokens is not None and match["used"]:
+            cached = cache_tokens * float(match["used"]) / 100
         return cls(
             int(match["running"]),
             float(match["waiting"] or 0),
             float(match["decode"]),
             float(match["prompt"] or 0),
+            cached,
         )
 
     @property
@@ -81,6 +92,12 @@ class LoggedLoad:
     def running(self) -> float:
         return median(line.running for line in self.lines)
 
+    @property
+    def context(self) -> float | None:
+        """Cached tokens of a running request; None if no line states them."""
+        stated = [line.cached_tokens / line.running for line in self.lines if line.cached_tokens]
+        return median(stated) if stated else None
+
 
 def _loads(text: str) -> Iterator[list[LoadLine]]:
     """The busy lines of each load: an idle line ends one."""
@@ -96,5 +113,7 @@ def _loads(text: str) -> Iterator[list[LoadLine]]:
 
 
 def _lines(text: str) -> list[LoadLine]:
-    vllm = [LoadLine.of(match) for match in _VLLM.finditer(text)]
+    size = _CACHE.search(text)
+    cache_tokens = float(size[1].replace(",", "")) if size else None
+    vllm = [LoadLine.of(match, cache_tokens) for match in _VLLM.finditer(text)]
     return vllm or [LoadLine.of(match) for match in _SGLANG.finditer(text)]

@@ -1,7 +1,10 @@
-"""Text of other programs as JSON objects. Any fault in it becomes one line that names its place."""
+"""Text of other programs, without colours and with decimal points, and as JSON objects. A fault in it becomes
+one line that names its place.
+"""
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -10,6 +13,36 @@ from perfmodel.reading import parse_json
 
 MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
+_WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
+"""A number such as 1.201,33."""
+_WITH_POINT = re.compile(r"\d\.\d")
+_LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
+
+
+def plain(text: str) -> str:
+    """A text without the colours of a terminal, and with points in numbers such as 38,70."""
+    return "\n".join(_with_points(line) for line in _COLOUR.sub("", text).split("\n"))
+
+
+def _with_points(line: str) -> str:
+    """Decimal commas as points, in the cells of a line that have no point and no list."""
+    if _LIST.search(line):
+        return line
+    return "|".join(map(_cell_with_points, line.split("|")))
+
+
+def _cell_with_points(cell: str) -> str:
+    converted = _WITH_COMMA.sub(lambda number: f"{number[1].replace('.', '')}.{number[2]}", cell)
+    return cell if _WITH_POINT.search(_WITH_COMMA.sub("", cell)) else converted
+
+
+def is_json(text: str) -> bool:
+    """Whether a text begins as a JSON object or a list of them; a date in brackets does not."""
+    return _JSON.match(text) is not None
 
 
 def parse_objects(where: str, text: str) -> list[dict[str, Any]]:

@@ -29,10 +29,11 @@ from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.speculation.acceptance import conditional_from_survival
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.client import LiveServer, holds_key
+from perfmodel.validate.engine.compared import predicted_prompt_s
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
-from perfmodel.validate.engine.paste import predicted_prompt_s
 from perfmodel.validate.engine.pastes import PromptTiming
+from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import Timing
 
 TOLERANCE = 0.05
@@ -91,7 +92,7 @@ class Drift:
 def read_page(place: str) -> tuple[str, str]:
     """A file, or the page of metrics of a server: its name for messages, and its text. Raises InputError."""
     if "://" not in place and not holds_key(place):
-        return place, read_text(Path(place))
+        return place, plain(read_text(Path(place)))
     try:
         server = LiveServer.at(place)
         text = server.get("/metrics")
@@ -127,6 +128,15 @@ def expected_gain(
         return None
     mean = float(known.tokens_per_iteration(timing.gamma))
     return mean, f"{mean:.2f} tokens per iteration at K = {timing.gamma} ({known.source})"
+
+
+def usual_gain(
+    query: Query, scenario: Scenario, file: str | None, timing: Timing
+) -> tuple[float, float] | None:
+    """The least and the most expected tokens per iteration of a step; None if they are not known."""
+    if not timing.gamma:
+        return None
+    return _interval(expected(query, scenario, timing.context, file), timing.gamma)
 
 
 def running(where: str, text: str) -> float | None:
@@ -210,7 +220,8 @@ def check_health(
     """Compares the server's pace with the prediction for its own load and acceptance; None if the text has no
     pace.
     """
-    pace = Pace.of(where, text)
+    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
+    pace = Pace.of(where, text, gained)
     if pace is None:
         return None
     point = replace(
@@ -224,7 +235,6 @@ def check_health(
         acceptance=None,
         task=None,
     )
-    gained = float(served.acceptance.tokens_per_iteration(served.gamma))
     prompt = PromptTiming(served.context, 0.0, 0.0)
     scenario = resolve(point)
     prompt_token_s = predicted_prompt_s(scenario, prompt, drafts=True) / prompt.tokens

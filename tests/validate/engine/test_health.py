@@ -221,3 +221,51 @@ def test_of_two_things_that_are_off_the_one_that_costs_more_is_named(tmp_path, c
         _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(BAD) / times, rates=BAD))
         assert f"health: {half}: measured" in out
         assert "1.25 tokens per iteration, below the expected" in out
+
+
+def plain_log(tokens_per_s: float, lines: int = 3) -> str:
+    """Eight running requests of vLLM without a draft, 10 % of a cache of 327,680 tokens."""
+    pace = f"Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {tokens_per_s:.1f} tokens/s"
+    load = "Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 10.0%, Prefix cache hit rate: 0.0%"
+    return "GPU KV cache size: 327,680 tokens\n" + f"INFO: Engine 000: {pace}, {load}\n" * lines
+
+
+@pytest.mark.parametrize(("times", "status", "half"), [(1.0, 0, "healthy"), (3.0, 1, "the iteration is off")])
+def test_a_server_without_drafts_is_compared_with_the_baseline(tmp_path, capsys, times, status, half) -> None:
+    step_s = whatif("llama-3.1-8b", "h100", batch=8, context=4096, draft="ngram", gamma=0).ar_tpot_s
+    path = tmp_path / "server.log"
+    path.write_text(plain_log(8 / step_s / times))
+    ask = ["validate", "engine", "--watch", str(path), "--model", "llama-3.1-8b", "--hardware", "h100"]
+    assert run(ask) == status
+    out = " ".join(capsys.readouterr().out.split())
+    assert "requests: 8 running, at 4096 tokens of context; no drafts" in out
+    assert f"health: {half}: measured" in out
+    assert run([*ask, "--draft", "eagle3"]) == 2
+    assert "counts no draft" in capsys.readouterr().err
+
+
+def test_lines_that_are_only_partly_idle_decide_nothing(tmp_path, capsys) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(plain_log(100.0, lines=2))
+    ask = ["validate", "engine", "--watch", str(path), "--model", "llama-3.1-8b", "--hardware", "h100"]
+    assert run(ask) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "health: not decided" in out
+    assert "let a load run for three lines of the log" in out
+
+
+def test_a_page_without_positions_has_the_length_of_its_drafts(tmp_path, capsys) -> None:
+    """2.55 tokens per iteration of three drafted, in 20 ms each."""
+    counters = {"drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1550}
+    page = "".join(f"vllm:spec_decode_num_{name}_total {count}\n" for name, count in counters.items())
+    page += "vllm:num_requests_running 8\n"
+    page += "vllm:inter_token_latency_seconds_sum 20\nvllm:inter_token_latency_seconds_count 1000\n"
+    _, out = watched(tmp_path, capsys, page)
+    assert "2.55 tokens per iteration" in out
+    assert "20 ms per iteration" in out
+
+
+def test_lines_of_vllm_0_8_need_the_draft_length(tmp_path, capsys) -> None:
+    line = "SpecDecoding metrics: Draft acceptance rate: 51.7%, Accepted: 1550 tokens, Drafted: 3000 tokens\n"
+    assert watched(tmp_path, capsys, line)[1].startswith("error: --gamma: must be given")
+    assert "2.55 tokens per iteration" in watched(tmp_path, capsys, line, "--gamma", "3")[1]

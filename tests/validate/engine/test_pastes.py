@@ -5,6 +5,7 @@ llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673,
 """
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
             "mtp_bench",
             {"input": 200},
             [(1, 296, 3, 3.0, 192 / 54.4 / 64), (1, 229, 3, 58 / 19, 58 / 55.1 / 19)],
+        ),
+        # 256 tokens, of which 176 are accepted drafts; 320 drafted in 80 iterations
+        ("llama_speculative", {}, [(1, 12 + 128, 4, 256 / 80, 4.31 / 80)]),
+        ("llama_metrics", {"input": 800}, [(1, 800.5, 0, 1.0, 113.5 / 4200)]),
+        ("trtllm_metrics", {"input": 800, "batch": 4}, [(4, 800.5, 0, 1.0, 157.2 / 39920)]),
+        ("trtllm_bench", {}, [(3.9988, 512 + 128, 0, 1.0, 0.0072945)]),
+        ("trtllm_bench", {"gamma": 2, "accepted": 2.0}, [(3.9988, 640, 2, 2.0, 2 * 0.0072945)]),
+        (
+            "one_line",
+            {"input": 9},
+            [(1, 811 + 210, 0, 1.0, 1 / 100), (1, 812 + 210, 0, 1.0, 1 / 70.12), (1, 9.5, 0, 1.0, 1 / 36.8)],
         ),
         ("serving_block", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
         # 2.49 requests/s of 3.214 s each are 8 at once; the table has means alone
@@ -87,6 +99,12 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ),
         ("genai_perf", ("Inter Token Latency", "x"), r"-: inter token latency: must be printed"),
         ("genai_perf", ("Request Throughput", "x"), r"-: batch: must be stated, as in --from -,batch=N"),
+        ("llama_speculative", ("n_accept ", "x "), r"n_accept: must stand beside n_drafted"),
+        ("llama_speculative", ("n_accept  = 176", "n_accept  = 400"), r"at most n_drafted"),
+        ("llama_metrics", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
+        ("trtllm_metrics", ("", ""), r"-: batch: must be stated, as in --from -,batch=N"),
+        ("trtllm_bench", ("Average time-per-output-token", "x"), r"run trtllm-bench with --streaming"),
+        ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
@@ -261,3 +279,45 @@ def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> 
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert printed[0] != printed[2]
+
+
+def test_colours_container_names_and_decimal_commas_change_nothing(monkeypatch, capsys) -> None:
+    plain = sample("llama_bench")
+    german = re.sub(r"(\d)\.(\d+ ±) (\d+)\.(\d)", r"\1,\2 \3,\4", plain)
+    coloured = "\n".join(f"bench-1  | \x1b[32m{line}\x1b[0m" for line in plain.splitlines())
+    assert "," in german
+    _, expected = pasted(monkeypatch, capsys, plain, "--from", "-")
+    assert pasted(monkeypatch, capsys, german, "--from", "-")[1] == expected
+    assert pasted(monkeypatch, capsys, coloured, "--from", "-")[1] == expected
+
+
+def test_a_log_line_that_begins_with_a_date_in_brackets_is_no_json(monkeypatch, capsys) -> None:
+    status, out = pasted(monkeypatch, capsys, "[2026-01-11 10:00:01] The server is fired up\n", "--from", "-")
+    assert status == 2
+    assert "holds no benchmark known here" in out
+
+
+def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log").replace("3511.48 ms", "9511.48 ms")
+    log = f"load_tensors: offloaded 40/66 layers to GPU\n{log}"
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert "times as long: the iteration is off" in out
+    assert "seen in the text: 26 of 66 layers run on the host" in out
+
+
+def test_a_rejected_draft_names_the_acceptance(monkeypatch, capsys) -> None:
+    rates = {"167 accepted": "17 accepted", "0.805, 0.632, 0.483": "0.090, 0.060, 0.047"}
+    log = sample("llama_server_log").replace("254 tokens", "104 tokens")
+    for old, new in rates.items():
+        log = log.replace(old, new)
+    _, out = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-")
+    assert "the acceptance is off: 1.20 tokens per iteration, expected" in out
+
+
+def test_a_baseline_beside_a_draft_gives_the_measured_speedup(monkeypatch, capsys) -> None:
+    drafting = sample("llama_server_log")
+    alone = "       eval time =    5512.01 ms /   200 tokens (   27.56 ms per token)\n"
+    baseline = f"prompt eval time =     312.22 ms /   320 tokens\n{alone}"
+    _, out = pasted(monkeypatch, capsys, f"{drafting}\n{baseline}", "--draft", "mtp", "--from", "-")
+    # 2.94 tokens in 40.8 ms, and one in 27.7 ms
+    assert "measured 2.00 times the baseline, predicted" in out

@@ -25,6 +25,16 @@ state them), and their origin.
 """
 
 
+POSITIONS = (
+    "er-position acceptance rate",
+    "acceptance rate per position",
+    "_per_pos",
+    "_per_position",
+    "_histogram",
+)
+"""Words of the texts that count drafts by position or by accepted tokens."""
+
+
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
     """Reads one file; format None detects it. Raises InputError naming the file and the expected content."""
     if format is not None and format not in MODULES:
@@ -65,6 +75,11 @@ def counts_drafts(text: str) -> str | None:
 def draft_length(text: str) -> int | None:
     """The draft length that follows from a log's counts; None if they leave it open."""
     return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
+
+
+def states_positions(text: str) -> bool:
+    """Whether a text counts drafts by accepted tokens or position, and so states their length."""
+    return any(word in text for word in POSITIONS)
 
 
 def _row(

@@ -15,7 +15,7 @@ from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, drafted_length, logged
-from perfmodel.validate.engine.text import is_count, parse_objects
+from perfmodel.validate.engine.text import is_count, is_json, parse_objects
 
 EARLY = 0.08
 """Share by which the mean draft may be shorter, or longer, than its full length."""
@@ -29,7 +29,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """The rate of an acceptance file's row. Raises InputError, also for drafts that stop early
     (``--draft-p-min``).
     """
-    if not text.lstrip().startswith(("{", "[")):
+    if not is_json(text):
         return _of_log(where, logged(where, text), subject)
     counts = list[list[float]]()
     prompts = list[Any]()

@@ -26,8 +26,8 @@ CONVENTION = "SGLang accept length: completion tokens over verification passes, 
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(
-    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+), "
-    r"accept rate: ([\d.]+)"
+    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+)"
+    r"(?:, accept rate: ([\d.]+))?"
 )
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 

@@ -16,7 +16,7 @@ from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, qua
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.formats.fields import value_at
-from perfmodel.validate.engine.text import floats, is_count, parse_objects
+from perfmodel.validate.engine.text import floats, is_count, is_json, parse_objects
 
 CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
@@ -26,6 +26,11 @@ _LOG = re.compile(
     r"|KV cache size: (?P<size>[\d,]*\d) tokens"
     r"|Running: (?P<running>\d+) reqs.*?KV cache usage: (?P<used>[\d.]+)%"
 )
+_MEAN = re.compile(
+    r"SpecDecoding metrics:(?:.*?Mean acceptance length: (?P<mean>[\d.]+))?"
+    r".*?Accepted: (?P<accepted>\d+) tokens, Drafted: (?P<drafted>\d+) tokens"
+)
+"""A line without the rates of positions (0.8)."""
 _FIRST_ENGINE = re.compile(
     r"Speculative metrics: .*?Number of speculative tokens: (?P<length>\d+), Number of accepted tokens: "
     r"\d+, Number of draft tokens: (?P<drafted>\d+), Number of emitted tokens: (?P<emitted>\d+)"
@@ -48,6 +53,7 @@ WORDS = (
 OF_ANSWER = "metrics.speculative_decoding"
 """Where an answer of vLLM (0.32) counts its verifications."""
 TOTALS = "vLLM before 0.9: emitted tokens over drafts, bonus token included"
+MEANS = "vLLM: accepted tokens over drafts, without rates of positions"
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
@@ -56,6 +62,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     first_engine = list(_FIRST_ENGINE.finditer(text))
     if first_engine:
         return [(_of_totals(where, first_engine[-1]), None)], TOTALS
+    mean = _mean_of_lines(where, text, subject) or _mean_of_page(where, text)
+    if mean is not None:
+        return [(mean, served_contexts(where, text))], MEANS
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
@@ -70,9 +79,26 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that a log of the engine before 0.9 states; None for any other text."""
+    """The draft length that a log of the engine before 0.9 states, or that follows from the means of a log or
+    a page without positions; None for any other text.
+    """
     lines = _FIRST_ENGINE.findall(text)
-    return int(lines[-1][0]) or None if lines else None
+    if lines:
+        return int(lines[-1][0]) or None
+    if "er-position acceptance rate" in text or "accepted_tokens_per_pos" in text or is_json(text):
+        return None
+    drafts = total("", text, "vllm:spec_decode_num_drafts")
+    if drafts:
+        return round(total("", text, "vllm:spec_decode_num_draft_tokens") / drafts) or None
+    lengths = {_length_of(line) for line in _MEAN.finditer(text)} - {None}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _length_of(line: re.Match[str]) -> int | None:
+    """The draft length behind a line's mean length; None if the line leaves it open."""
+    gained = float(line["mean"] or 1.0) - 1.0
+    accepted = float(line["accepted"])
+    return round(float(line["drafted"]) * gained / accepted) or None if gained > 0.0 and accepted else None
 
 
 def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
@@ -81,18 +107,47 @@ def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
     drafted = float(line["drafted"])
     if not length or not drafted:
         raise InputError(f"{where}: counts no draft: nothing was drafted")
-    gained = float(line["emitted"]) * length / drafted
+    return _constant(where, "Number of emitted tokens", float(line["emitted"]) * length / drafted, length)
+
+
+def _constant(where: str, name: str, gained: float, length: float) -> dict[str, Any]:
+    """The constant rate that gives these tokens per draft of a length. Raises InputError."""
     if not 1.0 <= gained <= length + 1.0:
         allowed = f"from 1 to {length + 1:g} for each draft of {length:g} tokens"
-        raise refuse(where, "Number of emitted tokens", allowed, gained)
+        raise refuse(where, name, allowed, gained)
     return {"alpha": float(alpha_from_tokens_per_iteration(gained, length))}
+
+
+def _mean_of_lines(where: str, text: str, subject: AcceptanceSubject) -> dict[str, Any] | None:
+    """The constant rate of lines that state no positions; None for any other text."""
+    if is_json(text) or "Per-position acceptance rate: " in text:
+        return None
+    lines = list(_MEAN.finditer(text))
+    if not lines:
+        return None
+    accepted = sum(float(line["accepted"]) for line in lines)
+    drafted = sum(float(line["drafted"]) for line in lines)
+    if not drafted:
+        raise InputError(f"{where}: counts no draft: nothing was drafted")
+    return _constant(where, "Accepted", 1.0 + accepted * subject.gamma / drafted, float(subject.gamma))
+
+
+def _mean_of_page(where: str, text: str) -> dict[str, Any] | None:
+    """The constant rate of a page without positions; None for any other text."""
+    prefix = "vllm:spec_decode_num_"
+    drafts = total(where, text, f"{prefix}drafts")
+    accepted = total(where, text, f"{prefix}accepted_tokens")
+    drafted = total(where, text, f"{prefix}draft_tokens")
+    if not drafts or not drafted or f"{prefix}accepted_tokens_per_pos" in text:
+        return None
+    return _constant(where, "accepted_tokens", 1.0 + accepted / drafts, round(drafted / drafts))
 
 
 def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:
     """The counters of each octave of contexts in a log; for any other text, and with `whole`, all counters
     together.
     """
-    if "SpecDecoding metrics:" in text and not whole and not _is_json(text):
+    if "SpecDecoding metrics:" in text and not whole and not is_json(text):
         lines = _lines(where, text)
         counters = [of_line for of_line, _ in lines]
         drafts = [of_line.drafts for of_line in counters]
@@ -105,7 +160,7 @@ def served_contexts(where: str, text: str) -> Contexts | None:
     """Contexts from the requests of a bench file, or from the histograms of a page of metrics; None without
     any.
     """
-    if _is_json(text):
+    if is_json(text):
         answers = parse_objects(where, text)
         if any(value_at(answer, OF_ANSWER) for answer in answers):
             prompts = [value_at(answer, "usage.prompt_tokens") for answer in answers]
@@ -160,13 +215,9 @@ def _histogram(where: str, text: str, name: str) -> _Histogram | None:
     return None
 
 
-def _is_json(text: str) -> bool:
-    return text.lstrip().startswith(("{", "["))
-
-
 def read_counters(where: str, text: str) -> Counters:
     """The counters in a text of any of the three kinds. Raises InputError."""
-    if _is_json(text):
+    if is_json(text):
         answers = parse_objects(where, text)
         if any(value_at(answer, OF_ANSWER) for answer in answers):
             return _of_answers(where, answers)

@@ -14,7 +14,7 @@ from perfmodel.specs import files
 from perfmodel.validate.engine.formats import clients, desktop, llama_cpp, vllm
 from perfmodel.validate.engine.pastes import form_of, text_forms
 from perfmodel.validate.engine.record import EngineRecord
-from perfmodel.validate.engine.text import parse_objects
+from perfmodel.validate.engine.text import is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from perfmodel.validate.records import check_record
 
@@ -90,9 +90,10 @@ FORMATS = {
 def read(path: Path, facts: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
-    form = form_of(text)
+    printed = plain(text)
+    form = form_of(printed)
     if form is not None:
-        return form.read(path.name, text, facts)
+        return form.read(path.name, printed, facts)
     if path.suffix in (".yaml", ".yml"):
         runs = [files.read_mapping(path)]
     else:
@@ -110,7 +111,7 @@ def read_pasted(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     form = form_of(text)
     if form is not None:
         return form.read(where, text, facts)
-    runs = parse_objects(where, text) if text.lstrip().startswith(("{", "[")) else []
+    runs = parse_objects(where, text) if is_json(text) else []
     known = format_of(runs) if runs else None
     if known is None:
         raise InputError(f"{where}: holds no benchmark known here; known: {titles()}")

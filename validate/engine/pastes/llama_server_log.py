@@ -14,7 +14,7 @@ from itertools import pairwise
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
-from perfmodel.validate.engine.text import floats, is_count
+from perfmodel.validate.engine.text import floats, is_count, is_json
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
 MISSING_SHARE = 0.15
@@ -141,7 +141,7 @@ class LlamaServerLog(TextForm):
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return not text.lstrip().startswith("{") and _LINE.search(text) is not None
+        return not is_json(text) and _LINE.search(text) is not None
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`. The first token of an answer comes from the prompt."""

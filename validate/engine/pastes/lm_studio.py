@@ -9,6 +9,7 @@ import re
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.text import is_json
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
 _SHOWN = re.compile(
@@ -32,7 +33,7 @@ class LmStudio(TextForm):
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        bare = not text.lstrip().startswith("{")
+        bare = not is_json(text)
         return bare and any(form.search(text) for form in (_SHOWN, _PRINTED))
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:

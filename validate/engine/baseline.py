@@ -1,0 +1,46 @@
+"""Whether a server without drafts is as fast as predicted, by its own log or page of metrics."""
+
+from dataclasses import replace
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.acceptance.prometheus import total
+from perfmodel.validate.engine.acceptance.vllm import served_contexts
+from perfmodel.validate.engine.compared import predicted_prompt_s
+from perfmodel.validate.engine.health import Expectation, Health, Pace, health
+from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.pastes import PromptTiming
+from perfmodel.validate.engine.watch import running
+
+
+def baseline_health(query: Query, where: str, text: str, context: float | None) -> tuple[str, Health]:
+    """The load of a server without drafts in words, and its pace against the prediction for this load.
+
+    context: cached tokens of a request; by default those that the text states. Raises InputError if it states
+    neither them nor a pace.
+    """
+    pace = Pace.of(where, text)
+    requests = running(where, text)
+    if pace is None or requests is None:
+        raise InputError(f"{where}: states no draft, and no throughput of running requests")
+    cached = context or _stated_context(where, text, requests)
+    if cached is None:
+        raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
+    point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
+    prompt = PromptTiming(point.context, 0.0, 0.0)
+    prompt_token_s = predicted_prompt_s(resolve(point), prompt, drafts=False) / prompt.tokens
+    words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
+    return words, health(pace, Expectation(whatif(point), 1.0, None, prompt_token_s), text)
+
+
+def _stated_context(where: str, text: str, requests: float) -> float | None:
+    """Cached tokens of a request, by a log's lines or a page; None if neither states them."""
+    load = LoggedLoad.of(text)
+    if load is not None:
+        return load.context
+    used = total(where, text, "sglang:num_used_tokens")
+    if used:
+        return used / requests
+    contexts = served_contexts(where, text)
+    return None if contexts is None else contexts.mean

@@ -1,0 +1,162 @@
+"""Steps and prompts of a text against their predictions, and which half of a server is off."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.point.whatif_answer import WhatIf
+from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.answers.text import seconds
+from perfmodel.queueing.prompts import (
+    engine_requests,
+    layers_s,
+    prompt_attention_s,
+    prompt_draft_s,
+    prompt_launches_s,
+)
+from perfmodel.speculation import Scenario
+from perfmodel.validate.engine.health import is_rejected, signs_in
+from perfmodel.validate.engine.pastes import PromptTiming
+from perfmodel.validate.engine.timing import Timing
+
+MOST_WAIT = 2.0
+"""Time to the first token, in times of the prompts of all requests at once, from which requests wait."""
+POSSIBLE = (
+    "layers or experts on the host, a power or clock limit, other programs on the device, a fallback of the "
+    "attention, another format than was asked"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStep:
+    """A step against its prediction. usual: expected tokens per iteration, least and most; None if they are
+    not known.
+    """
+
+    timing: Timing
+    predicted_s: float
+    low_s: float
+    high_s: float
+    usual: tuple[float, float] | None
+
+    @property
+    def slow(self) -> bool:
+        """Whether it takes longer than the interval allows."""
+        return self.timing.seconds > self.high_s
+
+    @property
+    def rejected(self) -> bool:
+        """Whether fewer tokens are accepted than expected, by more than the texts of a server differ."""
+        return is_rejected(self.usual, self.timing.tokens_per_iteration)
+
+    def in_words(self) -> Iterator[str]:
+        """The step, and the half that is off if one is."""
+        timing = self.timing
+        words = f"{timing.name}: {seconds(timing.seconds)} per iteration"
+        if timing.gamma > 0:
+            words += f", {timing.tokens_per_iteration:.2f} tokens per iteration"
+        ratio = timing.seconds / self.predicted_s
+        if self.slow:
+            verdict = f"{ratio:.1f} times as long: the iteration is off"
+        elif timing.seconds >= self.low_s:
+            verdict = "within it"
+        else:
+            verdict = f"{ratio:.2f} times as long: faster than predicted"
+        interval = f"{seconds(self.low_s)} to {seconds(self.high_s)}"
+        yield f"{words}; predicted {seconds(self.predicted_s)} ({interval}): {verdict}"
+        if self.rejected and self.usual is not None:
+            fewest, most = self.usual
+            yield (
+                f"the acceptance is off: {timing.tokens_per_iteration:.2f} tokens per iteration, expected "
+                f"{fewest:.2f} to {most:.2f}: check the draft's checkpoint, the chat template and sampling"
+            )
+
+
+def compared(query: Query, timing: Timing, usual: tuple[float, float] | None = None) -> ComparedStep:
+    """A step against its prediction. usual: expected tokens per iteration, least and most."""
+    drafting = timing.gamma > 0
+    question = replace(
+        query,
+        batch=max(round(timing.batch), 1),
+        context=max(round(timing.context), 1),
+        gamma=timing.gamma,
+        alpha=None if drafting else query.alpha,
+        rate=None,
+        acceptance=None,
+        task=None,
+        tokens_per_iteration=timing.tokens_per_iteration if drafting else None,
+    )
+    return ComparedStep(timing, *_predicted(whatif(question), drafting), usual)
+
+
+def reasons(steps: Sequence[ComparedStep], text: str) -> str:
+    """What the text says of steps that are slower than predicted; empty if none is."""
+    if not any(step.slow for step in steps):
+        return ""
+    seen = "; ".join(sign.meaning for sign in signs_in(text))
+    return f"seen in the text: {seen or f'nothing that explains it; possible: {POSSIBLE}'}"
+
+
+def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
+    """The measured and the predicted speedup of each drafting step over the baseline of its batch."""
+    baselines = {round(step.timing.batch): step for step in steps if not step.timing.gamma}
+    for step in steps:
+        baseline = baselines.get(round(step.timing.batch))
+        if baseline is None or not step.timing.gamma:
+            continue
+        gained = step.timing.tokens_per_iteration
+        measured = gained * baseline.timing.seconds / step.timing.seconds
+        predicted = gained * baseline.predicted_s / step.predicted_s
+        yield f"{step.timing.name}: measured {measured:.2f} times the baseline, predicted {predicted:.2f}"
+
+
+def waits(query: Query, timings: Sequence[Timing]) -> Iterator[str]:
+    """Steps whose first token takes much longer than the prompts of all requests at once."""
+    scenario = resolve_costs(query)
+    for timing in timings:
+        if timing.ttft_s is None or not timing.prompt:
+            continue
+        prompt = PromptTiming(timing.prompt, 0.0, 0.0)
+        prompt_s = predicted_prompt_s(scenario, prompt, drafts=timing.gamma > 0)
+        if timing.ttft_s > MOST_WAIT * prompt_s * max(timing.batch, 1.0):
+            yield (
+                f"{timing.name}: the load is off: the first token takes {seconds(timing.ttft_s)}, a prompt "
+                f"alone {seconds(prompt_s)}: requests wait for seats, or behind other prompts"
+            )
+
+
+def _predicted(answer: WhatIf, drafting: bool) -> tuple[float, float, float]:
+    """Seconds of an iteration, or of the baseline's step, with their interval."""
+    if drafting:
+        predicted_s = answer.iteration_s
+        interval = answer.iteration_interval
+    else:
+        predicted_s = answer.ar_tpot_s
+        interval = answer.ar_tpot_interval
+    low_s, high_s = interval or (predicted_s, predicted_s)
+    return predicted_s, low_s, high_s
+
+
+def compared_prompts(query: Query, prompts: list[PromptTiming], drafts: bool) -> list[str]:
+    """Prompts in words, against their predictions, which have no interval."""
+    scenario = resolve_costs(query)
+    lines = []
+    for prompt in prompts:
+        words = f"prompt of {prompt.tokens:.0f} tokens"
+        if prompt.cached:
+            words += f" behind {prompt.cached:.0f} cached"
+        predicted_s = predicted_prompt_s(scenario, prompt, drafts)
+        lines.append(f"{words}: {seconds(prompt.seconds)}; predicted {seconds(predicted_s)}")
+    return lines
+
+
+def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -> float:
+    """Seconds of a prompt that is read alone."""
+    of_engine = engine_requests(scenario)
+    whole = prompt.cached + prompt.tokens
+    attention = float(prompt_attention_s(scenario, whole))
+    if prompt.cached:
+        attention -= float(prompt_attention_s(scenario, prompt.cached))
+    layers = float(layers_s(scenario, prompt.tokens, of_engine))
+    draft = float(prompt_draft_s(scenario, prompt.tokens)) if drafts else 0.0
+    return layers + attention + draft + prompt_launches_s(scenario, of_engine)

@@ -1,0 +1,34 @@
+"""The page ``/metrics`` of llama.cpp's server, which counts no drafts: means since the server's start."""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.acceptance.prometheus import total
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_PAGE = re.compile(r"^\s*llamacpp:tokens_predicted_seconds_total", re.M)
+
+
+class LlamaMetrics(TextForm):
+    """The mean pass of llama.cpp's server. The length of a prompt is not on the page (``input=N``)."""
+
+    title = "metrics of llama.cpp's server"
+    engine = "llamacpp"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return _PAGE.search(text) is not None
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        tokens = total(where, text, "llamacpp:tokens_predicted")
+        seconds = total(where, text, "llamacpp:tokens_predicted_seconds")
+        if not tokens or not seconds:
+            raise refuse(where, "tokens_predicted_total", "above 0: nothing was decoded", tokens)
+        slots = total(where, text, "llamacpp:n_busy_slots_per_decode") or 1.0
+        lengths = (needed(where, "input", facts.input), facts.output or 1.0)
+        drafted = speculation(where, facts, None, None)
+        mean_s = seconds / tokens * drafted[1]
+        return [step(where, mean_s, facts.batch or slots, lengths, drafted, how="mean time of a token")]

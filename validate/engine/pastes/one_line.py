@@ -1,0 +1,51 @@
+"""Lines in which other programs print the speed of one answer: koboldcpp, tabbyAPI and llama-cli."""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_KOBOLD = re.compile(
+    r"CtxLimit:\s*(?P<context>\d+)/\d+, Amt:\s*(?P<tokens>\d+)/\d+,.*?"
+    r"Generat(?:e|ion):\s*[\d.]+s \((?:[\d.]+ms/T = )?(?P<rate>[\d.]+)T/s\)"
+)
+_TABBY = re.compile(
+    r"(?P<tokens>\d+) tokens generated in .*?(?P<cached>\d+) cached tokens and (?P<new>\d+) new tokens.*?"
+    r"Generate: (?P<rate>[\d.]+) T/s"
+)
+_LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
+_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI)
+
+
+class OneLine(TextForm):
+    """One answer per line. Accepted tokens are not printed (``gamma=N,accepted=X``)."""
+
+    title = "speed of an answer printed by koboldcpp, tabbyAPI or llama-cli"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return any(line.search(text) for line in _LINES)
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        return [_step(where, answer, facts) for line in _LINES for answer in line.finditer(text)]
+
+
+def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
+    words = answer.groupdict()
+    figures = {name: number(where, name, word) for name, word in words.items() if word is not None}
+    tokens = figures.get("tokens", facts.output or 1.0)
+    prompt = facts.input
+    if "context" in figures:
+        prompt = max(figures["context"] - tokens, 0.0)
+    elif "new" in figures:
+        prompt = figures["cached"] + figures["new"]
+    if not figures["rate"]:
+        raise refuse(where, "tokens per second", "above 0", words["rate"])
+    gamma, gained = speculation(where, facts, None, None)
+    lengths = (needed(where, "input", prompt), tokens)
+    drafted = (gamma, gained)
+    how = "answer time over iterations"
+    return step(where, gained / figures["rate"], facts.batch or 1.0, lengths, drafted, how=how)

@@ -1,0 +1,35 @@
+"""The page of metrics of TensorRT-LLM's server, which counts no drafts: means since the server's start."""
+
+import re
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.acceptance.prometheus import total
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+
+_PAGE = re.compile(r"^\s*(trtllm[:_]time_per_output_token_seconds)_sum", re.M)
+
+
+class TrtllmMetrics(TextForm):
+    """The mean TPOT of TensorRT-LLM's server. Requests at once and lengths are not on the page."""
+
+    title = "metrics of TensorRT-LLM's server"
+    engine = "trtllm"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return _PAGE.search(text) is not None
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        printed = _PAGE.search(text)
+        assert printed is not None
+        seconds = total(where, text, f"{printed[1]}_sum")
+        tokens = total(where, text, f"{printed[1]}_count")
+        if not tokens or not seconds:
+            raise refuse(where, "time_per_output_token_seconds", "above 0: nothing was decoded", tokens)
+        batch = needed(where, "batch", facts.batch)
+        lengths = (needed(where, "input", facts.input), facts.output or 1.0)
+        drafted = speculation(where, facts, None, None)
+        return [step(where, seconds / tokens * drafted[1], batch, lengths, drafted, how="mean TPOT")]
