@@ -1,7 +1,9 @@
 """The Python standard library's own sources that the bundled model was not trained on, as bytes."""
 
+import os
 import sysconfig
 import zlib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,15 @@ from perfmodel.errors import InputError
 HELD_OUT_PERCENT = 5
 
 
-def source_files() -> list[Path]:
+@cache
+def source_files() -> tuple[Path, ...]:
     """Every ``.py`` file of the standard library (no installed packages), sorted."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    return sorted(p for p in root.rglob("*.py") if "site-packages" not in p.parts)
+    paths: list[Path] = []
+    for folder, subfolders, names in os.walk(sysconfig.get_paths()["stdlib"]):
+        if "site-packages" in subfolders:
+            subfolders.remove("site-packages")  # large, and walked into otherwise
+        paths.extend(Path(folder, name) for name in names if name.endswith(".py"))
+    return tuple(sorted(paths))
 
 
 def is_held_out(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Served runs replayed: rows of ``results/published/traffic.csv`` with enough information.
+"""Served runs replayed, next to what their sources measured.
 
 Clients, prompts and start are those of the run; pass times are predicted. No part of a prediction was fitted
 to its row. Pass times come from constants of engines fitted without its rows. The costs of a request come
@@ -7,9 +7,8 @@ from fits without its study (`BY["study"]`), or without its study's runs at that
 the number of InstructCoder's requests, and the spread of prompts.
 """
 
-import csv
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,158 +18,37 @@ import numpy as np
 from perfmodel.answers.load.tpot_errors import served_log_errors
 from perfmodel.answers.load.traffic_words import DEFAULT_STD
 from perfmodel.answers.question import resolve
-from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed import serve
-from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.replay import ReplayedRequests, replay
 from perfmodel.queueing.steps import step_times
-from perfmodel.reading import data_folder
-from perfmodel.specs import architecture_of, load_gpu, serving_engines
+from perfmodel.specs import load_gpu, serving_engines
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, with_calibration
 from perfmodel.speculation.accounts import account_of
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies.engines import recorded
+from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
-from perfmodel.validate.studies.steps import FittedConstants, dated
+from perfmodel.validate.studies.served_runs import COOKBOOK, ServedRun
+from perfmodel.validate.studies.steps import FittedConstants
 
 SEED = 1
 FRACTION = 0.9
 """Memory fraction: vLLM's default in the measured releases, and near the others'."""
-DEEPSEEK, LONG_PROMPTS = "DeepSeek-R1, random tokens", "DeepSeek-R1, 8K prompts"
-COOKBOOK = "SGLang, cookbook"
 LONG_OUTPUT = 4096
 """Output tokens from which the costs of a request hardly matter."""
-STUDIES = (
-    "gpt-oss-120b, random tokens",
-    "Qwen3-32B, mt-bench",
-    "Qwen3-32B, InstructCoder",
-    DEEPSEEK,
-    LONG_PROMPTS,
-    COOKBOOK,
-    "SGLang, other sources",
-)
 PLAIN = {"sglang.blackwell.expert_layer_s", "sglang.hopper.expert_layer_s"}
 """Costs of default flags, with which the cookbook runs. SGLang's are known from these very pages, so here
 they are vLLM's, known from other sources: both use Triton kernels for experts.
 """
-MAIN_OF_2026_01 = "0.14"
-"""The release of vLLM after the commit that ran Qwen3-32B."""
-
-
-class ServedRun:
-    """A row of ``traffic.csv``: its columns are attributes, with numbers converted and None for blanks.
-
-    requests: number of sent ones. Times are in milliseconds, per request.
-    """
-
-    def __init__(self, cells: dict[str, str]) -> None:
-        self.cells = {name: _read(text) for name, text in cells.items()}
-
-    def __getattr__(self, name: str) -> Any:
-        return self.cells[name]
-
-    @property
-    def lengths(self) -> Lengths:
-        """Lengths of its requests. If the source gives no spread of the prompts, it is half their mean."""
-        spread = 0.5 * self.input_tokens if self.input_std is None else self.input_std
-        return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std)
-
-    @property
-    def version(self) -> str:
-        """The engine's version: the stated one, or that of its month."""
-        stated = str(self.engine_version or "")
-        if "dev13107" in stated:
-            return MAIN_OF_2026_01
-        return stated.rpartition(":")[2] or dated(self.engine, self.date)
-
-    @property
-    def place(self) -> str:
-        """Key of the costs of its requests."""
-        return request_constants().place(self.engine, architecture_of(self.hardware))
-
-    @property
-    def gained(self) -> float | None:
-        """Measured tokens per iteration; if not published, the median over the chunks of all similar runs."""
-        if self.steps == 0:
-            return None
-        if self.tokens_per_iteration:
-            return float(self.tokens_per_iteration)
-        alike = [row for row in rows_of(self.study) if self._is_like(row)]
-        plain = _tokens_per_chunk(row for row in alike if row.steps == 0)
-        drafting = _tokens_per_chunk(row for row in alike if row.steps == self.steps)
-        return drafting / plain if plain and drafting else None
-
-    def _is_like(self, row: "ServedRun") -> bool:
-        """Whether a run has answers as long, and attention divided in the same way."""
-        # and, as it is, from 256 requests on: prompts are in many gaps
-        return (row.output_tokens, row.data_parallel_attention) == (
-            self.output_tokens,
-            self.data_parallel_attention,
-        )
-
-    @property
-    def ttft(self) -> str:
-        """The column of its time to the first token. For a cold server, whose first prompts took up to 73 s,
-        it is the median.
-        """
-        return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
-
-    def agrees(self, run: "ServedRun", columns: Iterable[str]) -> bool:
-        """Whether these columns are equal in two rows."""
-        return all(self.cells[name] == run.cells[name] for name in columns)
-
-    def measured(self, name: str) -> Any:
-        """A published figure; None without one. For a latency without a published mean it is the median."""
-        value = self.cells[self.ttft if name == "ttft_mean_ms" else name]
-        if value is None:
-            return self.cells.get(name.replace("mean", "p50"))
-        return value
-
-    @property
-    def batch(self) -> float:
-        """Mean number of decoding requests while a request decodes, including itself. If no wait was
-        published, requests are taken not to wait.
-        """
-        decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
-        waiting = self.measured("ttft_mean_ms") or 0.0
-        return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
-
-
-def _read(text: str) -> Any:
-    try:
-        return int(text) if text.isdigit() else float(text)
-    except ValueError:
-        return text or None
-
-
-def _tokens_per_chunk(rows: Iterable[ServedRun]) -> float:
-    """Tokens per chunk: time between chunks over time per token."""
-    shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
-    return float(np.median(shares)) if shares else 0.0
-
-
-@cache
-def rows_of(study: str) -> tuple[ServedRun, ...]:
-    """All rows of one study with a stated device and draft length."""
-    with (data_folder("results") / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
-        rows = [ServedRun(cells) for cells in csv.DictReader(file)]
-    of_study = [row for row in rows if row.study == study]
-    return tuple(row for row in of_study if row.requests and row.hardware and row.steps is not None)
-
-
-@cache
-def runs(study: str) -> tuple[ServedRun, ...]:
-    """The runs of one study that state all that a replay needs."""
-    return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)
-
 
 BY: dict[str, Callable[[ServedRun], str]] = {
     "study": lambda run: run.study,
-    "length": lambda run: f"{run.study}, {run.steps} draft tokens",
+    "length": lambda run: f"{run.study}, {run.gamma} draft tokens",
 }
 """Held-out groups for the costs of a request."""
 
@@ -192,7 +70,7 @@ def shipped(run: ServedRun) -> Scenario:
         run.target,
         run.lengths.context,
         1,
-        run.steps,
+        run.gamma,
         dp=run.tensor_parallel if run.data_parallel_attention else 1,
         draft=run.draft or "self",
         alpha=0.5,
@@ -200,7 +78,7 @@ def shipped(run: ServedRun) -> Scenario:
         max_num_seqs=_default_seats(run),
     )
     gained = run.gained
-    acceptance = Acceptance.from_tokens_per_iteration(gained, run.steps) if gained else None
+    acceptance = Acceptance.from_tokens_per_iteration(gained, run.gamma) if gained else None
     return resolve(query, acceptance)
 
 
@@ -226,9 +104,9 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
         ratio = ratio_folds["model"].get(source_of(str(run.source)))
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
-        step = None if run.steps else step_folds["seen"].get(f"{model} {device}")
+        step = None if run.gamma else step_folds["seen"].get(f"{model} {device}")
         server = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel}"
-        ratio = ratio_folds["seen"].get(f"{server} {run.draft} gamma {run.steps}")
+        ratio = ratio_folds["seen"].get(f"{server} {run.draft} gamma {run.gamma}")
     parameters = (*DECODING, *SPECULATING)
     values = (step or record["steps"]) | (ratio or record["iteration"])
     if run.study == COOKBOOK:
@@ -280,10 +158,10 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     lengths = run.lengths
     scenario = scenario_of(run, by)
     limits = limits_of(run, scenario.target_shard.groups)
-    (steps,) = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))
+    (steps,) = step_times(scenario, lengths, limits, [run.gamma], costs or held_out(run, by))
     if measured and (seconds := gaps(run, steps.batches)) is not None:
         steps = replace(steps, decode_s=seconds)
-    requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
+    requests = arrivals(lengths, run.sent, run.request_rate, 1.0, SEED)
     published = request_constants().acceptance_std.get(run.target)
     spread = published.value if published else DEFAULT_STD
     replayed = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
@@ -314,63 +192,10 @@ def _figures_of(run: ServedRun, replayed: ReplayedRequests) -> dict[str, float]:
     return figures
 
 
-SERVER = (
-    "study",
-    "engine",
-    "hardware",
-    "tensor_parallel",
-    "expert_parallel",
-    "data_parallel_attention",
-    "weights",
-)
-"""Columns that are equal for two runs of one server."""
-CROWDED_GAPS = 0.5
-"""Prompts between two chunks from which the median gap includes more than decoding."""
-MOST_EXTRAPOLATED = 2.0
-"""The largest ratio of a batch to the largest batch with measured gaps."""
-
-
-def gaps(run: ServedRun, batches: Array) -> Array | None:
-    """Seconds of passes by running batch: median gaps between chunks, from this server's runs with this
-    draft.
-
-    None if prompts fall into most gaps, or if the run is far above those with gaps.
-    """
-    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # without gaps, on the same servers
-    return gaps_among(run, runs(study), rows_of(study), batches)
-
-
-def gaps_among(
-    run: ServedRun, replayed: Sequence[ServedRun], rows: Sequence[ServedRun], batches: Array
-) -> Array | None:
-    """See `gaps`. replayed: runs of the study. rows: all its rows, of which a baseline may lack figures."""
-    columns = (*SERVER[1:], "draft", "steps")
-    alike = [r for r in replayed if r.itl_p50_ms and r.agrees(run, columns)]
-    baselines = [r for r in rows if r.engine == run.engine and r.steps == 0]
-    if run.steps == 0 and run.itl_p50_ms:
-        baselines = [run]
-    passes = max(round(_tokens_per_chunk(baselines), -1), 1.0)  # passes per chunk: one, or tens
-    points = []
-    for r in alike:
-        prompts_per_gap = passes * r.batch * (r.gained or 1.0) / r.lengths.decoded
-        if prompts_per_gap < CROWDED_GAPS:
-            points.append((r.batch, r.itl_p50_ms / passes / 1e3))
-    if not points:
-        return None
-    known, seconds = np.array(sorted(points)).T
-    if MOST_EXTRAPOLATED * known[-1] < run.batch:
-        return None
-    slope = 0.0
-    if len(points) > 1:
-        slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2])
-    beyond = np.maximum(batches - known[-1], 0.0) * max(slope, 0.0)
-    return np.asarray(np.interp(batches, known, seconds) + beyond)
-
-
 @cache
 def _stated(run: ServedRun) -> float:
     """The deviation of the logarithm of TPOT that an answer states."""
-    by_length = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.steps])
-    log_error = by_length[run.steps]
+    by_length = served_log_errors(shipped(run), round(run.batch), run.lengths.context, [run.gamma])
+    log_error = by_length[run.gamma]
     assert log_error is not None
     return log_error

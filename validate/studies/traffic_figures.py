@@ -10,9 +10,11 @@ from perfmodel.specs import Scatter, Z
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.held_out import HeldOutErrors
+from perfmodel.validate.studies.measured_gaps import SERVER
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import source_of
-from perfmodel.validate.studies.traffic import BY, SERVER, STUDIES, Compared, ServedRun, compare, runs
+from perfmodel.validate.studies.served_runs import STUDIES, ServedRun, runs
+from perfmodel.validate.studies.traffic import BY, Compared, compare
 
 Late = Mapping[tuple[str, str], float]
 """Engine and study -> standard deviation of the logarithm of the TTFT in the other studies."""
@@ -119,7 +121,7 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
     """A server with its load: these columns, with lengths rounded to a thousand."""
-    columns = (run.cells[name] for name in (*SERVER, *names))
+    columns = (getattr(run, name) for name in (*SERVER, *names))
     lengths = np.round((run.output_tokens, run.input_tokens), -3)
     return *columns, *lengths
 

@@ -25,21 +25,10 @@ from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import significant
+from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.traffic import (
-    BY,
-    COOKBOOK,
-    LONG_OUTPUT,
-    LONG_PROMPTS,
-    STUDIES,
-    Compared,
-    ServedRun,
-    compare,
-    folds,
-    gaps,
-    of_run,
-    runs,
-)
+from perfmodel.validate.studies.served_runs import COOKBOOK, LONG_PROMPTS, STUDIES, ServedRun, runs
+from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, Compared, compare, folds, of_run
 from perfmodel.validate.studies.traffic_figures import ttft_error
 from perfmodel.writing import write_all
 

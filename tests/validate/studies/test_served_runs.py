@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import fields
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -12,16 +14,9 @@ from perfmodel.operations import Array
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
-from perfmodel.validate.studies.traffic import (
-    DEEPSEEK,
-    STUDIES,
-    Compared,
-    ServedRun,
-    compare,
-    folds,
-    gaps_among,
-    runs,
-)
+from perfmodel.validate.studies.measured_gaps import gaps_among
+from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, ServedRun, runs
+from perfmodel.validate.studies.traffic import Compared, compare, folds
 from perfmodel.validate.studies.traffic_fit import (
     SCALES,
     WEIGHED,
@@ -83,20 +78,23 @@ def test_a_constant_at_its_limit_moves_the_others_on():
 
 def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) -> ServedRun:
     """A run whose requests all decode at once; chunk: tokens in one, which come every `gap_ms`."""
-    run = ServedRun({})
-    run.cells = dict.fromkeys(
-        (*traffic.SERVER, "draft", "input_std", "output_std", "ttft_mean_ms", "ttft_p50_ms")
-    )
-    run.cells |= {
+    unstated: dict[str, Any] = dict.fromkeys(field.name for field in fields(ServedRun))
+    stated = {
         "study": "s",
         "engine": "vllm",
+        "hardware": "",
         "steps": steps,
         "concurrency": concurrency,
+        "input_tokens": 10.0,
+        "output_tokens": 1000.0,
+        "output_std": 0.0,
+        "tokens_per_iteration": 1.0,
+        "ttft_mean_ms": 0.0,
+        "tpot_mean_ms": 9.0,
+        "tpot_p50_ms": gap_ms / chunk,
         "itl_p50_ms": gap_ms,
     }
-    run.cells |= {"tpot_mean_ms": 9.0, "ttft_mean_ms": 0.0, "output_std": 0.0, "tpot_p50_ms": gap_ms / chunk}
-    run.cells |= {"input_tokens": 10, "output_tokens": 1000, "tokens_per_iteration": 1.0}
-    return run
+    return ServedRun(**unstated | stated)
 
 
 @pytest.mark.parametrize(

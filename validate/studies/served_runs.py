@@ -1,0 +1,177 @@
+"""Served runs as their sources publish them: rows of ``results/published/traffic.csv``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from perfmodel.queueing.load import Lengths
+from perfmodel.specs import architecture_of
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.specs.published import read_published
+from perfmodel.validate.studies.steps import dated
+
+DEEPSEEK = "DeepSeek-R1, random tokens"
+LONG_PROMPTS = "DeepSeek-R1, 8K prompts"
+COOKBOOK = "SGLang, cookbook"
+STUDIES = (
+    "gpt-oss-120b, random tokens",
+    "Qwen3-32B, mt-bench",
+    "Qwen3-32B, InstructCoder",
+    DEEPSEEK,
+    LONG_PROMPTS,
+    COOKBOOK,
+    "SGLang, other sources",
+)
+"""The studies whose runs are replayed."""
+MAIN_OF_2026_01 = "0.14"
+"""The release of vLLM after the commit that ran Qwen3-32B."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ServedRun:
+    """A row of ``traffic.csv``; None or "" where the source does not state a column.
+
+    concurrency: clients, or the most requests at once. requests: number of sent ones. steps: tokens that are
+    drafted in an iteration; 0 without a draft. Lengths are in tokens, times in milliseconds per request.
+    """
+
+    id: str
+    source: str
+    study: str
+    engine: str
+    engine_version: str
+    hardware: str
+    tensor_parallel: int
+    expert_parallel: int
+    data_parallel_attention: int
+    target: str
+    weights: str | None
+    kv_dtype: str | None
+    arrival: str
+    request_rate: float | None
+    concurrency: int
+    requests: int | None
+    max_num_batched_tokens: int | None
+    scheduler_recv_interval: int | None
+    input_tokens: float
+    input_std: float | None
+    output_tokens: float
+    output_std: float | None
+    draft: str | None
+    steps: int | None
+    tokens_per_iteration: float | None
+    ttft_mean_ms: float | None
+    ttft_p50_ms: float | None
+    ttft_p90_ms: float | None
+    ttft_p99_ms: float | None
+    tpot_mean_ms: float | None
+    tpot_p50_ms: float | None
+    tpot_p90_ms: float | None
+    tpot_p99_ms: float | None
+    itl_p50_ms: float | None
+    e2e_mean_ms: float | None
+    e2e_p50_ms: float | None
+    e2e_p99_ms: float | None
+    output_tokens_per_s: float | None
+    requests_per_s: float | None
+    running: float | None
+    kv_max_percent: float | None
+    preemptions: float | None
+    date: str
+
+    @property
+    def lengths(self) -> Lengths:
+        """Lengths of its requests. If the source gives no spread of the prompts, it is half their mean."""
+        spread = 0.5 * self.input_tokens if self.input_std is None else self.input_std
+        assert self.output_std is not None
+        return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std)
+
+    @property
+    def gamma(self) -> int:
+        """Tokens drafted in an iteration, which every row of `rows_of` states."""
+        assert self.steps is not None
+        return self.steps
+
+    @property
+    def sent(self) -> int:
+        """Number of sent requests, which every row of `rows_of` states."""
+        assert self.requests is not None
+        return self.requests
+
+    @property
+    def version(self) -> str:
+        """The engine's version: the stated one, or that of its month."""
+        if "dev13107" in self.engine_version:
+            return MAIN_OF_2026_01
+        return self.engine_version.rpartition(":")[2] or dated(self.engine, self.date)
+
+    @property
+    def place(self) -> str:
+        """Key of the costs of its requests."""
+        return request_constants().place(self.engine, architecture_of(self.hardware))
+
+    @property
+    def gained(self) -> float | None:
+        """Measured tokens per iteration; if not published, the median over the chunks of all similar runs."""
+        if self.steps == 0:
+            return None
+        if self.tokens_per_iteration:
+            return float(self.tokens_per_iteration)
+        alike = [row for row in rows_of(self.study) if self._is_like(row)]
+        plain = tokens_per_chunk(row for row in alike if row.steps == 0)
+        drafting = tokens_per_chunk(row for row in alike if row.steps == self.steps)
+        return drafting / plain if plain and drafting else None
+
+    def _is_like(self, row: "ServedRun") -> bool:
+        """Whether a run has answers as long, and attention divided in the same way."""
+        # and, as it is, from 256 requests on: prompts are in many gaps
+        return self.agrees(row, ("output_tokens", "data_parallel_attention"))
+
+    @property
+    def ttft(self) -> str:
+        """The column of its time to the first token. For a cold server, whose first prompts took up to 73 s,
+        it is the median.
+        """
+        return "ttft_p50_ms" if self.study == DEEPSEEK or self.ttft_mean_ms is None else "ttft_mean_ms"
+
+    def agrees(self, run: "ServedRun", columns: Iterable[str]) -> bool:
+        """Whether these columns are equal in two rows."""
+        return all(getattr(self, name) == getattr(run, name) for name in columns)
+
+    def measured(self, name: str) -> Any:
+        """A published figure; None without one. For a latency without a published mean it is the median."""
+        value = getattr(self, self.ttft if name == "ttft_mean_ms" else name)
+        if value is None:
+            return getattr(self, name.replace("mean", "p50"))
+        return value
+
+    @property
+    def batch(self) -> float:
+        """Mean number of decoding requests while a request decodes, including itself. If no wait was
+        published, requests are taken not to wait.
+        """
+        decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
+        waiting = self.measured("ttft_mean_ms") or 0.0
+        return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
+
+
+def tokens_per_chunk(rows: Iterable[ServedRun]) -> float:
+    """Tokens per chunk: time between chunks over time per token."""
+    shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
+    return float(np.median(shares)) if shares else 0.0
+
+
+@cache
+def rows_of(study: str) -> tuple[ServedRun, ...]:
+    """All rows of one study with a stated device, number of requests and draft length."""
+    of_study = read_published("traffic", ServedRun, study=study)
+    return tuple(row for row in of_study if row.requests and row.hardware and row.steps is not None)
+
+
+@cache
+def runs(study: str) -> tuple[ServedRun, ...]:
+    """The runs of one study that state all that a replay needs."""
+    return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)
