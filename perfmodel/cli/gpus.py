@@ -10,7 +10,13 @@ from perfmodel.specs.devices.gpu import Precision, Quantity
 
 
 def _scaled(factor: float) -> Any:
-    return lambda value: f"{value / factor:g}"
+    """Writes a value in units of a factor, with four digits or all digits before the point."""
+
+    def text(value: float) -> str:
+        scaled = value / factor
+        return f"{scaled:.0f}" if scaled >= 1000 else f"{scaled:.4g}"
+
+    return text
 
 
 def _si(quantity: Quantity | None) -> float | None:
