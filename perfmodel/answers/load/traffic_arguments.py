@@ -208,7 +208,7 @@ class TrafficArguments(CommonOptions):
         why="between which a session waits",
     )
     mix: str | None = argument(
-        "Classes of requests (YAML): share, input_len, output_len, alpha, slo; goodput by class.",
+        "YAML file with classes of requests that share the server; the answer has the goodput of each class.",
         "FILE",
         default=None,
         without=("trace", "rollout"),
