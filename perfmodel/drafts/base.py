@@ -79,14 +79,14 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Weight formats of the draft's checkpoint for a target at `target`: its own (bf16 without a file),
-        or those of the target.
+        """Weight formats of the draft unless the user names any: those of its checkpoint, or `target`, the
+        formats of the target, if it has no checkpoint.
         """
         return weight_format(model.weights) if cls.has_checkpoint else target
 
     @classmethod
     def stated_weights(cls, target: Weights) -> Weights:
-        """Weight formats of the draft where the user named those of the target: by default the same."""
+        """Weight formats of the draft if the user names those of the target; by default the same ones."""
         return target
 
     @classmethod

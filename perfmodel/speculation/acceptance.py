@@ -160,8 +160,8 @@ class Acceptance:
 
     @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
-        """An n-gram draft that finds a match with probability `hit`, of which `run_length` (1 or more) tokens
-        are right on average.
+        """An n-gram draft that finds a match with probability `hit`. On average the first `run_length`
+        (1 or more) tokens of a match are right.
 
         Runs are geometric with that mean before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
         """

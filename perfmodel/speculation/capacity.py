@@ -18,9 +18,9 @@ Number = TypeVar("Number", bound=Floats)
 class Memory(Generic[Number]):
     """Bytes on the fullest device of the group. Batch sizes are whole sequences; 0 means that not one fits.
 
-    available_bytes: for weights and caches; the rest is the engine's, for activations, CUDA graphs and
-    others. pool_bytes: what the weights leave for caches and seats. sequence_bytes: of these for one
-    sequence. The fields are arrays, or plain numbers for a single point.
+    available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
+    and others. pool_bytes: the part that the weights leave for caches and seats. sequence_bytes: bytes of the
+    pool that one sequence needs. The fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number

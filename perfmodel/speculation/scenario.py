@@ -51,8 +51,10 @@ class Scenario:
     token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
     with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
-    layout: what a place beyond a box adds; a draft has no pipeline stages and no redundant experts.
-    power_limit_w: of each device; None is the limit of its measurements. account: the engine's division of
+    layout: nodes, pipeline stages and expert placement beyond one box; a draft has no stages
+    and no redundant experts.
+    power_limit_w: power limit of each device; None is that of its measurements.
+    account: the engine's division of
     a device's memory. acceptance: None where the answer does not depend on it.
     """
 

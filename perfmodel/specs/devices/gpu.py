@@ -151,8 +151,8 @@ class GPUSpec(Frozen):
     otherwise messages go through host memory. reported_memory: what CUDA or HIP reports as the total, which
     engines divide. memory_type: type of the memory of a board; with GDDR the kernels of another device are
     corrected, and a device with LPDDR is sold with several sizes. box_devices: most devices of one machine.
-    working_set: None if the GPU can use all its memory. in_turn: the devices that one made of several stands
-    for.
+    working_set: None if the GPU can use all its memory. in_turn: the
+    devices of a chain of several that run in turn.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
