@@ -102,11 +102,11 @@ class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
-    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the
-    probabilities that the 1st, 2nd, ... child of a node of a tree is accepted; the first one also holds for the
-    draft's chains unless `rate` gives another.
-    acceptance: a file of rows. It replaces the bundled rows for drafts without a rate. draft, draft_kv: None
-    searches the drafts and methods that the rates and the file name, or all of them if neither is given.
+    ``0.6x3.5`` (n-gram: hit probability x run length). tree_rate: maps a draft to the probabilities that the
+    1st, 2nd, ... child of a node of a tree is accepted; the first one also holds for the draft's chains
+    unless `rate` gives another. acceptance: a file of rows. It replaces the bundled rows for drafts without a
+    rate. draft, draft_kv: None searches the drafts and methods that the rates and the file name, or all of
+    them if neither is given.
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
