@@ -37,6 +37,12 @@ def clients(number: int) -> str:
     return f"{number} client{'s' * (number != 1)}"
 
 
+def request_rate(rate: float, digits: str = "g") -> str:
+    """1 request/s, 2.5 requests/s. digits: the format of the number."""
+    number = format(rate, digits)
+    return f"{number} request{'s' * (number != '1')}/s"
+
+
 def size(value: float) -> str:
     """Bytes with a decimal unit."""
     return f"{_prefixed(value)}B"

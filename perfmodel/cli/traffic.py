@@ -13,7 +13,15 @@ from perfmodel.answers.load.traffic import Traffic, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow, saturation_note
 from perfmodel.answers.load.two_pools import PoolRow
-from perfmodel.answers.text import NONE, clients, devices, draft_in_words, kv_cache_text, seconds
+from perfmodel.answers.text import (
+    NONE,
+    clients,
+    devices,
+    draft_in_words,
+    kv_cache_text,
+    request_rate,
+    seconds,
+)
 from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -137,7 +145,7 @@ def _print(a: Traffic) -> None:
     if a.rollout is None:
         for line in _simulated(a.rows):
             say(line)
-    say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
+    say(f"saturated from {request_rate(a.rows[0].saturation_rate, '.3g')} without drafts")
     say(f"KV cache of a server: {kv_cache_text(a.kv_cache)}")
     if a.offload is not None:
         say(_offload(a.offload))
@@ -253,12 +261,13 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     which = in_words(limits.gamma)
     if not limits.saturation_rate:
         return f"{which}: no request fits"
-    text = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
+    text = f"{which}: saturated from {request_rate(limits.saturation_rate, '.3g')}"
     if limits.stops_paying_at is None:
         text += ", not slower than the baseline at any lower rate"
     else:
-        unit = "clients" if closed else "requests/s"
-        text += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
+        load = limits.stops_paying_at
+        words = f"{load:.3g} clients" if closed else request_rate(load, ".3g")
+        text += f", no faster than the baseline from {words} on"
     if gains := limits.over_best_fixed:
         smallest = f"{min(gains):.2f}x"
         largest = f"{max(gains):.2f}x"
@@ -271,7 +280,7 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
 
 def _prefix(v: PrefixVerdict) -> str:
     """Hit rates, gains and losses, and the best change."""
-    load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
+    load = request_rate(v.request_rate) if v.concurrency is None else clients(v.concurrency)
     text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, "
     text += f"{v.hit_rate:.0%} with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
     text += ", the last one of a hit computed again)" if v.dropped_tokens else ")"

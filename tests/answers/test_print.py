@@ -6,6 +6,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.point.not_modelled import NOT_MODELLED
+from perfmodel.answers.text import request_rate
 from perfmodel.cli import run
 
 ASK = {"batch": 8, "context": 4096}
@@ -35,3 +36,10 @@ def test_what_is_not_modelled_is_named_in_the_full_answer_and_among_the_limits(c
     for effect in NOT_MODELLED:
         assert effect in full
         assert effect in limits
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(1.0, "1 request/s"), (0.999, "0.999 requests/s"), (2, "2 requests/s")]
+)
+def test_one_request_per_second_is_singular(rate: float, words: str) -> None:
+    assert request_rate(rate) == words

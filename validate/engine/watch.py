@@ -207,9 +207,9 @@ def _good_loads(
     of_batch = _is_good(scenario, batches, served.context, lengths, served.gamma)
     of_context = _is_good(scenario, batch, contexts, lengths, served.gamma)
     loads = []
-    if good_batches := _ranges_in_words(of_batch, batches):
+    if good_batches := _range_in_words(of_batch, batches, batch):
         loads.append(f"with {good_batches} running requests of this context")
-    if good_contexts := _ranges_in_words(of_context, contexts):
+    if good_contexts := _range_in_words(of_context, contexts, served.context):
         loads.append(f"at contexts of {good_contexts} tokens with as many requests")
     return loads
 
@@ -276,15 +276,18 @@ def _is_good(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArra
     return np.asarray(by_length[..., k] * (1 + TOLERANCE) >= by_length.max(-1))
 
 
-def _ranges_in_words(holds: Array, values: Array) -> str:
-    """The ranges of values in which a length is good, in words; empty if there is none."""
-    ranges = []
-    for first, last, good in runs(holds.astype(np.int64)):
-        if good:
-            low = values[first - 1]
-            high = values[last - 1]
-            ranges.append(f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}")
-    return ", ".join(ranges)
+def _range_in_words(holds: Array, values: Array, here: float) -> str:
+    """The range of values around the present one in which a length is good, else the widest one, in words;
+    empty if there is none. Single values at which CUDA graphs pad a batch make further ranges.
+    """
+    ranges = [
+        (values[first - 1], values[last - 1]) for first, last, good in runs(holds.astype(np.int64)) if good
+    ]
+    if not ranges:
+        return ""
+    around = [(low, high) for low, high in ranges if low <= here <= high]
+    low, high = around[0] if around else max(ranges, key=lambda ends: ends[1] - ends[0])
+    return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
 
 
 def command(query: Query, last: ServedCounts, extra: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
-from perfmodel.answers.text import clients, seconds
+from perfmodel.answers.text import clients, request_rate, seconds
 
 
 def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, rival: Served | None) -> str:
@@ -48,7 +48,7 @@ def _of(served: Served) -> str:
 def _in_words(question: AdviseQuery) -> str:
     """The load and its limits."""
     if question.request_rate is not None:
-        load = f"{question.request_rate:g} requests/s"
+        load = request_rate(question.request_rate)
     else:
         load = clients(question.clients or 0)
     limits = ", ".join(f"{name} {limit:g} ms" for name, limit in question.latency_limits_ms.items())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
-from perfmodel.answers.text import clients
+from perfmodel.answers.text import clients, request_rate
 from perfmodel.queueing.policies import in_words
 
 SHARE_DIGITS, RATE_DIGITS = 3, 6
@@ -73,7 +73,7 @@ def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
 
 def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
     """The verdict in a clause."""
-    rate = None if best.request_rate is None else f"{best.request_rate:g} requests/s"
+    rate = None if best.request_rate is None else request_rate(best.request_rate)
     limit = None if best.concurrency is None else clients(best.concurrency)
     place = " by ".join(filter(None, (rate, limit)))
     if not best.saturation_rate:

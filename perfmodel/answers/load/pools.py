@@ -70,7 +70,8 @@ class Pools:
         drafted = self.ratio[row.gamma]
         drafting = f"gamma {row.gamma}" if row.gamma else "no draft"
         each = f"{row.output_tokens_per_s_per_gpu:.0f} tokens/s per GPU, limited by {row.limits}"
-        ratios = f"{plain:.2f} prefill GPUs for each of decode without a draft, {drafted:.2f} with it"
+        needed = f"{plain:.2f} prefill GPUs for each of decode"
+        ratios = f"{needed} without a draft, {drafted:.2f} with it" if row.gamma else needed
         where = f"Prefill {self.prefill}, decode {self.decode}"
         return f"{where}: {drafting}, {each}; full pools need {ratios}"
 

@@ -21,6 +21,7 @@ from perfmodel.answers.advice.served import HEADROOM, OUT_OF_STEP
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import PoolRow, TwoPools
+from perfmodel.answers.text import request_rate
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import mean_tpot_s
 
@@ -91,7 +92,7 @@ class AtRate(PoolLoad):
     @property
     def words(self) -> str:
         """See `PoolLoad`."""
-        return f"{self.rate:g} requests/s"
+        return request_rate(self.rate)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.ranking import ALIKE
+from perfmodel.answers.text import request_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class PoolAdvice:
         if best is not self.options[0]:
             most = "as much as two pools and takes less to run"
         text = f"{best.kind.capitalize()} of {self.gpus} GPUs serve{'s' * (not best.two)} {most}"
-        text += f": {best.most_requests_per_s:.3g} requests/s, {best.layout}, {best.drafting}"
+        text += f": {request_rate(best.most_requests_per_s, '.3g')}, {best.layout}, {best.drafting}"
         if other is None:
             return f"{text}; {'one pool' if best.two else 'two pools'}: none"
         gain = best.most_requests_per_s / other.most_requests_per_s
