@@ -16,9 +16,11 @@ from perfmodel.costs.kinds.selection import IndexerOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
+from perfmodel.operations import Array
 from perfmodel.specs import Calibration, Constant, GPUSpec, load_model, precision_of, with_engine
-from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
-from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
+from perfmodel.validate.fit.kernel_tables.fits import TableFit
+from perfmodel.validate.fit.kernels import IndexConstants, Kernels
+from perfmodel.validate.fit.kernels_file import calibration_of, index_constants
 from perfmodel.validate.fit.tables import Table, Tables, where
 from perfmodel.validate.solving import nonnegative
 
@@ -26,7 +28,11 @@ MODEL = "deepseek-v3.2"
 NAME = "dsa_generation_module_perf"
 DEGREES = (8, 4)
 """Devices that share the heads of a module."""
-SHORTEST_TOKENS, LEAST_ROWS = 64, 60
+SHORTEST_TOKENS = 64
+LEAST_ROWS = 60
+UNPRICED = IndexConstants(bandwidth_fraction=0.0, layer_s=0.0, token_s=0.0)
+"""The calibration without constants of an indexer: 0 stands for the usual bandwidth."""
+IDEAL = IndexConstants(bandwidth_fraction=1.0, layer_s=0.0, token_s=0.0)
 HELPS = 0.9
 """Largest share of the median error without these constants that may remain with them."""
 PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
@@ -45,9 +51,9 @@ def with_indexer(
     modules = TimedModules.of(table, gpu, calibration)
     if len(modules.seconds) < LEAST_ROWS:
         return kernels
-    values = modules.fitted()
-    fitted = TableFit(values, modules.error(*values), len(modules.seconds), f"{engine} {version}")
-    if fitted.median_error < HELPS * modules.error(0.0, 0.0, 0.0):
+    constants = modules.fitted()
+    fitted = TableFit(constants, modules.error(constants), len(modules.seconds), f"{engine} {version}")
+    if fitted.median_error < HELPS * modules.error(UNPRICED):
         return replace(kernels, index=fitted)
     return kernels
 
@@ -89,27 +95,25 @@ class TimedModules:
         tokens = np.concatenate([calls["batch_size"] for calls in by_degree])
         return cls(gpu, calibration, model.num_hidden_layers, ops, seconds, tokens)
 
-    def priced(self, *index: float) -> Array:
-        """Seconds of each module with these constants of an indexer (`INDEX`)."""
-        constants = zip(INDEX, index, strict=True)
+    def priced(self, index: IndexConstants) -> Array:
+        """Seconds of each module with these constants of an indexer."""
+        constants = index_constants(index).items()
         update = {name: Constant(value=value, source=NAME) for name, value in constants}
         machine = Machine(self.gpu, self.calibration.replace(**update))
         by_degree = [sum(machine.op_predicted_s(op) for op in ops) for ops in self.ops]
         return np.concatenate(by_degree) / self.layers
 
-    def error(self, *index: float) -> float:
+    def error(self, index: IndexConstants) -> float:
         """Median error of the logarithm with these constants."""
-        return float(np.median(np.abs(np.log(self.priced(*index) / self.seconds))))
+        return float(np.median(np.abs(np.log(self.priced(index) / self.seconds))))
 
-    def fitted(self) -> tuple[float, float, float]:
-        """The constants of the least relative errors: share of the bandwidth, seconds of a layer and of a
-        token.
-        """
+    def fitted(self) -> IndexConstants:
+        """The constants of the least relative errors."""
         index_ops = [op for op in chain.from_iterable(self.ops) if isinstance(op, IndexerOp)]
         moved = np.concatenate([op.cost.kv_bytes + op.cost.activation_bytes for op in index_ops])
         ideal_s = moved / self.layers / self.gpu.memory_bandwidth_bytes_per_s
         columns = np.stack([ideal_s, np.ones(len(self.seconds)), self.tokens], 1)
-        unexplained = 1.0 - self.priced(1.0, 0.0, 0.0) / self.seconds
+        unexplained = 1.0 - self.priced(IDEAL) / self.seconds
         solution, _ = nonnegative(columns / self.seconds[:, None], unexplained)
         slower, layer_s, token_s = solution.tolist()
-        return 1.0 / (1.0 + slower), layer_s, token_s
+        return IndexConstants(1.0 / (1.0 + slower), layer_s, token_s)

@@ -1,14 +1,27 @@
 """A calibration of kind ``kernels``: the result of `kernels.distil`, with sources and fit errors."""
 
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.specs import Calibration, GPUSpec
-from perfmodel.validate.fit.kernels import POPULARITY, Kernels, TableFit
+from perfmodel.validate.fit.kernel_tables.experts import POPULARITY
+from perfmodel.validate.fit.kernel_tables.fits import RooflineConstants, TableFit
+from perfmodel.validate.fit.kernels import IndexConstants, Kernels
 from perfmodel.validate.solving import significant
 
 COMMENT = "Written by `perfmodel calibrations import aiconfigurator` from public kernel tables (Apache-2.0)."
-INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
+MOST_PEAK_SHARE = 2.0
+"""Share of the peak that is stated at most; a larger one would say that it is another peak."""
+
+
+def index_constants(index: IndexConstants) -> dict[str, float]:
+    """The constants of an indexer by their names in a calibration."""
+    return {
+        "index_bandwidth_fraction": index.bandwidth_fraction,
+        "index_layer_s": index.layer_s,
+        "index_token_s": index.token_s,
+    }
 
 
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
@@ -43,8 +56,8 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
 def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     """(value, source) of the constants of GEMMs and small kernels."""
     gemm = k.gemm["bf16"]
-    start_s, fixed_s, *_ = gemm.values
-    efficiency = dict(_pairs(gemm))
+    start_s = gemm.constants.start_s
+    efficiency = dict(gemm.constants.curve)
     shortest = f"shortest GEMM in a CUDA graph, {k.source}"
     copied = (
         "device copy, ai-dynamo/aiconfigurator@095f58a5 kernel tables, as on H100: no figure of this device"
@@ -52,7 +65,7 @@ def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     return {
         "gemm_bandwidth_fraction": (efficiency[16.0], f"16-bit GEMMs at 16 tokens, {k.source}"),
         "gemm_flops_fraction": (efficiency[4096.0], f"16-bit GEMMs at 4096 tokens, {k.source}"),
-        "gemm_fixed_s": (fixed_s, f"start of 16-bit GEMMs of 16 MB and more, {k.source}"),
+        "gemm_fixed_s": (gemm.constants.fixed_s, f"start of 16-bit GEMMs of 16 MB and more, {k.source}"),
         "gemm_blend_power": (3, "not used beside gemm_efficiency"),
         "quantise_s": (start_s, shortest),
         "small_kernel_s": (start_s, shortest),
@@ -64,15 +77,15 @@ def _dense_constants(k: Kernels) -> dict[str, tuple[float, str]]:
 def _attention_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     """(value, source) of the constants of attention over a cache of keys and values."""
     bf16 = k.attention["bfloat16"]
-    gemm_efficiency = dict(_pairs(k.gemm["bf16"]))
+    gemm_efficiency = dict(k.gemm["bf16"].constants.curve)
     constants = {
-        "attention_bandwidth_fraction": (bf16.values[1], _calls(bf16)),
+        "attention_bandwidth_fraction": (bf16.constants.bandwidth_fraction, _calls(bf16)),
         "attention_flops_fraction": (gemm_efficiency[4096.0], "no figure for attention: the GEMM one"),
-        "attention_fixed_s": (bf16.values[0], _calls(bf16)),
+        "attention_fixed_s": (bf16.constants.fixed_s, _calls(bf16)),
     }
     fp8 = k.attention.get("fp8")
     if fp8:
-        constants["attention_bandwidth_fraction_fp8"] = fp8.values[1], _calls(fp8)
+        constants["attention_bandwidth_fraction_fp8"] = fp8.constants.bandwidth_fraction, _calls(fp8)
     return constants
 
 
@@ -81,11 +94,11 @@ def _latent_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     constants = {}
     bf16 = k.latent.get("bfloat16")
     if bf16:
-        constants["latent_bandwidth_fraction"] = bf16.values[1], _calls(bf16)
-        constants["latent_flops_fraction"] = bf16.values[2], _calls(bf16)
+        constants["latent_bandwidth_fraction"] = bf16.constants.bandwidth_fraction, _calls(bf16)
+        constants["latent_flops_fraction"] = bf16.constants.flops_fraction, _calls(bf16)
     fp8 = k.latent.get("fp8")
     if fp8:
-        constants["latent_bandwidth_fraction_fp8"] = fp8.values[1], _calls(fp8)
+        constants["latent_bandwidth_fraction_fp8"] = fp8.constants.bandwidth_fraction, _calls(fp8)
     return constants
 
 
@@ -94,13 +107,8 @@ def _index_constants(k: Kernels) -> dict[str, tuple[float, str]]:
     if k.index is None:
         return {}
     source = f"sparse-attention modules less the GEMMs and attention priced here: {_calls(k.index)}"
-    constants = zip(INDEX, k.index.values, strict=True)
-    return {name: (value, source) for name, value in constants if value}
-
-
-def _pairs(fitted: TableFit) -> list[tuple[float, float]]:
-    """(tokens, share of the roofline) of a GEMM's curve."""
-    return list(zip(fitted.values[2::2], fitted.values[3::2], strict=True))
+    constants = index_constants(k.index.constants)
+    return {name: (value, source) for name, value in constants.items() if value}
 
 
 def _curves(k: Kernels) -> dict[str, Any]:
@@ -108,7 +116,7 @@ def _curves(k: Kernels) -> dict[str, Any]:
     source = f"GEMMs of 16 MB and more, {_sources(k.gemm)}; median error {errors}"
     knots = {}
     for form, fitted in k.gemm.items():
-        knots[form] = [(tokens, round(share, 3)) for tokens, share in _pairs(fitted)]
+        knots[form] = [(tokens, round(share, 3)) for tokens, share in fitted.constants.curve]
     return {"source": source, "knots": knots}
 
 
@@ -118,12 +126,12 @@ def _experts(k: Kernels) -> dict[str, Any]:
     return {"source": f"{calls}, {_sources(k.experts)}", "kernels": kernels}
 
 
-def _expert_kernel(fitted: TableFit) -> dict[str, float]:
-    fixed_s, bandwidth, flops = fitted.values
+def _expert_kernel(fitted: TableFit[RooflineConstants]) -> dict[str, float]:
+    constants = fitted.constants
     return {
-        "fixed_s": significant(fixed_s, 4),
-        "bandwidth_fraction": round(bandwidth, 3),
-        "flops_fraction": round(min(flops, 2.0), 3),
+        "fixed_s": significant(constants.fixed_s, 4),
+        "bandwidth_fraction": round(constants.bandwidth_fraction, 3),
+        "flops_fraction": round(min(constants.flops_fraction, MOST_PEAK_SHARE), 3),
         "median_error": round(fitted.median_error, 3),
     }
 
@@ -140,9 +148,9 @@ def _allreduce(k: Kernels, gpu: GPUSpec) -> dict[str, Any]:
     return table
 
 
-def _calls(fitted: TableFit) -> str:
+def _calls(fitted: TableFit[Any]) -> str:
     return f"{fitted.rows} calls, median error {fitted.median_error:.1%}, {fitted.source}"
 
 
-def _sources(fits: dict[str, TableFit]) -> str:
+def _sources(fits: Mapping[str, TableFit[Any]]) -> str:
     return "; ".join(f"{form} {fitted.source}" for form, fitted in fits.items())

@@ -147,10 +147,26 @@ def folder_of(gpu: str, folders: Collection[str]) -> str:
 
 
 def where(table: Table, keep: Mask) -> Table:
-    """A mask of the rows to keep."""
+    """The rows that a mask keeps."""
     selected = copy(table)
     selected.update((name, values[keep]) for name, values in table.items())
     return selected
+
+
+def most_frequent(calls: Table) -> Table:
+    """The rows of the most frequent kernel."""
+    names, counts = np.unique(calls["kernel_source"], return_counts=True)
+    return where(calls, calls["kernel_source"] == names[np.argmax(counts)])
+
+
+def fastest(calls: Table, keys: tuple[str, ...]) -> Table:
+    """One row for each call: that of its fastest kernel."""
+    by_key = [calls[c] for c in reversed(keys)]
+    order = np.lexsort((calls["seconds"], *by_key))
+    stacked = np.stack([calls[c][order] for c in keys])
+    differs = np.any(stacked[:, 1:] != stacked[:, :-1], axis=0)
+    first = np.append(True, differs)
+    return {name: values[order][first] for name, values in calls.items()}
 
 
 def _kind(column: str) -> str:

@@ -3,7 +3,7 @@ them.
 """
 
 import datetime
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,24 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.specs import GPUSpec, load_gpu, load_model, precision_of, with_engine
 from perfmodel.validate.fit.indexers import NAME, with_indexer
-from perfmodel.validate.fit.kernels import Kernels, TableFit
-from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
+from perfmodel.validate.fit.kernel_tables.fits import MemoryConstants, RooflineConstants, TableFit
+from perfmodel.validate.fit.kernel_tables.gemms import GemmConstants
+from perfmodel.validate.fit.kernels import IndexConstants, Kernels
+from perfmodel.validate.fit.kernels_file import calibration_of
 from perfmodel.validate.harness.micro.write import as_yaml
-from tests.validate.fit.test_kernels_distilled import Held, Rows
+from tests.validate.fit.kernel_tables.made_up import MadeUpTables, Rows
 
-H100, L40S = load_gpu("h100-sxm-80gb"), load_gpu("l40s-48gb")
-GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")
-FP8 = TableFit((6e-6, 4.5e-6, 1.0, 0.4, 4096.0, 0.70051), 0.05, 300, "trtllm 7")
-EXPERTS = TableFit((1.23456e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
-WIDE, NARROW = TableFit((8e-6, 0.75), 0.02, 100, "vllm 2"), TableFit((9e-6, 0.5), 0.031, 50, "vllm 2")
-LATENT, LATENT_FP8 = (
-    TableFit((1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3"),
-    TableFit((1.2e-5, 0.55, 0.4), 0.06, 23, "sglang 3"),
+H100 = load_gpu("h100-sxm-80gb")
+L40S = load_gpu("l40s-48gb")
+GEMM = TableFit(
+    GemmConstants(6e-6, 4.5e-6, ((1.0, 0.5), (16.0, 0.61234), (4096.0, 0.9))), 0.0123, 400, "vllm 2"
 )
+FP8 = TableFit(GemmConstants(6e-6, 4.5e-6, ((1.0, 0.4), (4096.0, 0.70051))), 0.05, 300, "trtllm 7")
+EXPERTS = TableFit(RooflineConstants(1.23456e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
+WIDE = TableFit(MemoryConstants(8e-6, 0.75), 0.02, 100, "vllm 2")
+NARROW = TableFit(MemoryConstants(9e-6, 0.5), 0.031, 50, "vllm 2")
+LATENT = TableFit(RooflineConstants(1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3")
+LATENT_FP8 = TableFit(RooflineConstants(1.2e-5, 0.55, 0.4), 0.06, 23, "sglang 3")
 DAY = datetime.date(2031, 2, 3)
 ALL = Kernels(
     "tables 1, vllm 2",
@@ -117,7 +121,7 @@ def test_a_table_of_boxes_over_pcie_says_so(gpu, link) -> None:
 
 
 V32 = load_model("deepseek-v3.2")
-FOUND = replace(LEAST, gemm={"bf16": GEMM, "fp8-block": GEMM})
+WITH_BLOCKS = replace(LEAST, gemm={"bf16": GEMM, "fp8-block": GEMM})
 MODULE = {"model": V32.hf_id, "gemm_type": "fp8_block", "kv_cache_dtype": "fp8"}
 ODD = {"num_heads": 16, "batch_size": 4, "step": 4096, "seconds": 1.0}
 """A call that must not count, but for what is said of it."""
@@ -140,21 +144,21 @@ OUTSIDE = {
 """What a pass has beside the 61 modules of its layers."""
 
 
-def held(rows: Rows) -> Held:
-    return Held({("sparse_attention", "vllm", version, NAME): rows for version in ("1", "2") if rows})
+def module_tables(rows: Rows) -> MadeUpTables:
+    return MadeUpTables({("sparse_attention", "vllm", version, NAME): rows for version in ("1", "2") if rows})
 
 
-def modules(index: tuple[float, float, float] | None) -> Rows:
+def modules(index: IndexConstants | None) -> Rows:
     """64 calls on 8 and 4 devices, as a file with these constants of an indexer prices them, and others."""
     fitted = index and TableFit(index, 0.0, 64, "vllm 2")
-    calibration = with_engine(calibration_of(replace(FOUND, index=fitted), H100, "vllm"))
+    calibration = with_engine(calibration_of(replace(WITH_BLOCKS, index=fitted), H100, "vllm"))
     machine = Machine(H100, calibration)
     rows = Rows()
     for degree in (8, 4):
-        part = shard(V32, degree, precision_of(V32, H100.peak, kv_dtype="fp8"))
+        device_shard = shard(V32, degree, precision_of(V32, H100.peak, kv_dtype="fp8"))
         for batch in (1, 4, 16, 64):
             for step in 2 ** np.arange(6, 18, 1.5):
-                ops = forward(part, float(batch), 1.0, float(step), parse_kv("full"))
+                ops = forward(device_shard, float(batch), 1.0, float(step), parse_kv("full"))
                 inside = [op for op in ops if op.name not in OUTSIDE]
                 taken = sum(float(machine.op_predicted_s(op)) for op in inside) / 61
                 call = {"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken}
@@ -170,10 +174,10 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
 
 
 def test_known_constants_come_back() -> None:
-    known = (0.5, 4e-5, 6e-7)
+    known = IndexConstants(0.5, 4e-5, 6e-7)
     fewest = modules(known)[4:]
-    index = with_indexer(FOUND, held(fewest), H100, "vllm", "1").index
-    assert index.values == pytest.approx(known, rel=1e-6)
+    index = with_indexer(WITH_BLOCKS, module_tables(fewest), H100, "vllm", "1").index
+    assert astuple(index.constants) == pytest.approx(astuple(known), rel=1e-6)
     assert index.rows == 60
     assert index.source == "vllm 1"
     assert index.median_error < 1e-6
@@ -181,16 +185,16 @@ def test_known_constants_come_back() -> None:
 
 def test_none_where_no_module_asks_for_them() -> None:
     plain = modules(None)  # at the bandwidth of any other attention, no time of its own: error 0
-    few = modules((0.5, 4e-5, 6e-7))[5:]
+    few = modules(IndexConstants(0.5, 4e-5, 6e-7))[5:]
     for rows, engine in ((plain, "vllm"), (few, "vllm"), ([], "vllm"), (few, "trtllm")):
-        assert with_indexer(FOUND, held(rows), H100, engine) is FOUND
+        assert with_indexer(WITH_BLOCKS, module_tables(rows), H100, engine) is WITH_BLOCKS
 
 
 def test_the_file_states_what_is_above_zero() -> None:
-    fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
-    calibration = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
+    fitted = TableFit(IndexConstants(0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
+    calibration = calibration_of(replace(WITH_BLOCKS, index=fitted), H100, "sglang")
     constants = calibration.as_mapping(exclude_defaults=True)
-    stated = {name: value for name, value in constants.items() if name in INDEX}
+    stated = {name: value for name, value in constants.items() if name.startswith("index_")}
     source = (
         "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median "
         "error 5.4%, sglang 3"

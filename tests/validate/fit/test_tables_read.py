@@ -11,7 +11,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, folder_of, where
-from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
+from tests.validate.fit.kernel_tables.made_up import BF16, H100, attention_rows
 from tests.validate.tiny import refused
 
 pa = pytest.importorskip("pyarrow")

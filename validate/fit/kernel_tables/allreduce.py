@@ -1,0 +1,49 @@
+"""All-reduces: the seconds of a message of each size, by number of devices."""
+
+import numpy as np
+
+from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
+
+MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
+"""Message bytes at which times are taken."""
+
+
+def allreduce_knots(tables: Tables) -> dict[int, list[tuple[float, float]]]:
+    """By number of devices: (message bytes, seconds) of the fastest kernel of any engine and version at each
+    knot. Sizes are in values.
+
+    Over PCIe the versions were measured on servers that differ up to tenfold; the fastest has peer access.
+    """
+    fastest: dict[int, dict[float, float]] = {}
+    sources = [(engine, "custom_allreduce_perf") for engine in ENGINES]
+    for engine, name in (*sources, ("nccl", "nccl_perf")):
+        for version in tables.versions("comm", engine, name):
+            calls = _allreduce_calls(tables.read("comm", engine, version, name))
+            columns = (calls[c].tolist() for c in ("num_gpus", "message_size", "seconds"))
+            for devices, values, seconds in zip(*columns, strict=True):
+                size = 2.0 * values
+                by_size = fastest.setdefault(int(devices), {})
+                by_size[size] = min(seconds, by_size.get(size, seconds))
+    return {devices: _message_knots(by_size) for devices, by_size in sorted(fastest.items())}
+
+
+def _allreduce_calls(table: Table) -> Table:
+    """The all-reduces of a table of communication that were not run eagerly."""
+    operations = np.char.replace(table["op_name"].astype(str), "_", "")
+    keep = np.char.find(operations, "allreduce") >= 0
+    if "kernel_source" in table:
+        keep &= np.char.find(table["kernel_source"].astype(str), "eager") < 0
+    return where(table, keep)
+
+
+def _message_knots(by_size: dict[float, float]) -> list[tuple[float, float]]:
+    """(message bytes, seconds) at each of `MESSAGES` within the measured sizes. Times never fall."""
+    sizes = sorted(by_size)
+    log_sizes = np.log(sizes)
+    log_times = np.maximum.accumulate(np.log([by_size[size] for size in sizes]))
+    knots = []
+    for message in MESSAGES:
+        if sizes[0] <= message <= sizes[-1]:
+            log_time = np.interp(np.log(message), log_sizes, log_times)
+            knots.append((float(message), float(np.exp(log_time))))
+    return knots

@@ -1,0 +1,66 @@
+"""Attention of a decoding step: ``t0 + bytes / (f BW)``."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs import GPUSpec
+from perfmodel.validate.fit.kernel_tables.fits import MemoryConstants, TableFit, table_fit
+from perfmodel.validate.fit.tables import Tables, most_frequent, where
+from perfmodel.validate.solving import Values
+
+VALUE_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
+"""A table's word for a format of the cache -> bytes of a value."""
+FEWEST_CALLS = 100
+MOST_SEQUENCES = 256
+LARGE_CACHE_BYTES = 1e6
+HIDDEN_S = 5e-5
+"""Time to read a last-level cache above which the cache would hide repeated reads."""
+FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.8}
+
+
+def attention_fits(
+    tables: Tables, gpu: GPUSpec, engine: str, version: str
+) -> dict[str, TableFit[MemoryConstants]]:
+    """The fit of each format of the cache that the table has."""
+    version, table = tables.read_version("attention", engine, version, "generation_attention_perf")
+    window = table.get("window_size", np.zeros(len(table["step"])))
+    usual_heads = np.isin(table["head_dim"], (64, 128))
+    table = where(table, usual_heads & (window == 0) & (table["batch_size"] <= MOST_SEQUENCES))
+    fits = {}
+    for word, value_bytes in VALUE_BYTES.items():
+        calls = where(table, table["kv_cache_dtype"] == word)
+        if len(calls["step"]) < FEWEST_CALLS:
+            continue
+        calls = most_frequent(calls)
+        batch, heads, width = (calls[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
+        kv_heads = np.where(calls["num_key_value_heads"] == 0, heads, calls["num_key_value_heads"])
+        context = calls["isl"] + calls["step"]
+        cache_bytes = batch * kv_heads * context * 2 * width * value_bytes
+        moved_s = (cache_bytes + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
+        grouped = heads / kv_heads <= 16
+        keep = (cache_bytes > _uncached_bytes(gpu)) & grouped
+        fitted = _fit(moved_s[keep], calls["seconds"][keep], f"{engine} {version}")
+        if _uncached_bytes(gpu) > LARGE_CACHE_BYTES:  # so long calls do not determine the start
+            short = (cache_bytes <= LARGE_CACHE_BYTES) & grouped
+            shortest_s = float(np.median(calls["seconds"][short]))
+            start_s = max(shortest_s, fitted.constants.fixed_s)
+            fitted = replace(fitted, constants=replace(fitted.constants, fixed_s=start_s))
+        fits[word] = fitted
+    return fits
+
+
+def _fit(moved_s: Array, seconds: Array, source: str) -> TableFit[MemoryConstants]:
+    def predict(values: Values) -> Array:
+        return np.asarray(values["fixed_s"] + moved_s / values["bandwidth_fraction"])
+
+    return table_fit(predict, seconds, FIRST, MemoryConstants, source)
+
+
+def _uncached_bytes(gpu: GPUSpec) -> float:
+    """Bytes above which repeated calls do not find the cache in a large last-level cache."""
+    cached = gpu.last_level_cache
+    if cached and cached.si / gpu.memory_bandwidth_bytes_per_s > HIDDEN_S:
+        return cached.si
+    return LARGE_CACHE_BYTES

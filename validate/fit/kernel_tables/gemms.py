@@ -1,0 +1,86 @@
+"""GEMMs: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``.
+
+Tables without CUDA graphs include the launch in t0, so all formats take the t0 of 16-bit GEMMs. A format
+whose curve would exceed 1 is left to another engine's table of the same device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs import WEIGHT_FORMATS, GPUSpec
+from perfmodel.validate.fit.kernel_tables.fits import TableFit, peak_of, table_fit
+from perfmodel.validate.fit.tables import Tables, fastest, where
+from perfmodel.validate.solving import Values
+
+FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
+"""A table's word for a format of weights -> its name here."""
+KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
+"""Tokens at which a GEMM's efficiency is taken. Kernels change their tiles beyond 16, 64, 128 and 256."""
+FEWEST_CALLS = 500
+SMALL_WEIGHTS_BYTES = 1e6
+LARGE_WEIGHTS_BYTES = 16e6
+GRAPHED_START_S = 30e-6
+"""Time of a small GEMM above which it was not launched from a CUDA graph."""
+BEST_EFFICIENCY = 1.1
+"""Share of the roofline above which a curve is not believed."""
+FIRST_FIXED_S = 4e-6
+FIRST_EFFICIENCY = 0.7
+
+
+@dataclass(frozen=True)
+class GemmConstants:
+    """start_s: time of the smallest GEMM. fixed_s: the fitted t0. curve: (tokens, share of the roofline)."""
+
+    start_s: float
+    fixed_s: float
+    curve: tuple[tuple[float, float], ...]
+
+
+def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit[GemmConstants]]:
+    """The fit of each format that the table has."""
+    table = tables.read("gemm", engine, version, "gemm_perf")
+    fits = {}
+    for word, name in FORMATS.items():
+        calls = where(table, table["gemm_dtype"] == word)
+        peak = peak_of(gpu, name)
+        if peak is None or len(calls["m"]) < FEWEST_CALLS:
+            continue
+        calls = fastest(calls, ("m", "n", "k"))
+        form = WEIGHT_FORMATS[name]
+        m, n, k, seconds = (calls[c].astype(float) for c in ("m", "n", "k", "seconds"))
+        weights_bytes = n * k * form.bytes_per_value
+        moved_bytes = weights_bytes + m * (2 * n + (form.input_bytes or 2) * k)
+        moved_s = moved_bytes / gpu.memory_bandwidth_bytes_per_s
+        computed_s = 2 * m * n * k / peak
+        roof_s = np.maximum(moved_s, computed_s)
+        shortest = (weights_bytes <= SMALL_WEIGHTS_BYTES) & (m <= 16)
+        start_s = float(np.median(seconds[shortest]))
+        knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
+        keep = (weights_bytes >= LARGE_WEIGHTS_BYTES) & (m <= KNOTS[-1]) & (n >= 1024) & (k >= 1024)
+        fitted = _curve_fit(m[keep], roof_s[keep], seconds[keep], knots, f"{engine} {version}")
+        best = max(share for _, share in fitted.constants.curve)
+        if start_s <= GRAPHED_START_S and best <= BEST_EFFICIENCY:
+            fits[name] = replace(fitted, constants=replace(fitted.constants, start_s=start_s))
+    return fits
+
+
+def _curve_fit(
+    m: Array, roof_s: Array, seconds: Array, knots: Sequence[float], source: str
+) -> TableFit[GemmConstants]:
+    """The fitted t0, as `start_s` too, and the efficiency at each knot."""
+    log_m = np.log(m)
+    log_knots = np.log(knots)
+    names = [f"efficiency_{knot:g}" for knot in knots]
+
+    def predict(values: Values) -> Array:
+        log_shares = np.log([values[name] for name in names])
+        return np.asarray(values["fixed_s"] + roof_s / np.exp(np.interp(log_m, log_knots, log_shares)))
+
+    def build(fixed_s: float, **shares: float) -> GemmConstants:
+        return GemmConstants(fixed_s, fixed_s, tuple(zip(knots, shares.values(), strict=True)))
+
+    first = {"fixed_s": FIRST_FIXED_S} | dict.fromkeys(names, FIRST_EFFICIENCY)
+    return table_fit(predict, seconds, first, build, source)
