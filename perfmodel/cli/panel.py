@@ -191,9 +191,10 @@ def _layout(a: WhatIf, query: Query) -> str | None:
 
 def _time(a: WhatIf) -> str:
     """Time per token and throughput with the draft, and those of the baseline."""
-    baseline = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
+    step = f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"
+    baseline = f"{step}, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if not a.query.gamma:
-        return baseline
+        return f"{baseline}{_throughputs(a.ar_tpot_interval, a.query.batch)}"
     iteration = f"{seconds(a.iteration_s)} per iteration{_range(a.iteration_interval)}"
     text = f"{iteration}; baseline {baseline}"
     if a.tpot_s is None:
@@ -305,6 +306,14 @@ def _subject(q: Query) -> str:
 def _at_point(q: Query) -> str:
     """Batch, context and gamma."""
     return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
+
+
+def _throughputs(tpot_interval: tuple[float, float] | None, batch: int) -> str:
+    """The throughputs of an interval of TPOT in brackets; empty without one."""
+    if tpot_interval is None:
+        return ""
+    least, most = tpot_interval
+    return f" ({batch / most:,.0f} to {batch / least:,.0f})"
 
 
 def _range(interval: tuple[float, float] | None) -> str:

@@ -297,6 +297,13 @@ def test_a_log_line_that_begins_with_a_date_in_brackets_is_no_json(monkeypatch, 
     assert "holds no benchmark known here" in out
 
 
+def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
+    assert "input: must be stated" in pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-")[1]
+    status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=500")
+    assert status == 0
+    assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
+
+
 def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:
     log = sample("llama_server_log").replace("3511.48 ms", "9511.48 ms")
     log = f"load_tensors: offloaded 40/66 layers to GPU\n{log}"

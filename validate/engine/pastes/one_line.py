@@ -1,4 +1,4 @@
-"""Lines in which other programs print the speed of one answer: koboldcpp, tabbyAPI and llama-cli."""
+"""The speed of one answer in a line of koboldcpp, tabbyAPI or llama-cli, or alone as ``35 tok/s``."""
 
 import re
 
@@ -16,13 +16,15 @@ _TABBY = re.compile(
     r"Generate: (?P<rate>[\d.]+) T/s"
 )
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
-_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI)
+_ALONE = re.compile(r"^\s*(?P<rate>[\d.]+)\s*(?:tokens?|tok|t)/s(?:ec)?\s*$")
+"""A speed and nothing else."""
+_LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE)
 
 
 class OneLine(TextForm):
     """One answer per line. Accepted tokens are not printed (``gamma=N,accepted=X``)."""
 
-    title = "speed of an answer printed by koboldcpp, tabbyAPI or llama-cli"
+    title = "speed of an answer, as koboldcpp, tabbyAPI and llama-cli print it"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
