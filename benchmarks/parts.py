@@ -203,7 +203,7 @@ def decoder() -> list[Row]:
     where = f"kv-heavy, batch {p.batch}, {DECODER_CONTEXT:,} cached tokens"
     return [
         Row(f"the baseline, {where}", p.batch / plain, "tokens/s"),
-        Row(f"self-speculation through {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain"),
+        Row(f"self-speculation with {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain"),
         Row("deciding and committing, of an iteration", 100 * overhead / iteration, "%"),
         Row("the loop beside its phases, of an iteration", 100 * (iteration / phases - 1), "%"),
     ]

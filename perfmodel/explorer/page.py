@@ -272,7 +272,7 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
         if name in seen:
             raise InputError(
                 f"--model, --hardware, --tp, --draft-kv: {name[0]} on {name[2]} x {name[1]} "
-                f"through {name[3]} is given twice"
+                f"with {name[3]} is given twice"
             )
         seen.add(name)
         yield query, scenario

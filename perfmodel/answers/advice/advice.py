@@ -114,7 +114,10 @@ class Advice(Answer):
             return f"Only a tree is feasible: {self.reason}"
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{SENTENCES[self.verdict]}: {self.reason}"
-        draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
+        draft = "baseline"
+        if p.draft is not None:
+            view = "" if p.draft_kv in (None, "full") else f" with {p.draft_kv.partition(',')[0]}"
+            draft = f"{p.draft}{view}, gamma {p.gamma}"
         gain = self.gain(p)
         over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
         if self.query.has_load and self.baseline is not None and p.gamma:

@@ -80,7 +80,7 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]:
         draft = b.draft
         if b.draft_kv != "full":
-            draft += " through " + b.draft_kv.partition(",")[0]
+            draft += " with " + b.draft_kv.partition(",")[0]
         needs.append(f"{b.smallest_alpha:.2f} ({draft}, gamma {b.gamma}, batch {b.batch})")
     return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
 
