@@ -50,11 +50,18 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
             raise InputError(f"{where} needs {key}, as in {resolved.example}")
-    values = {key: _value(value, get_type_hints(resolved)[key], where, key) for key, value in given.items()}
+    types = _types(resolved)
+    values = {key: _value(value, types[key], where, key) for key, value in given.items()}
     try:
         return resolved(**values)
     except InputError as error:
         raise InputError(f"{flag}: {error}") from None
+
+
+@cache
+def _types(kind: type[KVMethod]) -> dict[str, Any]:
+    """Field -> type of a method."""
+    return get_type_hints(kind)
 
 
 def _resolve(name: str, flag: str) -> type[KVMethod]:

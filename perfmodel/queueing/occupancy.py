@@ -22,6 +22,8 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 NEGLIGIBLE, TINY = 1e-9, 1e-12
+MOST_LOG_WEIGHTS = 60.0
+"""Logarithm of the ratio of weights from which the smaller one is nothing in a sum of numbers."""
 SEEN = 0.4
 """Number of arrivals in a time window at which their variance has half of its excess over Poisson arrivals,
 for gamma-distributed gaps (counted for shapes from 0.1 to 10).
@@ -159,6 +161,8 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     steps = load[:, 1:] / load[:, :-1]
     slower = np.concatenate([np.zeros_like(index), steps], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
+    held = _reached(ratio) if (load[:, -1] < 1).all() else ratio.shape[1]
+    ratio = ratio[:, :held]
     backwards = (ratio > 1)[:, ::-1]
     to_the_end = np.logical_and.accumulate(backwards, 1)[:, ::-1]
     rises = to_the_end & (load[:, -1:] >= 1)
@@ -169,6 +173,19 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     beyond = np.where(beyond < 1, beyond, 0.0)
     tail = weight[:, -1] * beyond / (1 - beyond)
     total = weight.sum(1) + tail
-    share = weight / total[:, None]
+    share = np.zeros((load.shape[0], load.shape[1] + 1))
+    share[:, : held + 1] = weight / total[:, None]
     share[:, -1] += tail / total
     return share, tail / total / (1 - beyond)
+
+
+def _reached(ratio: Array) -> int:
+    """Seats beyond which the weights of all loads are nothing beside the largest. ratio: of the weights at n
+    and n - 1, ``[load, n]``.
+
+    Where every ratio is the largest of all loads, weights fall the least.
+    """
+    log_weight = np.cumsum(np.log(ratio.max(0)))
+    peak = max(float(log_weight.max()), 0.0)
+    counts = np.flatnonzero(log_weight > peak - MOST_LOG_WEIGHTS)
+    return int(counts[-1]) + 1 if counts.size else 1

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -132,7 +133,8 @@ class PassTimes:
     cached_s: float
 
 
-def pass_times(steps: StepTimes, lengths: Lengths) -> list[PassTimes]:
+@lru_cache(maxsize=16)
+def pass_times(steps: StepTimes, lengths: Lengths) -> tuple[PassTimes, ...]:
     """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
     table = steps.table or (steps,) * steps.decode_s.size
     readings = {t.reading for t in table if t.reading}
@@ -150,7 +152,7 @@ def pass_times(steps: StepTimes, lengths: Lengths) -> list[PassTimes]:
                 t.reading.cached_s if t.reading else 0.0,
             )
         )
-    return passes
+    return tuple(passes)
 
 
 class _Server:

@@ -12,7 +12,7 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.load.closed_form_range import OPEN
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.slo import SHARE_WANTED
-from perfmodel.answers.load.traffic import estimate, traffic
+from perfmodel.answers.load.traffic import compared, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
@@ -32,18 +32,18 @@ MOST_SERVERS = 64
 class Served:
     """A layout that serves the load with one draft, or without.
 
-    candidate: its layout has all servers. row: one server with its share of the load. speedup: the TPOT of
-    the same server without a draft over its own. seats: requests that one server runs at once at most.
-    needed_gpus: GPUs of such servers that the load needs; None if no number suffices. pays: whether `traffic`
-    advises this draft, or none.
+    candidate: its layout has all servers. asked: the question to `traffic` about one server with its share of
+    the load, and row its answer. speedup: the TPOT of the same server without a draft over its own. seats:
+    requests that one server runs at once at most. needed_gpus: GPUs of such servers that the load needs; None
+    if no number suffices. pays: whether `traffic` advises this draft, or none.
     """
 
     candidate: Candidate
+    asked: TrafficQuery
     row: TrafficRow
     speedup: float
     seats: int
     needed_gpus: int | None
-    warnings: tuple[str, ...]
     pays: bool
 
     @property
@@ -55,6 +55,12 @@ class Served:
     def request_s(self) -> float:
         """Mean time from the arrival of a request to its last token; infinite if the server is saturated."""
         return math.inf if self.row.e2e_s is None else self.row.e2e_s.mean
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes of `traffic` about the question and the row."""
+        answer = traffic(replace(self.asked, closed_form=True))
+        return tuple(dict.fromkeys((*answer.warnings, *self.row.warnings)))
 
     @property
     def suffices(self) -> bool:
@@ -90,7 +96,7 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
     if replicas is None:
         return None
     asked = question_of(question, candidate, drafts, **_share_of_load(question, replicas))
-    found = estimate(asked)
+    found = compared(asked, replays=False)
     candidate = _times(question, candidate, replicas)
     return _served(question, candidate, asked, found.by_load[0], found.verdict)
 
@@ -107,12 +113,10 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
     if replicas is None:
         return None
     asked = question_of(question, candidate, drafts, **_share_of_load(question, replicas))
-    answer = traffic(asked)
+    found = compared(asked, replays=True)
     candidate = _times(question, candidate, replicas)
-    served = _served(question, candidate, asked, answer.rows, answer.verdicts[0])
-    if served is None or not served.pays:
-        return None
-    return replace(served, warnings=tuple(dict.fromkeys((*answer.warnings, *served.row.warnings))))
+    served = _served(question, candidate, asked, found.by_load[0], found.verdict)
+    return served if served is not None and served.pays else None
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:
@@ -142,11 +146,11 @@ def _served(
     at_once = max(asked.max_concurrency or (asked.limits.max_num_seqs,))
     return Served(
         candidate=candidate,
+        asked=asked,
         row=row,
         speedup=baseline.tpot_s.mean / row.tpot_s.mean,
         seats=max(1, min(fitting, at_once)),
         needed_gpus=None if row.replicas is None else row.replicas * candidate.layout.gpus,
-        warnings=(),
         pays=bool(advised),
     )
 
@@ -177,12 +181,13 @@ def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) 
         asked = question_of(question, candidate, drafts, **_share_of_load(question, 1))
         needed = [
             _for_rate(question, row, question.request_rate)
-            for row in estimate(asked).by_load[0]
+            for row in compared(asked, replays=False).by_load[0]
             if (row.gamma != 0) is drafts
         ]
         return min((number for number in needed if number is not None), default=None)
     asked = question_of(question, candidate, drafts, **_clients_each(_shares(question)))
-    rows = (row for rows in estimate(asked).by_load for row in rows)
+    by_load = compared(asked, replays=False).by_load
+    rows = (row for rows in by_load for row in rows)
     return _servers_for(question, _met(rows, drafts))
 
 
@@ -193,8 +198,8 @@ def _replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bo
     shares = _shares(question)
 
     def meets(share: int) -> bool:
-        answer = traffic(question_of(question, candidate, drafts, **_clients_each([share])))
-        return bool(_met(answer.rows, drafts))
+        asked = question_of(question, candidate, drafts, **_clients_each([share]))
+        return bool(_met(compared(asked, replays=True).by_load[0], drafts))
 
     at = shares.index(_share(question, near))
     if not meets(shares[at]):

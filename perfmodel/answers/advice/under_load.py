@@ -24,7 +24,7 @@ from perfmodel.answers.point.verdict import Calibrated, Verdict
 from perfmodel.errors import InputError, as_names
 from perfmodel.specs import load_model
 
-MOST_OFF = 1.15
+MOST_OFF = 1.1
 """Factor by which the closed form may be off beside a replay (150 candidates of eight loads: 1.07)."""
 LEAST_SHARE = 0.6
 """Share of requests within the limits by the closed form from which a replay may find enough of them."""

@@ -171,9 +171,9 @@ def _of_servers(question: TrafficQuery) -> Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """The rows of the closed form alone, for each load, the baseline first. known: whether the draft's
-    acceptance is.
+class Compared:
+    """The rows of `traffic` by load, the baseline first, without intervals and notes. known: whether the
+    draft's acceptance is.
     """
 
     question: TrafficQuery
@@ -186,19 +186,23 @@ class Estimate:
         return verdict_of(self.question, self.by_load[0], self.known)
 
 
-def estimate(question: TrafficQuery) -> Estimate:
-    """What `traffic` answers before replays, its bounds, intervals and notes: rows to compare servers by."""
+def compared(question: TrafficQuery, replays: bool) -> Compared:
+    """What a server is compared with others by: the closed form alone, or the rows of `traffic`, some of
+    which are replays.
+    """
     question, _ = completed(question)
     scenario, known = _scenario(question, _query(question))
     check_lengths(question, scenario.target)
     replica = _replica(question, scenario, known)
     choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
-    by_load: list[list[TrafficRow]] = [[] for _ in question.loop.values]
-    for choice in choices:
-        rows = closed_rows(question, choice, None, question.loop.values[choice.at])
-        for load, row in zip(choice.at.tolist(), rows, strict=True):
-            by_load[load].append(row)
-    return Estimate(question, by_load, known)
+    without = dict.fromkeys(replica.passes)
+    by_load = _closed_rows(question, scenario, choices, without)
+    if replays:
+        by_load, _ = _one_row_per_load(question, replica, choices, by_load, without)
+        by_load = never_falling(by_load)
+    if slowing(scenario, _mean_context(question)) is not None:
+        by_load = [rows[:1] for rows in by_load]
+    return Compared(question, by_load, known)
 
 
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
