@@ -150,7 +150,7 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     research = advise(query, engine="magicdec")
     assert research.chosen.draft == "self"
     assert research.chosen.runs_in is None
-    assert f": self through {research.chosen.draft_kv}, gamma" in research.headline()
+    assert ": self with streamingllm:512, gamma" in research.headline()
 
 
 def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported() -> None:
