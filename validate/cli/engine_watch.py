@@ -1,5 +1,6 @@
 """``perfmodel validate engine --watch``: whether the served draft length is still good."""
 
+import re
 from collections.abc import Sequence
 
 import click
@@ -27,6 +28,9 @@ from perfmodel.validate.engine.watch import (
     read_page,
     running,
 )
+
+_METHOD = re.compile(r"['\"]?(?:method|speculative_algorithm)['\"]?\s*[:=]\s*['\"](\w+)")
+"""The kind of draft in the configuration that vLLM and SGLang log."""
 
 
 def watch_pages(question: EngineQuestion) -> None:
@@ -89,6 +93,10 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
     """The counts of a page or log, by range of contexts. Raises InputError, which repeats no word of a server
     while there is a key.
     """
+    if question.draft is None:
+        method = _METHOD.search(text)
+        of_method = f" of method {method[1]}" if method else ""
+        raise InputError(f"--draft: must be given: {where} counts drafts{of_method}")
     gamma = question.gamma or draft_length(text)
     if gamma is None and not states_positions(text):
         raise InputError(f"--gamma: must be given: {where} does not state the draft length")

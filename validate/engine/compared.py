@@ -15,8 +15,9 @@ from perfmodel.queueing.prompts import (
     prompt_launches_s,
 )
 from perfmodel.speculation import Scenario
-from perfmodel.validate.engine.health import is_rejected, signs_in
+from perfmodel.validate.engine.health import is_rejected
 from perfmodel.validate.engine.pastes import PromptTiming
+from perfmodel.validate.engine.signs import signs_in
 from perfmodel.validate.engine.timing import Timing
 
 MOST_WAIT = 2.0

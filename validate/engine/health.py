@@ -7,7 +7,6 @@ same running requests, context and draft length, with the acceptance that the se
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from statistics import median
 
 from perfmodel.answers.point.whatif_answer import WhatIf
@@ -16,6 +15,7 @@ from perfmodel.specs.engines.backends import attention_of
 from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes.llama_server_log import logged
+from perfmodel.validate.engine.signs import Half, Sign, signs_in
 
 _CAPTURED_TOKENS = re.compile(
     r"max_(?:cudagraph_)?capture_size\W+(\d+)|cudagraph_capture_sizes\W+([\d, ]+)\]"
@@ -31,64 +31,6 @@ _TPOT = "vllm:request_time_per_output_token_seconds"
 """Seconds per output token, by request."""
 _GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 """Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
-
-
-class Half(Enum):
-    """The part of a server that is off; `OPEN` if the log has only intervals that are partly idle."""
-
-    NONE = "healthy"
-    OPEN = "not decided"
-    ACCEPTANCE = "the acceptance is off"
-    STEP = "the iteration is off"
-    LOAD = "the load is off"
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """Words in a log that explain a slow server."""
-
-    pattern: re.Pattern[str]
-    half: Half
-    meaning: str
-
-
-SIGNS = (
-    Sign(
-        re.compile(
-            r"enforce_eager=True|Enforce eager set|[Cc]udagraph is disabled|C(?i:uda) graph is disabled"
-            r"|disable_cuda_graph=True|cuda graph: False"
-        ),
-        Half.STEP,
-        "CUDA graphs are off (eager mode): the host launches every kernel",
-    ),
-    Sign(
-        re.compile(r"CUDAGraphMode\.PIECEWISE|cudagraph_mode (?:from \S+ )?to PIECEWISE"),
-        Half.STEP,
-        "CUDA graphs are piecewise: the host launches the attention of every layer",
-    ),
-    Sign(
-        re.compile(r"Async scheduling (?:is disabled|is not compatible|not supported|will be disabled)"),
-        Half.STEP,
-        "asynchronous scheduling is off: the device waits while the host prepares a pass",
-    ),
-    Sign(
-        re.compile(r"no usable GPU found"),
-        Half.STEP,
-        "llama.cpp found no GPU: the processor runs all layers",
-    ),
-    Sign(
-        re.compile(r"flash_attn\s+= (?:0|disabled)"),
-        Half.STEP,
-        "flash attention is off",
-    ),
-    Sign(
-        re.compile(r"preempted|Retract requests|KV cache pool is full"),
-        Half.LOAD,
-        "requests are preempted: the KV cache is full",
-    ),
-)
-"""Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp."""
-_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _BACKEND = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend")
 """The attention backend in a log of vLLM."""
 
@@ -194,11 +136,6 @@ def is_rejected(usual: tuple[float, float] | None, gained: float) -> bool:
     return gained < (low if low < high else low * (1.0 - SAME_TEXTS))
 
 
-def signs_in(text: str) -> list[Sign]:
-    """What a log itself says of a slow server."""
-    return [*_signs(text), *_on_host(text)]
-
-
 def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     """Compares a pace with the prediction. text: the log."""
     predicted = expectation.predicted
@@ -216,7 +153,7 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     times_slower = iteration_s / predicted.iteration_s
     if half is Half.STEP and expectation.times_fewer > times_slower:
         half = Half.ACCEPTANCE
-    if half is Half.STEP and pace.partly_idle and not signs:
+    if half is Half.STEP and pace.partly_idle and not any(sign.decides for sign in signs):
         half = Half.OPEN
     measured = f"measured {seconds(pace.tpot_s)} per token, {seconds(iteration_s)} per iteration"
     expected = f"predicted {seconds(predicted.iteration_s)} per iteration ({seconds(low)} to {seconds(high)})"
@@ -258,7 +195,7 @@ def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list
     if not slower:
         return Half.ACCEPTANCE if rejected else Half.NONE
     loaded = explained or pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
-    slow = any(sign.half is Half.STEP for sign in signs)
+    slow = any(sign.half is Half.STEP and sign.decides for sign in signs)
     return Half.LOAD if loaded and not slow else Half.STEP
 
 
@@ -272,21 +209,6 @@ def _load_in_words(pace: Pace, share: float) -> list[str]:
             "chunks of prompts, or another server for them"
         )
     return words
-
-
-def _signs(text: str) -> Iterator[Sign]:
-    return (sign for sign in SIGNS if sign.pattern.search(text))
-
-
-def _on_host(text: str) -> Iterator[Sign]:
-    """A sign if llama.cpp left layers to the host."""
-    printed = _OFFLOADED.search(text)
-    if printed is None:
-        return
-    offloaded, layers = map(int, printed.groups())
-    if offloaded < layers:
-        on_host = layers - offloaded
-        yield Sign(_OFFLOADED, Half.STEP, f"{on_host} of {layers} layers run on the host (--gpu-layers)")
 
 
 def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:

@@ -1,7 +1,8 @@
 """The lines of a server's log that state its throughput under load.
 
 A server averages each line over an interval. The first and the last interval of a load are partly idle: their
-throughput is too low for their running requests. They count only where a load has no interval between them.
+throughput is too low for their running requests. They count only where a load has no interval between them,
+and are taken as busy if they agree.
 """
 
 import re
@@ -20,6 +21,8 @@ _SGLANG = re.compile(
     r".*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
     r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)(?P<used>)"
 )
+ALIKE = 0.1
+"""Share by which two intervals of one pace differ."""
 _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 
@@ -73,6 +76,9 @@ class LoggedLoad:
         inner = tuple(line for load in loads for line in load[1:-1])
         if inner:
             return cls(inner, partly_idle=False)
+        for load in loads:
+            if len(load) > 1 and _agree(load):
+                return cls(tuple(load), partly_idle=False)
         edges = tuple(line for load in loads for line in load)
         return cls(edges, partly_idle=True) if edges else None
 
@@ -97,6 +103,13 @@ class LoggedLoad:
         """Cached tokens of a running request; None if no line states them."""
         stated = [line.cached_tokens / line.running for line in self.lines if line.cached_tokens]
         return median(stated) if stated else None
+
+
+def _agree(load: list[LoadLine]) -> bool:
+    """Whether the lines have as many running requests, as fast."""
+    paces = [line.tpot_s for line in load]
+    same_requests = len({line.running for line in load}) == 1
+    return same_requests and max(paces) <= min(paces) * (1.0 + ALIKE)
 
 
 def _loads(text: str) -> Iterator[list[LoadLine]]:

@@ -202,10 +202,41 @@ def test_a_real_server_whose_processors_are_taken_is_slow_in_its_iterations(caps
 def test_a_load_of_two_lines_is_asked_for_again(tmp_path, capsys) -> None:
     """A load of four clients that lasted two seconds: a healthy vLLM 0.32 that looked slow."""
     lines = vllm_log(predicted_tokens_per_s() / 4).splitlines(keepends=True)
-    _, out = watched(tmp_path, capsys, "".join(lines[:5]))
+    first, *_ = vllm_log(predicted_tokens_per_s() / 9).splitlines(keepends=True)[1:]
+    status, out = watched(tmp_path, capsys, "".join([first, *lines[2:5]]))
+    assert "health: not decided" in out
     assert "let a load run for three lines of the log" in out
+    assert status == 0
     _, long = watched(tmp_path, capsys, "".join(lines))
     assert "let a load run" not in long
+
+
+def test_two_lines_that_agree_are_inside_a_load(tmp_path, capsys) -> None:
+    lines = vllm_log(predicted_tokens_per_s() / 4).splitlines(keepends=True)
+    status, out = watched(tmp_path, capsys, "".join(lines[:5]))
+    assert "health: the iteration is off" in out
+    assert status == 1
+
+
+HARMLESS = "Custom allreduce is disabled because it is not supported on more than two PCIe-only GPUs."
+
+
+def test_a_sign_that_many_servers_have_does_not_hide_a_load(tmp_path, capsys) -> None:
+    slow = predicted_tokens_per_s() / 4
+    _, loaded = watched(tmp_path, capsys, vllm_log(slow, waiting=20, first=HARMLESS))
+    assert "health: the load is off" in loaded
+    _, alone = watched(tmp_path, capsys, vllm_log(slow, first=HARMLESS))
+    assert "health: the iteration is off" in alone
+    assert "seen in the log: the custom all-reduce is off" in alone
+
+
+def test_a_log_of_drafts_needs_to_know_which(tmp_path, capsys) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("speculative_config={'method': 'mtp', 'num_speculative_tokens': 3}\n" + vllm_log(100.0))
+    ask = ["validate", "engine", "--watch", str(path), "--model", "qwen3.5-27b", "--hardware", "h100"]
+    assert run(ask) == 2
+    assert "--draft: must be given: " in (said := capsys.readouterr().err)
+    assert "of method mtp" in said
 
 
 def test_the_edges_of_a_load_do_not_make_a_server_slow(tmp_path, capsys) -> None:
@@ -246,7 +277,7 @@ def test_a_server_without_drafts_is_compared_with_the_baseline(tmp_path, capsys,
 
 def test_lines_that_are_only_partly_idle_decide_nothing(tmp_path, capsys) -> None:
     path = tmp_path / "server.log"
-    path.write_text(plain_log(100.0, lines=2))
+    path.write_text(plain_log(100.0, lines=1))
     ask = ["validate", "engine", "--watch", str(path), "--model", "llama-3.1-8b", "--hardware", "h100"]
     assert run(ask) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,137 @@
+"""Words in the logs of engines that explain a slow server."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Half(Enum):
+    """The part of a server that is off; `OPEN` if the log has only intervals that are partly idle."""
+
+    NONE = "healthy"
+    OPEN = "not decided"
+    ACCEPTANCE = "the acceptance is off"
+    STEP = "the iteration is off"
+    LOAD = "the load is off"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Words in a log that explain a slow server. decides: whether a server without the trait is usual, so
+    that the words tell a slow step from a load.
+    """
+
+    pattern: re.Pattern[str]
+    half: Half
+    meaning: str
+    decides: bool = True
+
+
+SIGNS = (
+    Sign(
+        re.compile(
+            r"enforce_eager=True|Enforce eager set|[Cc]udagraph is disabled|C(?i:uda) graph is disabled"
+            r"|disable_cuda_graph=True|cuda graph: False"
+        ),
+        Half.STEP,
+        "CUDA graphs are off (eager mode): the host launches every kernel",
+    ),
+    Sign(
+        re.compile(
+            r"CUDAGraphMode\.PIECEWISE|cudagraph_mode (?:from \S+ )?to PIECEWISE"
+            r"|cudagraph_mode=(?:CUDAGraphMode\.)?PIECEWISE"
+        ),
+        Half.STEP,
+        "CUDA graphs are piecewise: the host launches the attention of every layer",
+    ),
+    Sign(
+        re.compile(
+            r"Async(?:hronous)? scheduling (?:is disabled|is not compatible|not supported|will be disabled)"
+        ),
+        Half.STEP,
+        "asynchronous scheduling is off: the device waits while the host prepares a pass",
+    ),
+    Sign(
+        re.compile(r"no usable GPU found"),
+        Half.STEP,
+        "llama.cpp found no GPU: the processor runs all layers",
+    ),
+    Sign(
+        re.compile(r"flash_attn\s+= (?:0|disabled)"),
+        Half.STEP,
+        "flash attention is off",
+    ),
+    Sign(
+        re.compile(r"preempted|Retract requests|KV cache pool is full"),
+        Half.LOAD,
+        "requests are preempted: the KV cache is full",
+    ),
+    Sign(
+        re.compile(r"[Oo]verlap schedul\w+ is disabled|disable_overlap_schedule=True"),
+        Half.STEP,
+        "the overlap of host and device is off: the device waits while the host prepares a pass",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"[Cc]ustom all-?reduce is disabled"),
+        Half.STEP,
+        "the custom all-reduce is off (no links between the devices): every layer waits for NCCL",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"does not have native support for FP[48]|Weight-only FP[48] compression will be used"),
+        Half.STEP,
+        "the device has no kernels for this format: weights are converted in every product",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"Using default (?:W8A8 Block )?(?:FP8 )?(?:MoE|fused MoE|kernel) config", re.I),
+        Half.STEP,
+        "the kernels of experts have no tuned configuration for this device",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"cpu_offload_gb=(?!0\b|0\.0)[\d.]+"),
+        Half.STEP,
+        "weights lie in host memory",
+    ),
+    Sign(
+        re.compile(r"not compiled with GPU offload support"),
+        Half.STEP,
+        "llama.cpp was built without support for the device",
+    ),
+    Sign(
+        re.compile(r"forcing full prompt re-processing"),
+        Half.LOAD,
+        "the whole prompt is read again in every turn: the cache cannot go back (sliding windows, recurrent "
+        "layers)",
+    ),
+    Sign(
+        re.compile(r"[Mm]ax_?\s?running_?\s?requests is reset to \d+ for speculative"),
+        Half.LOAD,
+        "the server takes fewer requests at once because it speculates",
+    ),
+)
+"""Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp."""
+_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
+
+
+def signs_in(text: str) -> list[Sign]:
+    """What a log itself says of a slow server."""
+    return [*_signs(text), *_on_host(text)]
+
+
+def _signs(text: str) -> Iterator[Sign]:
+    return (sign for sign in SIGNS if sign.pattern.search(text))
+
+
+def _on_host(text: str) -> Iterator[Sign]:
+    """A sign if llama.cpp left layers to the host."""
+    printed = _OFFLOADED.search(text)
+    if printed is None:
+        return
+    offloaded, layers = map(int, printed.groups())
+    if offloaded < layers:
+        on_host = layers - offloaded
+        yield Sign(_OFFLOADED, Half.STEP, f"{on_host} of {layers} layers run on the host (--gpu-layers)")
