@@ -27,6 +27,8 @@ class Op(ABC):
     """The work that causes its cost, as the constants of a calibration name it."""
     added_up: ClassVar[tuple[str, ...]] = ("kernels",)
     """Counts that add up over micro-batches; the others are sizes of one run."""
+    cuts_graphs: ClassVar[bool] = False
+    """Whether it is launched by itself where the rest of a pass over prompts is a CUDA graph."""
 
     name: str
     kernels: Floats

@@ -63,11 +63,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass.
-    memory_fraction: share of the device for weights and caches; None is the engine's. max_prompt_part: tokens
-    of one prompt in one pass; None without a limit. order: how prompts and decoding share passes; None is the
-    engine's. poll_passes: decoding passes between two looks for new requests; a pass that reads prompts is
-    followed by one.
+    """Limits of a server.
+
+    max_num_seqs: running requests. drafting_seats: those of a server that drafts; None if they are as many.
+    max_num_batched_tokens: tokens of one pass. memory_fraction: share of the device for weights and caches;
+    None is the engine's. max_prompt_part: tokens of one prompt in one pass; None without a limit. order: how
+    prompts and decoding share passes; None is the engine's. poll_passes: decoding passes between two looks
+    for new requests; a pass that reads prompts is followed by one.
     """
 
     max_num_seqs: int = 256

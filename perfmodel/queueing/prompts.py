@@ -1,7 +1,7 @@
 """The time that prompts add to a pass: in the layers, in their own attention, and in the draft."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,11 +81,29 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
     return sum(map(scenario.machine.op_predicted_s, attention), start=0.0)
 
 
-def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests) -> float:
-    """Seconds that a pass with prompts takes longer because its kernels are launched one by one."""
+def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: float, drafts: bool) -> float:
+    """Seconds that a pass over so many prompt tokens takes longer because its kernels are launched one by
+    one, or, where the engine runs it as CUDA graphs, each piece of a graph and what cuts it.
+    """
     ops = _prompt_ops(scenario, 1.0)
-    launches = sum(op.prompt_kernels for op in ops)
+    if tokens <= _graph_tokens(scenario, drafts):
+        cuts = sum(op.kernels for op in ops if op.cuts_graphs)
+        launches = 1.0 + cuts + sum(op.prompt_kernels for op in ops if op.cuts_graphs)
+    else:
+        launches = sum(op.prompt_kernels for op in ops)
     return of_engine.prompt_kernel_s * float(launches) / scenario.target_shard.groups
+
+
+def _graph_tokens(scenario: Scenario, drafts: bool) -> float:
+    """Most tokens of a pass over prompts that the engine runs as CUDA graphs; none with groups of
+    data-parallel attention.
+    """
+    calibration = scenario.machine.calibration
+    engine = serving_engines().get(engine_of(calibration) or "")
+    shard = scenario.target_shard
+    if engine is None or engine.prompt_graphs is None or shard.groups > 1:
+        return 0.0
+    return engine.prompt_graphs.most_tokens(shard.model, scenario.machine.gpu, calibration.version, drafts)
 
 
 def prompt_draft_s(scenario: Scenario, tokens: Floats) -> Floats:
@@ -110,7 +128,8 @@ def prompt_alone_s(
     each = float(layers_s(scenario, chunk * groups, of_engine)) - (1.0 - 1.0 / groups) * experts_s
     own = float(prompt_attention_s(scenario, tokens))
     draft = float(prompt_draft_s(scenario, tokens)) if drafts else 0.0
-    return passes * each + math.ceil(passes) * prompt_launches_s(scenario, of_engine) + own + draft
+    launches_s = prompt_launches_s(scenario, of_engine, chunk, drafts)
+    return passes * each + math.ceil(passes) * launches_s + own + draft
 
 
 def _prompt_ops(scenario: Scenario, tokens: Floats) -> list[Op]:
@@ -128,13 +147,14 @@ def _ops_of(shard: Shard, prompts: float, tokens: Floats) -> list[Op]:
 class PromptPrograms:
     """The functions above for one scenario, as programs of a number of tokens.
 
-    launches_s: seconds of every pass that reads prompts. alone: whether prompts have passes of their own.
+    launches_s: seconds of a pass over so many prompt tokens, without or with a draft. alone: whether prompts
+    have passes of their own.
     """
 
     layers: Program
     attention: Program
     draft: Program
-    launches_s: float
+    launches_s: Callable[[float, bool], float]
     groups: int
     alone: bool
 
@@ -145,11 +165,17 @@ class PromptPrograms:
         layers = Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens")
         attention = Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens")
         draft = Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens")
+        eager_s = prompt_launches_s(scenario, of_engine, math.inf, False)
+        graphs_s = prompt_launches_s(scenario, of_engine, 0.0, False)
+
+        def launches_s(tokens: float, drafts: bool) -> float:
+            return graphs_s if tokens <= _graph_tokens(scenario, drafts) else eager_s
+
         return cls(
             layers,
             attention,
             draft,
-            prompt_launches_s(scenario, of_engine),
+            launches_s,
             scenario.target_shard.groups,
             pass_order(scenario, of_engine) is not PassOrder.MIXED,
         )
@@ -168,7 +194,7 @@ class PromptPrograms:
         each = _between(self.attention, past, past + new)
         if drafts:
             each += _between(self.draft, past, past + new)
-        return seconds + each / self.groups + self.launches_s
+        return seconds + each / self.groups + self.launches_s(read, drafts)
 
 
 def _between(program: Program, start: Array, end: Array) -> float:

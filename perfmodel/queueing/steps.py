@@ -304,8 +304,10 @@ def sequences_of(
     """
     held = np.asarray(context) + _unused_tokens(scenario, drafted)
     room = memory_of(scenario, 1.0, held, drafted.astype(float), limits.memory_fraction)
-    reserved = 0.0 if scenario.account.complete else reserved_bytes
-    each = np.asarray((room.pool_bytes - reserved) / room.sequence_bytes)
+    if scenario.account.complete:
+        each = np.asarray(room.sequences)
+    else:
+        each = np.asarray((room.pool_bytes - reserved_bytes) / room.sequence_bytes)
     return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
 
 
@@ -333,13 +335,14 @@ def readings_of(
     token_s = prompt_attention_s(scenario, square) / square / groups
     draft = float(prompt_draft_s(scenario, prompt)) if drafts else 0.0
     prompt_s = np.asarray(layers_s(scenario, tokens, of_engine))
-    launches_s = prompt_launches_s(scenario, of_engine)
+    read = min(prompt, most)
     without = Reading(
         tokens,
         prompt_s,
         token_s=token_s,
-        pass_s=launches_s,
+        pass_s=prompt_launches_s(scenario, of_engine, read, False),
         cached_s=float(token_s / square),
         order=limits.order or pass_order(scenario, of_engine),
     )
-    return without, replace(without, token_s=token_s + draft / prompt / groups)
+    drafting_s = prompt_launches_s(scenario, of_engine, read, True)
+    return without, replace(without, token_s=token_s + draft / prompt / groups, pass_s=drafting_s)

@@ -20,7 +20,8 @@ class Memory(Generic[Number]):
 
     available_bytes: memory for weights and caches; the engine keeps the rest for activations, CUDA graphs
     and others. pool_bytes: the part that the weights leave for caches and seats. sequence_bytes: bytes of the
-    pool that one sequence needs. The fields are arrays, or plain numbers for a single point.
+    pool that one sequence needs. sequences: number of sequences that the pool of this device holds, not
+    rounded. The fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number
@@ -30,6 +31,7 @@ class Memory(Generic[Number]):
     available_bytes: Number
     pool_bytes: Number
     sequence_bytes: Number
+    sequences: Number
     fits: Any
     max_batch: Any
     ar_max_batch: Any
@@ -38,7 +40,11 @@ class Memory(Generic[Number]):
         """The memory of a single point, in plain numbers."""
         sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
         return Memory(
-            **sizes, fits=bool(self.fits), max_batch=int(self.max_batch), ar_max_batch=int(self.ar_max_batch)
+            **sizes,
+            sequences=float(self.sequences),
+            fits=bool(self.fits),
+            max_batch=int(self.max_batch),
+            ar_max_batch=int(self.ar_max_batch),
         )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
@@ -92,6 +98,7 @@ def memory_of(
         available_bytes=room - batch * seat,
         pool_bytes=pool,
         sequence_bytes=each + seat,
+        sequences=holds,
         fits=np.less_equal(batch, holds),
         max_batch=parts * _whole(holds),
         ar_max_batch=parts * _whole(account.sequences(alone - weights, alone_kv, states, 1.0)),

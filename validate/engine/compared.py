@@ -160,4 +160,5 @@ def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -
         attention -= float(prompt_attention_s(scenario, prompt.cached))
     layers = float(layers_s(scenario, prompt.tokens, of_engine))
     draft = float(prompt_draft_s(scenario, prompt.tokens)) if drafts else 0.0
-    return layers + attention + draft + prompt_launches_s(scenario, of_engine)
+    launches_s = prompt_launches_s(scenario, of_engine, prompt.tokens, drafts)
+    return layers + attention + draft + launches_s

@@ -16,6 +16,7 @@ class CacheOp(RatedOp):
     """An operation that reads a cache: launches, then loading that overlaps with computing."""
 
     kind: ClassVar[Kind] = "attention"
+    cuts_graphs: ClassVar[bool] = True
 
     def rates(self, group: DeviceGroup) -> tuple[float, float]:
         c = group.calibration

@@ -21,6 +21,8 @@ MEASURED_HOST_LINK = 32e9
 class MessageOp(Op):
     """An operation that sends data between devices. devices: number of devices that exchange a message."""
 
+    cuts_graphs: ClassVar[bool] = True
+
     devices: int = 0
 
     def flops_s(self, group: DeviceGroup) -> Floats:

@@ -138,7 +138,8 @@ class SizeDefaults(Frozen):
 
 class SGLangMemory(Frozen):
     """``hardware/memory/sglang.yaml``. state_share: memory of recurrent states over that of KV caches.
-    state_slots: states of a running request, those of its prefixes included. sliding_share: tokens of the
+    state_slots: version from which on -> states of a running request, those of its prefixes and of a pass in
+    preparation included. sliding_share: tokens of the
     pool of sliding layers over those of the others. vision_factor: of the default share for models with a
     vision tower.
     """
@@ -163,7 +164,7 @@ class SGLangMemory(Frozen):
     vision_types: tuple[str, ...]
     vision_factor: Share
     state_share: Size
-    state_slots: Positive
+    state_slots: dict[str, Positive]
     sliding_share: Size
 
 

@@ -17,6 +17,7 @@ from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import EngineAttention
 from perfmodel.specs.engines.engines import BUILD, engines, release
+from perfmodel.specs.engines.prompt_graphs import PromptGraphs
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
 
 FOLDER = "engines"
@@ -184,8 +185,8 @@ class ServingEngine(Stack):
     that it supports. drafts: kind of draft -> its name and releases. withhold_features: architectures
     (``model_type``) whose model gives a head no hidden states of its inner layers. sparse: what is known of
     a draft with a view of the cache that the engine does not have. prefix: blocks of its prefix cache.
-    seats: None if its default is unknown. scheduler: None if prompts and decoding share passes. defects:
-    known problems.
+    seats: None if its default is unknown. scheduler: None if prompts and decoding share passes.
+    prompt_graphs: None if every kernel of a prompt is launched by itself. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
@@ -218,6 +219,7 @@ class ServingEngine(Stack):
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
     scheduler: Scheduler | None = None
+    prompt_graphs: PromptGraphs | None = None
     untimed_prompts: str = ""
     heads_of_prompts: bool = False
     host: HostPasses | None = None

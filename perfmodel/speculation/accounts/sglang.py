@@ -68,10 +68,19 @@ class SGLangAccount(Account):
         """States have a part of the memory of their own, with slots for prefixes and for drafted tokens."""
         if not np.any(state):
             return pool / cached
-        slots = sglang_memory().state_slots + np.where(np.greater(copies, 1.0), copies, 0.0)
+        slots = self._state_slots + np.where(np.greater(copies, 1.0), copies, 0.0)
         of_caches = pool * _cache_share() / cached
         of_states = pool * (1.0 - _cache_share()) / (state * slots)
         return np.minimum(of_caches, of_states)
+
+    @property
+    def _state_slots(self) -> int:
+        """States of a running request in this version."""
+        by_version = sglang_memory().state_slots
+        known = sorted(by_version, key=release)
+        version = self.server.version
+        holding = [since for since in known if not version or release(since) <= release(version)]
+        return by_version[holding[-1]]
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         tokens = self.length(shard)

@@ -1,0 +1,58 @@
+"""Which passes over prompts an engine runs as CUDA graphs: ``prompt_graphs`` in
+``hardware/engines/<word>.yaml``.
+
+Such a graph is cut at attention, recurrent layers and messages. The host launches these and each piece
+between two of them, in place of every kernel.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.attention import Span
+from perfmodel.specs.engines.engines import architecture_of
+from perfmodel.specs.models.model import ModelSpec
+
+
+class WithoutPromptGraphs(Span):
+    """Servers without these graphs in a range of versions; an omitted field is no condition.
+
+    architectures: of the model (``model_type``). latent: models with MLA only. device: class of the
+    device (`architecture_of`). drafts: servers that draft only.
+    """
+
+    architectures: tuple[str, ...] = ()
+    latent: bool = False
+    device: str = ""
+    drafts: bool = False
+
+    def fits(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> bool:
+        """Whether a server is one of these."""
+        return (
+            self.holds(version)
+            and (not self.architectures or model.model_type in self.architectures)
+            and (model.mla is not None or not self.latent)
+            and self.device in ("", architecture_of(gpu))
+            and (drafts or not self.drafts)
+        )
+
+
+class PromptGraphs(Span):
+    """The versions and makers of devices with these graphs, and the exceptions. latent_tokens: most tokens of
+    such a pass of a model with MLA.
+    """
+
+    makers: tuple[str, ...]
+    latent_tokens: Annotated[int, Meta(ge=1)]
+    without: tuple[WithoutPromptGraphs, ...] = ()
+    source: Text
+
+    def most_tokens(self, model: ModelSpec, gpu: GPUSpec, version: str, drafts: bool) -> float:
+        """Most tokens of a pass over prompts that runs as a graph; 0 if none does."""
+        if not self.holds(version) or gpu.vendor not in self.makers:
+            return 0.0
+        if any(case.fits(model, gpu, version, drafts) for case in self.without):
+            return 0.0
+        return float("inf") if model.mla is None else float(self.latent_tokens)
