@@ -78,6 +78,13 @@ class Limits:
     max_prompt_part: int | None = None
     order: PassOrder | None = None
     poll_passes: int = 1
+    drafting_seats: int | None = None
+
+    def seats(self, drafts: bool) -> int:
+        """Requests that the server runs at once, if their caches fit."""
+        if drafts and self.drafting_seats is not None:
+            return self.drafting_seats
+        return self.max_num_seqs
 
 
 def whole_passes(mean: Array, cv: float) -> Array:

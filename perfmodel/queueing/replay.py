@@ -10,7 +10,7 @@ thousand requests take about a second.
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -78,6 +78,8 @@ def replay(
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
     cache = _cache(steps, lengths, requests)
     first = steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
+    drafts = any(t.gamma for t in steps.table or (steps,))
+    limits = replace(limits, max_num_seqs=limits.seats(drafts))
     server = _Server(pass_times(steps, lengths), limits, cache, queue, senders, first)
     return server.run(requests.output_tokens)
 

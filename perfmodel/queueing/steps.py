@@ -228,7 +228,7 @@ def step_times(
     times = []
     for at, gamma in enumerate(gammas):
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
-        seats = max(int(min(sequences[at], limits.max_num_seqs, budget)), 0)
+        seats = max(int(min(sequences[at], limits.seats(gamma > 0), budget)), 0)
         reading = readings[gamma > 0]
         batch = n[: max(seats, 1), 0]
         cached = None

@@ -117,9 +117,21 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
     assert seats("l40s") == 256
     assert seats("h100", engine="vllm@0.7.3") == 256
     assert seats("h100", engine="vllm@0.8.0") == 1024
-    assert seats("h100", engine="sglang") == 256
+    assert seats("h100", engine="sglang") == 2048
+    assert seats("h100", engine="llamacpp") == 4
     assert seats("h100", max_num_seqs=64) == 64
     assert seats("h100", calibration="ideal") == 256
+
+
+def test_sglang_runs_48_requests_with_a_draft_unless_more_are_stated() -> None:
+    """Its servers reset --max-running-requests for any draft."""
+    question = {"engine": "sglang", "alpha": 0.7, "gamma": 3, "max_concurrency": 128, "output_std": 100}
+    default = pm.traffic("qwen3-8b", "h100", 1000, 500, **question, draft="eagle3")
+    stated = pm.traffic("qwen3-8b", "h100", 1000, 500, **question, draft="eagle3", max_num_seqs=256)
+    assert default.rows[0].running_mean == pytest.approx(stated.rows[0].running_mean)
+    assert 40 < default.rows[1].running_mean <= 48 < stated.rows[1].running_mean
+    assert any("48 requests at once by default" in text for text in default.warnings)
+    assert not any("at once by default" in text for text in stated.warnings)
 
 
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own(monkeypatch):

@@ -93,6 +93,7 @@ def test_a_confidence_budget_gains_at_large_batches_where_confidence_differs() -
 def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> None:
     """Drafts stop at 64 requests: fewer are served than among 63. The number that decode varies."""
     question = {"output_std": 150, "draft": "eagle3", "alpha": 0.85, "engine": "sglang", "gamma": "adaptive"}
+    question["max_num_seqs"] = 256
     load = ("mistral-small-3.2-24b", "h100", 100, 300)
     predicted = pm.traffic(*load, max_concurrency=clients, **question, closed_form=True).rows[1]
     met = pm.traffic(*load, max_concurrency=clients, **question, replay=True).rows[1]

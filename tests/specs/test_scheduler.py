@@ -5,6 +5,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.queueing.prompts import engine_requests, prompt_launches_s
 
 QUESTION = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "input_len": 500, "output_len": 300}
 
@@ -41,3 +43,38 @@ def test_a_pass_has_the_budget_of_the_engine_and_the_device(engine, hardware, to
     question = QUESTION | {"hardware": hardware, "request_rate": 1, "engine": engine}
     assert TrafficQuery(**question).limits.max_num_batched_tokens == tokens
     assert TrafficQuery(**question, max_num_batched_tokens=512).limits.max_num_batched_tokens == 512
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "hardware", "draft", "graphs"),
+    [
+        ("sglang@0.5.9", "qwen3-8b", "h100", False, False),
+        ("sglang@0.5.10", "qwen3-8b", "h100", False, True),
+        ("sglang@0.5.10", "qwen3-8b", "h100", True, False),
+        ("sglang@0.5.12", "qwen3-8b", "h100", True, True),
+        ("sglang@0.5.12", "qwen3-8b", "mi300x", False, False),
+        ("sglang@0.5.12", "deepseek-r1", "h200", False, True),
+        ("sglang@0.5.12", "deepseek-r1", "b200", False, False),
+        ("sglang@0.5.15", "qwen3.5-35b-a3b", "b200", False, False),
+    ],
+)
+def test_sglang_runs_prompts_as_graphs_where_its_rules_allow_it(engine, model, hardware, draft, graphs):
+    """Against a version before these graphs: the host launches a fraction of the kernels."""
+
+    def launches_s(version: str) -> float:
+        scenario = resolve_costs(Query(model, hardware, 1, 500, tp=8, engine=version, gamma=0, draft="self"))
+        return prompt_launches_s(scenario, engine_requests(scenario), 500.0, draft)
+
+    share = launches_s(engine) / launches_s("sglang@0.5.9")
+    assert share < 0.5 if graphs else share == pytest.approx(1.0)
+
+
+def test_the_recurrent_states_of_sglang_limit_the_requests_that_run() -> None:
+    """Half of its caches' memory is for states, and from 0.5.14 on a running request keeps five of them."""
+    question = {"model": "qwen3.5-35b-a3b", "hardware": "b200", "input_len": 8192, "output_len": 1024}
+    question |= {"max_concurrency": 1024, "gamma": 0, "closed_form": True, "output_std": 100}
+    old, new = (
+        pm.traffic(**question, engine=f"sglang@{version}").rows[0].running_mean
+        for version in ("0.5.12", "0.5.15")
+    )
+    assert old / new == pytest.approx(5 / 3, rel=0.05)

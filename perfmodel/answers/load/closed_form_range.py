@@ -179,7 +179,7 @@ def _few_iterations(steps: StepTimes, loop: Loop) -> bool:
 
 def _tight(steps: StepTimes, limits: Limits) -> bool:
     """Whether memory, and not the engine's setting, limits the server to a few seats."""
-    return steps.seats <= FEW_SEATS and steps.seats < limits.max_num_seqs
+    return steps.seats <= FEW_SEATS and steps.seats < limits.seats(steps.gamma > 0)
 
 
 def _prompts_first(steps: StepTimes) -> bool:

@@ -1,9 +1,10 @@
-"""Whether a server with fewer seats serves more tokens per second, once all are taken."""
+"""Seats of a server: fewer that serve more tokens per second, and an engine's own default with a draft."""
 
 from collections.abc import Iterator
 
 from perfmodel.answers.question.smaller_batch import better
-from perfmodel.queueing.load import Lengths
+from perfmodel.answers.text import Note
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 
@@ -14,3 +15,13 @@ def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterato
     each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
     run = steps.batches <= most_at_once
     yield from better(steps.batches[run], lengths.output_mean / each_s[run])
+
+
+def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:
+    """A note if a server that drafts runs fewer requests at once by default than can be at it."""
+    seats = limits.drafting_seats
+    if drafts and seats is not None and seats < most_at_once:
+        yield Note(
+            f"with a draft the engine runs {seats} requests at once by default, without one "
+            f"{limits.max_num_seqs}: --max-num-seqs states another number"
+        )

@@ -12,7 +12,7 @@ from perfmodel.answers.declaration import asks
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.draft_limits import DraftLimits, draft_limits
-from perfmodel.answers.load.fewer_seats import of_seats
+from perfmodel.answers.load.fewer_seats import of_default, of_seats
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.ladder import Ladder
 from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
@@ -143,6 +143,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
     longest_draft = _longest_advised(verdicts) or max(replica.passes)
     warnings = _warnings(question, replace(query, draft=draft), scenario, longest_draft)
     warnings += tuple(of_seats(replica.passes[0], question.lengths, question.most_at_once))
+    warnings += tuple(of_default(question.limits, longest_draft > 0, question.most_at_once))
     warnings += tuple(_may_be_shorter(question, choices))
     limits = [draft_limits(replica, choice) for choice in choices[1:]]
     cache = kv_cache_of(scenario, longest_draft, question.memory_fraction)

@@ -14,7 +14,7 @@ from perfmodel.answers.question.named import engine_named
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
 from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
-from perfmodel.specs.engines.serving import PassOrder
+from perfmodel.specs.engines.serving import PassOrder, ServingEngine
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.speculation.accounts.of_engine import account_of
 
@@ -29,12 +29,27 @@ class TrafficQuery(TrafficArguments):
         return self.max_num_seqs or self._default_seats()
 
     def _default_seats(self) -> int:
-        word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
-        served = None if self.calibration else serving_engines().get(word)
-        seats = served.seats if served else None
-        if seats:
-            return seats.of(version, load_gpu(self.hardware))
-        return Limits().max_num_seqs
+        served = self._served
+        if served is not None and served.slots is not None:
+            return served.slots
+        if served is None or served.seats is None:
+            return Limits().max_num_seqs
+        _, _, version = parse_engine(engine_named(self)).partition(DRIFT)
+        return served.seats.of(version, load_gpu(self.hardware))
+
+    @property
+    def _served(self) -> ServingEngine | None:
+        """What is known of the engine; None for a calibration that states none."""
+        word, _, _ = parse_engine(engine_named(self)).partition(DRIFT)
+        return None if self.calibration else serving_engines().get(word)
+
+    @property
+    def _drafting_seats(self) -> int | None:
+        """Requests that all groups of a server run at once with a draft, where that default differs."""
+        served = self._served
+        if self.max_num_seqs or served is None or served.seats is None:
+            return None
+        return served.seats.drafting
 
     def _budget(self) -> int:
         """Default token budget of one pass."""
@@ -103,6 +118,7 @@ class TrafficQuery(TrafficArguments):
             self.long_prefill_token_threshold,
             None if self.schedule is None else PassOrder(self.schedule),
             self.scheduler_recv_interval,
+            self._drafting_seats,
         )
 
     @cached_property

@@ -131,6 +131,6 @@ class LengthPolicy(ABC):
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         table = [t.gamma for t in choice.steps.table]
-        table += table[-1:] * replica.limits.max_num_seqs
+        table += table[-1:] * replica.limits.seats(any(table))
         seats = min(replica.passes[gamma].seats for gamma in table)
         return replica.switching(self, table[:seats], float(replica.loads[0])).steps

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.frozen import Text
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import Span
 from perfmodel.specs.engines.engines import architecture_of

@@ -87,18 +87,22 @@ class Seats(Frozen):
     """Default number of concurrent requests of an engine: `usual`, and `large` from a version and a memory
     size on.
 
-    but: word in the names of devices that never get `large`.
+    but: word in the names of devices that never get `large`. drafting: of all groups of a server that drafts,
+    if that is another number.
     """
 
     usual: Annotated[int, Meta(ge=1)]
-    large: Annotated[int, Meta(ge=1)]
-    from_bytes: float
-    since: str
-    but: str
+    large: Annotated[int, Meta(ge=1)] | None = None
+    from_bytes: float = 0.0
+    since: str = ""
+    but: str = ""
+    drafting: Annotated[int, Meta(ge=1)] | None = None
     source: str
 
     def of(self, version: str, gpu: GPUSpec) -> int:
-        """The number on one device. version: empty for the newest."""
+        """The number on one device without a draft. version: empty for the newest."""
+        if self.large is None:
+            return self.usual
         large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes and self.but not in gpu.name
         if large and release(version or self.since) >= release(self.since):
             return self.large
