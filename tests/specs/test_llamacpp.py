@@ -8,6 +8,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Named, Query
+from perfmodel.errors import InputError
 from perfmodel.specs import calibration_of, hub_id, is_gguf, load_gpu, load_model, parse_engine, release
 from tests.validate.tiny import refused
 
@@ -54,6 +55,29 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     whole = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp", weights="int8")
     assert whole.ar_tpot_s == named.ar_tpot_s
     assert "llama.cpp has no int8 weights: the answer uses q8_0" in whole.warnings
+
+
+@pytest.mark.parametrize(
+    ("tag", "model", "mix"),
+    [
+        ("qwen3:8b", "qwen3-8b", "q4_k_m"),
+        ("llama3.1:8b-instruct-q8_0", "llama-3.1-8b", "q8_0"),
+        ("qwen3:30b", "qwen3-30b-a3b", "q4_k_m"),
+        ("gpt-oss:20b", "gpt-oss-20b", "mxfp4_moe"),
+        ("mistral-small3.2:24b", "mistral-small-3.2-24b", "q4_k_m"),
+    ],
+)
+def test_a_tag_of_ollama_is_a_model_in_its_mix(tag: str, model: str, mix: str) -> None:
+    loaded = load_model(tag)
+    assert loaded.name == model
+    assert loaded.weights == mix
+    answer = whatif(tag, "rtx-5090", 1, 1024, 0)
+    assert answer.calibration.stack == "llamacpp"
+
+
+def test_a_tag_of_an_unknown_model_is_refused() -> None:
+    with pytest.raises(InputError, match="no model named 'foo-8b'"):
+        load_model("foo:8b")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from perfmodel.specs import (
 from perfmodel.specs.calibrations.by_engine import usual_engine
 from perfmodel.specs.models.checkpoints import main_format
 from perfmodel.specs.models.conversions import CONVERSIONS, Conversion
-from perfmodel.specs.models.ggml import of_mix
+from perfmodel.specs.models.ggml import of_mix, ollama_tag
 from perfmodel.specs.models.mlx import of_bits
 
 
@@ -87,7 +87,8 @@ class Named:
 def _kind_of_file(question: CommonOptions, target: ModelSpec) -> dict[str, bool]:
     """Whether the weights of a question are a GGUF file, or a checkpoint of MLX."""
     format_word = (question.weights or target.weights).partition(",")[0].lower()
-    gguf = is_gguf(question.model) or (question.weights and of_mix(format_word))
+    served_as_file = is_gguf(question.model) or ollama_tag(question.model)
+    gguf = served_as_file or (question.weights and of_mix(format_word))
     return {"gguf": bool(gguf), "mlx": of_bits(format_word) is not None}
 
 

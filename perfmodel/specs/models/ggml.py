@@ -166,6 +166,23 @@ _IN_NAMES = _MEANT | {"mxfp4": "mxfp4_moe"}
 """Word in the name of a file -> its mix here, where both differ."""
 
 
+_TAG = re.compile(
+    r"([a-z][\w.-]*):(\d+(?:\.\d+)?[bm](?:-a\d+b)?)(?:-(?:it|instruct|chat|text|thinking|qat))*"
+    r"(?:-(q\d\w*|fp16|bf16|mxfp4))?",
+    re.IGNORECASE,
+)
+
+
+def ollama_tag(model: str) -> tuple[str, str, str] | None:
+    """Model, size and mix of ``NAME:SIZE[-MIX]``, a model of Ollama's library; None for any other name.
+
+    Without a mix it is `USUAL_MIX`, which the library has under a bare size (recalled).
+    """
+    if (matched := _TAG.fullmatch(model)) is None:
+        return None
+    return matched[1], matched[2], (matched[3] or USUAL_MIX).lower()
+
+
 def repository(model: str) -> tuple[str, str | None] | None:
     """Base model and mix of ``OWNER/NAME-GGUF[:MIX]``, the name of a repository for ``llama-server -hf``.
 

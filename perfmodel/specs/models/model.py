@@ -14,7 +14,7 @@ from perfmodel.reading import data_folder, exists, is_file, is_folder, read_rows
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
-from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, repository
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, ollama_tag, repository
 from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
@@ -55,6 +55,8 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     if repo := repository(name):
         base = load_model(repo[0], flag)
         return base.replace(weights=repo[1] or CONVERTED.get(base.weights, USUAL_MIX))
+    if tag := ollama_tag(name):
+        return _of_ollama(*tag, flag)
     spec = _quantised(key) or load_bundled(
         files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
     )
@@ -182,6 +184,26 @@ def _plain(name: str) -> str | None:
     if plain in aliases() or plain in files.bundled_names("models"):
         return plain
     return None
+
+
+def _of_ollama(family: str, size: str, mix: str, flag: str) -> ModelSpec:
+    """The model of a tag of Ollama, in its mix. A size such as 30b also means a model with experts, 30b-a3b.
+
+    Raises InputError for a tag whose model is not listed.
+    """
+    name = f"{family}-{size}".lower()
+    plain = name.replace("-", "")
+    with suppress(InputError):
+        base = load_model(files.bundled_name("models", "model", name, flag, aliases), flag)
+        return base.replace(weights=CONVERTED.get(base.weights, mix))
+    alike = [each for each in files.bundled_names("models") if _means(each.replace("-", ""), plain)]
+    base = load_model(min(alike, key=len, default=name), flag)
+    return base.replace(weights=CONVERTED.get(base.weights, mix))
+
+
+def _means(bundled: str, plain: str) -> bool:
+    """Whether a name without dashes is that of a bundled model, or of one with experts of this size."""
+    return bundled == plain or bundled.startswith(f"{plain}a")
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
