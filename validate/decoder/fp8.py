@@ -35,7 +35,7 @@ class Fp8Linear(nn.Module):
         self.in_features = linear.in_features
         self.bias = linear.bias
         weight = linear.weight.detach()
-        self.hold(weight, weight.abs().amax(1))
+        self.hold(weight, row_peaks(weight))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
         """Quantises weight [outputs, inputs], all of it or a rank's part. peaks [outputs]: largest values of
@@ -65,8 +65,21 @@ def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
     """Codes of x [rows, n], and the scales [rows, 1] that map peaks [rows, 1] to the format's largest
     value.
     """
+    if x.is_meta:
+        return x.new_empty(x.shape, dtype=FP8), x.new_empty(peaks.shape, dtype=torch.float32)
     scale = peaks.float().clamp(min=LEAST_PEAK) / MOST
     return to_fp8(x.float() / scale), scale
+
+
+def row_peaks(weight: Tensor) -> Tensor:
+    """The largest size [..., outputs] in each row of weight [..., outputs, inputs].
+
+    A model is made without values first, on the device ``meta``. There only the shape counts: arithmetic
+    would load torch's compiler, which takes a second.
+    """
+    if weight.is_meta:
+        return weight.new_empty(weight.shape[:-1])
+    return weight.abs().amax(-1)
 
 
 def to_fp8(x: Tensor) -> Tensor:

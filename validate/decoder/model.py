@@ -11,7 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.fp8 import by_row
+from perfmodel.validate.decoder.fp8 import by_row, row_peaks
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
 
@@ -98,7 +98,7 @@ class RoutedExperts(nn.Module):
         """Quantises both stacks, but not the router."""
         for name in ("gate_up", "down"):
             weight = getattr(self, name).detach()
-            self.hold(name, weight, weight.abs().amax(-1))
+            self.hold(name, weight, row_peaks(weight))
 
 
 class Layer(nn.Module):

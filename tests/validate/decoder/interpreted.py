@@ -1,4 +1,4 @@
-"""``python -m tests.validate.decoder.interpreted [PART...]``: kernels beside plain torch, all by default.
+"""``python -m tests.validate.decoder.interpreted [CHECK...]``: kernels beside plain torch, all by default.
 
 Run by test_kernels.py in a process of its own, since Triton's interpreter must be asked for before triton is
 imported.
@@ -80,7 +80,8 @@ def attention() -> None:
     for n, m, splits, kind in SIZES:
         chosen.splits = splits
         check(chosen, n, m, *TYPES[kind], [127, 0, 57])
-    q, k, v, new_k, new_v = inputs(2, 4, torch.float32)
+    # masks and windows are the same for all heads: one KV head shows them
+    q, k, v, new_k, new_v = inputs(2, 4, torch.float32, heads=3, kv=1)
     lengths = torch.tensor([20, 60, 128])  # the first window begins before the first token
     first = lengths[:, None] + torch.arange(2) - 30
     generator = torch.Generator().manual_seed(0)
@@ -295,13 +296,13 @@ def decoding() -> None:
         assert make_decoder(model, kernels).generate(prompts, 3).tokens == wanted, more
 
 
-PARTS = (copying, pointwise, eight, product, attention, selection, decoding)
+CHECKS = (copying, pointwise, eight, product, attention, selection, decoding)
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or [part.__name__ for part in PARTS]
+    names = sys.argv[1:] or [check_of_kernels.__name__ for check_of_kernels in CHECKS]
     with torch.no_grad(), Guarded():
-        for part in PARTS:
-            if part.__name__ in asked:
-                part()
-    assert all((each == 255).all() for each in Guarded.behind)
+        for check_of_kernels in CHECKS:
+            if check_of_kernels.__name__ in names:
+                check_of_kernels()
+    assert all((behind == 255).all() for behind in Guarded.behind)
     print("ok")

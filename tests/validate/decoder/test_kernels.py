@@ -23,10 +23,10 @@ def test_whole_generations_equal_plain_torch() -> None:
     equal_plain_torch("decoding")
 
 
-def equal_plain_torch(*parts: str) -> None:
-    """Parts of interpreted.py."""
+def equal_plain_torch(*checks: str) -> None:
+    """Runs checks of interpreted.py."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.validate.decoder.interpreted", *parts],
+        [sys.executable, "-m", "tests.validate.decoder.interpreted", *checks],
         cwd=ROOT,
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
