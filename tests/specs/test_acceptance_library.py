@@ -141,3 +141,15 @@ def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None
     for draft in ("self", "eagle3"):  # a sparse view, or the target itself, is not in the library
         s = resolve(Query("qwen3-32b", "h100", 1, 4096, draft=draft, draft_kv="streamingllm:512", alpha=0.5))
         assert published_acceptance("qwen3-32b", s.draft) is None
+
+
+def test_chat_at_one_drafted_token_comes_after_mixed_text_with_longer_drafts() -> None:
+    """Of Qwen3.8-27B chat was published at one drafted token, mixed text at up to six."""
+    usual = find_published("qwen3.8-27b", "mtp")
+    assert usual.rows[0].task == "mixed"
+    assert usual.longer is None
+    assert usual.tokens[3] == 3.178
+    chat = find_published("qwen3.8-27b", "mtp", "chat")
+    assert chat.rows[0].task == "chat"
+    assert chat.longer is not None
+    assert chat.tokens[3] < usual.tokens[3]

@@ -22,6 +22,8 @@ from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
 from perfmodel.specs.models.published_heads import published_heads
 
 DEFAULT_TASK = "chat"
+USUAL = (DEFAULT_TASK, "mixed")
+"""Tasks of a question that names none, the first one first."""
 LEAST_KNOWN = 3
 """Draft length up to which an acceptance of shorter drafts is extrapolated."""
 SHORT, SHORT_TOKENS = "at short contexts", 4096
@@ -180,18 +182,28 @@ def find_published(
     known = [row for row in known if row.head.lower() == (head or "").strip().lower() != ""] or known
     if not known:
         return None
-    for wanted in (task or DEFAULT_TASK, "mixed"):
-        if of_task := [row for row in known if row.task == wanted]:
-            rows = tuple(row for row in of_task if row.head == of_task[0].head)
-            break
-    else:
-        rows = tuple(row for row in known if row.head == known[0].head)
+    wanted = (task, "mixed") if task else _usual_tasks(known)
+    of_tasks = [[row for row in known if row.task == each] for each in wanted]
+    chosen = next(filter(None, of_tasks), known)
+    rows = tuple(row for row in chosen if row.head == chosen[0].head)
     if task is None or rows[0].task != task:
         entry = LibraryEntry(rows, 0.0)
         spread = _between_tasks((row for row in known if row.head == rows[0].head), max(entry.printed))
         return _longer(replace(entry, spread=spread))
     spreads = [row.spread for row in rows if row.spread is not None]
     return _longer(LibraryEntry(rows, _mean(spreads) if spreads else _typical()[0]))
+
+
+def _usual_tasks(known: Sequence[LibraryRow]) -> tuple[str, str]:
+    """The tasks of a question that names none, the first one first: chat, then mixed text.
+
+    Chat that was drafted at the shortest lengths alone comes after mixed text with longer drafts, because its
+    longer drafts would be scaled from one position.
+    """
+    longest = {task: max((max(row.tokens) for row in known if row.task == task), default=0) for task in USUAL}
+    if longest[DEFAULT_TASK] < LEAST_KNOWN <= longest["mixed"]:
+        return "mixed", DEFAULT_TASK
+    return USUAL
 
 
 def _longer(entry: LibraryEntry) -> LibraryEntry:
