@@ -1,5 +1,6 @@
 """The question of ``perfmodel validate engine``: the served configuration, its timings, and the outputs."""
 
+from contextlib import suppress
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ from perfmodel.answers.declaration import Argument, Question, argument, question
 from perfmodel.answers.question import Query, arguments as arg
 from perfmodel.answers.readers import whole
 from perfmodel.errors import InputError
-from perfmodel.specs import DRIFT, ENGINES
+from perfmodel.specs import DRIFT, parse_engine
 from perfmodel.validate.cli.arguments import Machine, ResultsFolder, Resume
 from perfmodel.validate.records import RESULTS, machine_folder
 
@@ -52,6 +53,30 @@ class EngineQuestion(Question):
         ),
     ] = None
     tp: arg.TP = argument(default=1)
+    ep: Annotated[int, Argument("Expert-parallel groups.", "N")] = 1
+    dp: Annotated[int, Argument("Data-parallel attention groups.", "N")] = 1
+    layer_split: Annotated[
+        int, Argument("Devices that share the layers and run in turn (-sm layer).", "N", group="Engine")
+    ] = 1
+    cpu_moe: Annotated[
+        int, Argument("Layers whose routed experts stay in host memory.", "N", read=whole, group="Engine")
+    ] = 0
+    gpu_layers: Annotated[
+        int | None,
+        Argument("Layers on the device; the others run on the host.", "N", default="all", group="Engine"),
+    ] = None
+    host_bandwidth: Annotated[
+        float | None,
+        Argument(
+            "Memory bandwidth of the host in GB/s; --cpu-moe and --gpu-layers need it.",
+            "GB/S",
+            group="Engine",
+        ),
+    ] = None
+    attention_backend: Annotated[
+        str | None,
+        Argument("Attention kernels of the engine.", "NAME", default="the engine's own", group="Engine"),
+    ] = None
     draft: Annotated[
         str | None,
         Argument(
@@ -130,6 +155,13 @@ class EngineQuestion(Question):
             context=1,
             draft=self.draft or "ngram",
             tp=self.tp,
+            ep=self.ep,
+            dp=self.dp,
+            layer_split=self.layer_split,
+            cpu_moe=self.cpu_moe,
+            gpu_layers=self.gpu_layers,
+            host_bandwidth=self.host_bandwidth,
+            attention_backend=self.attention_backend,
             draft_tp=self.draft_tp,
             draft_kv=self.draft_kv,
             weights=self.weights,
@@ -141,9 +173,12 @@ class EngineQuestion(Question):
         """The same question about the engine that is named, or that prints a text."""
         query = self.query()
         name = self.engine or printed_by
-        if name not in ENGINES or self.calibration is not None:
+        if self.calibration is not None:
             return query
-        return replace(query, engine=f"{name}{DRIFT}{self.version}" if self.version else name)
+        with suppress(InputError):  # a name of one's own stack
+            word = parse_engine(name)
+            return replace(query, engine=f"{word}{DRIFT}{self.version}" if self.version else word)
+        return query
 
     def results_folder(self) -> Path:
         """The folder for the machine's records. Raises InputError for a label with other characters than

@@ -120,6 +120,13 @@ def further_flags(question: EngineQuestion, query: Query) -> Sequence[str]:
     """The flags of the question that its model, device and draft do not say."""
     values = {
         "--tp": query.tp if query.tp > 1 else None,
+        "--ep": query.ep if query.ep > 1 else None,
+        "--dp": query.dp if query.dp > 1 else None,
+        "--layer-split": query.layer_split if query.layer_split > 1 else None,
+        "--cpu-moe": query.cpu_moe or None,
+        "--gpu-layers": query.gpu_layers,
+        "--host-bandwidth": query.host_bandwidth,
+        "--attention-backend": query.attention_backend,
         "--weights": question.weights,
         "--kv-dtype": question.kv_dtype,
         "--draft-tp": question.draft_tp,

@@ -328,3 +328,25 @@ def test_a_baseline_beside_a_draft_gives_the_measured_speedup(monkeypatch, capsy
     _, out = pasted(monkeypatch, capsys, f"{drafting}\n{baseline}", "--draft", "mtp", "--from", "-")
     # 2.94 tokens in 40.8 ms, and one in 27.7 ms
     assert "measured 2.00 times the baseline, predicted" in out
+
+
+def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch, capsys) -> None:
+    log = sample("llama_server_log")
+    _, alone = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--engine", "llama.cpp")
+    _, by_host = pasted(
+        monkeypatch,
+        capsys,
+        log,
+        "--draft",
+        "mtp",
+        "--from",
+        "-",
+        "--gpu-layers",
+        "40",
+        "--host-bandwidth",
+        "80",
+    )
+    alone_ms, by_host_ms = (float(re.search(r"predicted (\d+) ms", out)[1]) for out in (alone, by_host))
+    assert by_host_ms > 1.5 * alone_ms
+    _, refused_line = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--gpu-layers", "40")
+    assert "--gpu-layers: needs --host-bandwidth" in refused_line
