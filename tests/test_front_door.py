@@ -93,6 +93,15 @@ def test_an_answer_is_the_json_of_its_verb(verb: str, capsys: pytest.CaptureFixt
         jsonschema.validate(versioned | {"more": 1}, schema(function))
 
 
+def test_a_sweep_and_a_sensitivity_print_their_rows() -> None:
+    grid = pm.sweep(**SPARSE, batch="1..30", context="32k", gamma=2)
+    assert "snapkv:1024       4     32768" in str(grid)
+    assert str(grid).endswith("10 more rows; to_frame() has all of them")
+    assert "snapkv:1024" in grid._repr_html_()
+    ranked = pm.sensitivity(**SPARSE, batch=4, context="32k", gamma=2)
+    assert "only this input changes" in str(ranked)
+
+
 def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
     others = {"sweep", "explore", "plot", "mcp", "serve", *TABLES, "kv", "calibrations", "validate"}
     assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)

@@ -79,15 +79,15 @@ class Answer:
 
     def _repr_html_(self) -> str:
         tables = [
-            f"<p>{_escaped(name)}</p>{_table(value)}"
+            f"<p>{escaped(name)}</p>{_table(value)}"
             for name, value in items(self).items()
             if isinstance(value, tuple) and value and is_dataclass(value[0])
         ]
         rows = [
-            f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
+            f"<tr><th>{escaped(name)}</th><td>{escaped(text)}</td></tr>"
             for name, text in _facts(self).items()
         ]
-        headline = f"<p><b>{_escaped(self.headline())}</b></p>"
+        headline = f"<p><b>{escaped(self.headline())}</b></p>"
         return "".join([headline, "<table>", *rows, "</table>", *tables])
 
 
@@ -128,7 +128,8 @@ def _facts(whole: Any) -> dict[str, str]:
     return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in shown.items()}
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text in HTML."""
     from html import escape  # only notebooks need it, and its table of entities takes 3 ms to load
 
     return escape(text)
@@ -139,7 +140,7 @@ def _table(rows: Sequence[Any]) -> str:
     if not rows:
         return "<p>none</p>"
     named = [_facts(row) for row in rows]
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in named[0])
-    cells = ["".join(f"<td>{_escaped(row.get(name, 'None'))}</td>" for name in named[0]) for row in named]
+    head = "".join(f"<th>{escaped(name)}</th>" for name in named[0])
+    cells = ["".join(f"<td>{escaped(row.get(name, 'None'))}</td>" for name in named[0]) for row in named]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

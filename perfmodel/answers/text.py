@@ -67,6 +67,12 @@ def tokens(value: float | None) -> str:
     return f"{-int(-value // 1):,}"
 
 
+def context_text(value: float) -> str:
+    """A context: 32768, or 1M where it is a multiple of 1M (1048576)."""
+    whole = int(value)
+    return f"{whole >> 20}M" if whole and whole % 2**20 == 0 else f"{whole}"
+
+
 def ratio_text(value: float | None) -> str:
     """A speedup: 1.34x; a word for an unknown one."""
     return UNKNOWN if value is None else f"{value:.2f}x"

@@ -13,7 +13,7 @@ from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
-from perfmodel.answers.text import kv_cache_text, ratio_text, seconds
+from perfmodel.answers.text import context_text, kv_cache_text, ratio_text, seconds
 from perfmodel.cli.advise_pools import print_pools
 from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
@@ -50,7 +50,7 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
 def _print(a: Advice, verbose: bool) -> None:
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
-    load = "under a load" if q.has_load else f"context {q.context:.0f}"
+    load = "under a load" if q.has_load else f"context {context_text(q.context)}"
     say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
     if a.pools is not None:
         print_pools(a.pools)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.apart import Apart
 from perfmodel.answers.point.compare import Comparison, Pass, compare
-from perfmodel.answers.text import seconds, size, tokens
+from perfmodel.answers.text import context_text, seconds, size, tokens
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
 
@@ -24,7 +24,10 @@ def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
-        say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:.0f}, {m} tokens per pass", "bold")
+        say(
+            f"{q.model} on {q.tp} x {q.hardware}, context {context_text(q.context)}, {m} tokens per pass",
+            "bold",
+        )
         speculating = _cells(f"1 x {m} tokens", a.speculating, a.speculating.draft_s)
         batching = _cells(f"{m} x 1 token", a.batching, 0.0)
         table(COLUMNS, [speculating, batching])
@@ -40,7 +43,9 @@ def _print(answers: Sequence[Comparison]) -> None:
             say(f"Speculation moves fewer bytes per token {fewer}.")
         if a.apart is not None:
             _separate_drafter(a.apart)
-    warn_where([(f"context {a.query.context:.0f}, gamma {a.query.gamma}", a.warnings) for a in answers])
+    warn_where(
+        [(f"context {context_text(a.query.context)}, gamma {a.query.gamma}", a.warnings) for a in answers]
+    )
 
 
 def _cells(label: str, p: Pass, draft_s: float) -> tuple[str, ...]:

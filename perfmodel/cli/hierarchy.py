@@ -4,7 +4,7 @@ verifies.
 
 from collections.abc import Sequence
 
-from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.answers.text import context_text, ratio_text, seconds
 from perfmodel.answers.trees.hierarchy import Hierarchy, hierarchy
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, fit, say, table, warn_where
@@ -29,7 +29,7 @@ def _row(a: Hierarchy) -> tuple[str, ...]:
     counts = (f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}", f"{a.tokens_per_iteration:.2f}")
     return (
         f"{a.batch:g}",
-        f"{a.context:.0f}",
+        context_text(a.context),
         str(a.gamma_1),
         str(a.gamma_2),
         *counts,
@@ -43,7 +43,7 @@ def _row(a: Hierarchy) -> tuple[str, ...]:
 def _print(answers: Sequence[Hierarchy]) -> None:
     table(COLUMNS, [_row(a) for a in answers])
     say(f"calibration {answers[0].calibration}", "dim")
-    warn_where([(f"batch {a.batch:g}, context {a.context:.0f}", a.warnings) for a in answers])
+    warn_where([(f"batch {a.batch:g}, context {context_text(a.context)}", a.warnings) for a in answers])
 
 
 app = verb(

@@ -10,6 +10,7 @@ from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     NONE,
     UNKNOWN,
+    context_text,
     devices,
     draft_in_words,
     kv_cache_text,
@@ -63,7 +64,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
         _passes(a)
         facts(_more(a))
     if a.sensitivity is not None:
-        _moves(a.sensitivity)
+        moves(a.sensitivity)
     told_by_memory = a.memory.shortage(float(a.query.batch))
     warn(note for note in a.warnings if note not in told_by_memory)
     engine = serving_engines().get(a.calibration.stack)
@@ -94,7 +95,7 @@ def several(answers: Sequence[WhatIf]) -> None:
     for a in answers:
         if a.sensitivity is not None:
             say(f"\n{_at_point(a.query)}", "bold")
-            _moves(a.sensitivity)
+            moves(a.sensitivity)
     warn_where([(_at_point(a.query), a.warnings) for a in answers])
 
 
@@ -107,7 +108,7 @@ def _cells(a: WhatIf) -> tuple[str, ...]:
     best_gamma = UNKNOWN
     if a.gamma_optimal is not None:
         best_gamma = f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
-    point = (f"{q.batch}", f"{q.context}", f"{q.gamma}")
+    point = (f"{q.batch}", context_text(q.context), f"{q.gamma}")
     verdict = (CELLS[a.verdict], ratio_text(a.speedup))
     pace = (seconds(a.ar_tpot_s), seconds(a.tpot_s), throughput)
     return (*point, *verdict, *pace, best_gamma, fit(a.memory.fits, a.memory.max_batch))
@@ -117,7 +118,7 @@ def _sources(answers: Sequence[WhatIf]) -> str:
     """The sources of the acceptances, with the contexts of each where they differ."""
     contexts_by_source: dict[str, dict[str, None]] = {}
     for a in answers:
-        contexts_by_source.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
+        contexts_by_source.setdefault(a.acceptance.source, {})[context_text(a.query.context)] = None
     if len(contexts_by_source) == 1:
         return next(iter(contexts_by_source))
     parts = []
@@ -142,8 +143,8 @@ def calibration(c: Calibrated) -> str:
 def _verdict(a: WhatIf) -> tuple[str, str]:
     """The verdict as a sentence, and its reason."""
     if a.verdict == "does_not_fit":
-        would, _, why = a.reason.partition("; ")
-        return f"{SENTENCES[a.verdict]}; {would}", why
+        fits, _, why = a.reason.partition("; ")
+        return f"{SENTENCES[a.verdict]}: {fits}", why
     if a.speedup is None:
         return f"{SENTENCES[a.verdict]}: {a.reason}", ""
     if not a.query.gamma:
@@ -156,7 +157,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     query = a.query
     rows = {}
     if not m.fits and query.gamma and a.speedup is not None:
-        rows["if it did"] = _gain(a)
+        rows["if it fit"] = _gain(a)
     if why:
         rows["why"] = why
     rows["time"] = _time(a)
@@ -287,7 +288,7 @@ def _more(a: WhatIf) -> dict[str, str]:
     return rows | {"not modelled": ", ".join(NOT_MODELLED)}
 
 
-def _moves(rows: Iterable[Move]) -> None:
+def moves(rows: Iterable[Move]) -> None:
     """The inputs that change the speedup, the strongest first."""
     cells = []
     for move in rows:
@@ -305,7 +306,7 @@ def _subject(q: Query) -> str:
 
 def _at_point(q: Query) -> str:
     """Batch, context and gamma."""
-    return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
+    return f"batch {q.batch}, context {context_text(q.context)}, gamma {q.gamma}"
 
 
 def _throughputs(tpot_interval: tuple[float, float] | None, batch: int) -> str:

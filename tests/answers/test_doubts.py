@@ -198,7 +198,7 @@ def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(
     models = [name for name in files.bundled_names("models") if name.startswith("qwen3")]
     cli.run(["sweep", "--model", ",".join(models), *grid, "--alpha", "0.7", "-o", str(tmp_path / "grid.csv")])
     *notes, more, rows = capsys.readouterr().err.splitlines()
-    form = r"warning: (batch 1 does not fit|context 16777216 \(\+3\) is beyond qwen3)"
+    form = r"warning: (batch 1 does not fit|context 16M \(\+3\) is beyond qwen3)"
     assert all(re.match(form, note) for note in notes)
     assert len(notes) == len({*notes}) == 12
     assert more == f"warning: {len(models) + 1 - 12} more"

@@ -53,7 +53,7 @@ def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch)
     arguments = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
     assert (
         run(capsys, *arguments).splitlines()[1]
-        == "Does not fit in memory; would likely pay: at most batch 6 fits"
+        == "Does not fit in memory: at most batch 6 fits (with more memory it would likely pay)"
     )
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

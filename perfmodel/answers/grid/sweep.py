@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
+from perfmodel.answers.answer import SCHEMA_VERSION, Answer, escaped, plain
 from perfmodel.answers.declaration import argument, asks, listed, question
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve, slowing
@@ -295,6 +295,9 @@ class Sweep(Answer):
             figures = zip(*(column.tolist() for column in block.typed().values()), strict=True)
             rows += [block.labels | dict(zip(COLUMNS, row, strict=True)) for row in figures]
         return {"schema_version": SCHEMA_VERSION, "rows": plain(rows)}
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escaped(self.headline())}</b></p><pre>{escaped(str(self))}</pre>"
 
     def headline(self) -> str:
         speedup = np.concatenate([block.columns["speedup"] for block in self.blocks])

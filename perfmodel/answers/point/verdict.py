@@ -167,9 +167,9 @@ def verdicts(
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """A change with which a point would fit: ``would pay: at most batch 6 fits``."""
+    """What fits, and the verdict: ``at most batch 6 fits (with more memory it would pay)``."""
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
-    return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
+    return f"{fits} (with more memory it {_WOULD[otherwise]})" if gamma else fits
 
 
 def reason(p: Prediction, limiter: str) -> str:

@@ -12,7 +12,7 @@ from perfmodel.answers.question.named import conversion_of
 from perfmodel.answers.question.query import CommonOptions, Options
 from perfmodel.answers.question.racks import rack_doubts
 from perfmodel.answers.question.smaller_batch import of_batch
-from perfmodel.answers.text import Note
+from perfmodel.answers.text import Note, context_text
 from perfmodel.specs import (
     CONSTANTS,
     ENGINES,
@@ -176,7 +176,7 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
         limits[scenario.draft.model.name] = scenario.draft.model.max_position_embeddings
     for name, most in limits.items():
         if context + gamma + 1 > most:
-            yield f"context {context:.0f} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
+            yield f"context {context_text(context)} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
 
 
 def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
@@ -196,7 +196,8 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
         )
     if SHORT in known.source and context > SHORT_TOKENS:
         yield (
-            f"the acceptance was published for short prompts; at {context:.0f} tokens a head may accept less"
+            "the acceptance was published for short prompts; "
+            f"at {context_text(context)} tokens a head may accept less"
         )
 
 
