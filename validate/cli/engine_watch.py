@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
 from perfmodel.validate.cli.engine_question import EngineQuestion
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
@@ -17,7 +19,7 @@ from perfmodel.validate.engine.acceptance import (
     states_positions,
 )
 from perfmodel.validate.engine.acceptance.prometheus import since
-from perfmodel.validate.engine.baseline import baseline_health
+from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.client import without_words
 from perfmodel.validate.engine.watch import (
     ServedCounts,
@@ -109,11 +111,30 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
         gamma is not None,
     )
     try:
-        rows = import_text(where, text, None, subject).rows
+        rows = _rows(query, subject, where, text)
         requests = running(where, text)
     except InputError as error:
         raise without_words(error) from None
     return [ServedCounts.of(row, gamma, requests) for row in rows]
+
+
+def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Sequence[AcceptanceEntry]:
+    """The imported rows. A log without contexts has that of the share of the cache that it states.
+
+    Raises InputError.
+    """
+    try:
+        return import_text(where, text, None, subject).rows
+    except InputError as error:
+        context = None
+        if str(error).startswith("--context: must be given") and not subject.context:
+            context = predicted_context(query, text)
+        if context is None:
+            raise
+    say(
+        f"context: about {context:.0f} tokens, by the used share of the predicted cache (--context states it)"
+    )
+    return import_text(where, text, None, replace(subject, context=(max(round(context), 1),))).rows
 
 
 def further_flags(question: EngineQuestion, query: Query) -> Sequence[str]:

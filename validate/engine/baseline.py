@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question import Query, resolve, resolve_costs
 from perfmodel.errors import InputError
+from perfmodel.speculation import kv_cache_of
 from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.acceptance.vllm import served_contexts
 from perfmodel.validate.engine.compared import predicted_prompt_s
@@ -24,7 +25,7 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     requests = running(where, text)
     if pace is None or requests is None:
         raise InputError(f"{where}: states no draft, and no throughput of running requests")
-    cached = context or _stated_context(where, text, requests)
+    cached = context or _stated_context(where, text, requests) or predicted_context(query, text)
     if cached is None:
         raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
     point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
@@ -32,6 +33,17 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     prompt_token_s = predicted_prompt_s(resolve(point), prompt, drafts=False) / prompt.tokens
     words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
     return words, health(pace, Expectation(whatif(point), 1.0, None, prompt_token_s), text)
+
+
+def predicted_context(query: Query, text: str) -> float | None:
+    """Cached tokens of a request by the share of the cache that a log states and the predicted size of the
+    cache; None if it states no share.
+    """
+    load = LoggedLoad.of(text)
+    if load is None:
+        return None
+    cache = kv_cache_of(resolve_costs(query), query.gamma or 0, query.memory_fraction)
+    return load.context_of(cache.kv_tokens)
 
 
 def _stated_context(where: str, text: str, requests: float) -> float | None:

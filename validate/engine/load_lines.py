@@ -28,8 +28,8 @@ _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line: requests that run and wait, tokens per second of answers and prompts, and cached tokens of
-    the running requests together; None if the line does not state them.
+    """One line: requests that run and wait, tokens per second of answers and prompts, cached tokens of the
+    running requests together, and the share of the cache that they use; None if the line does not state them.
     """
 
     running: int
@@ -37,19 +37,22 @@ class LoadLine:
     decode_tokens_per_s: float
     prompt_tokens_per_s: float
     cached_tokens: float | None = None
+    used_share: float | None = None
 
     @classmethod
     def of(cls, match: re.Match[str], cache_tokens: float | None = None) -> "LoadLine":
         """cache_tokens: size of the cache of which the line states the used share; None if it is unknown."""
         cached = float(match["cached"]) if match["cached"] else None
-        if cache_tokens is not None and match["used"]:
-            cached = cache_tokens * float(match["used"]) / 100
+        used_share = float(match["used"]) / 100 if match["used"] else None
+        if cache_tokens is not None and used_share is not None:
+            cached = cache_tokens * used_share
         return cls(
             int(match["running"]),
             float(match["waiting"] or 0),
             float(match["decode"]),
             float(match["prompt"] or 0),
             cached,
+            used_share,
         )
 
     @property
@@ -103,6 +106,13 @@ class LoggedLoad:
         """Cached tokens of a running request; None if no line states them."""
         stated = [line.cached_tokens / line.running for line in self.lines if line.cached_tokens]
         return median(stated) if stated else None
+
+    def context_of(self, cache_tokens: float) -> float | None:
+        """Cached tokens of a running request by the used share of a cache of this size; None if no line
+        states the share.
+        """
+        shares = [line.used_share / line.running for line in self.lines if line.used_share]
+        return cache_tokens * median(shares) if shares else None
 
 
 def _agree(load: list[LoadLine]) -> bool:

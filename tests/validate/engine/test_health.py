@@ -300,3 +300,15 @@ def test_lines_of_vllm_0_8_need_the_draft_length(tmp_path, capsys) -> None:
     line = "SpecDecoding metrics: Draft acceptance rate: 51.7%, Accepted: 1550 tokens, Drafted: 3000 tokens\n"
     assert watched(tmp_path, capsys, line)[1].startswith("error: --gamma: must be given")
     assert "2.55 tokens per iteration" in watched(tmp_path, capsys, line, "--gamma", "3")[1]
+
+
+def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, capsys) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(vllm_log(predicted_tokens_per_s()))
+    ask = [word for word in ASK if word not in ("--context", "4k")]
+    run(["validate", "engine", "--watch", str(path), *ask])
+    out = " ".join(capsys.readouterr().out.split())
+    cache = whatif("qwen3-32b", "h100", batch=8, context=4096, tp=2, draft="eagle3", gamma=0).kv_cache
+    context = int(re.search(r"context: about (\d+) tokens, by the used share", out)[1])
+    assert context == pytest.approx(0.04 * cache.kv_tokens / 8, rel=0.05)
+    assert "health: healthy" in out
