@@ -136,13 +136,18 @@ def _headline(a: Advice) -> str:
 
 
 def _headline_under_load(a: Advice, p: Pick) -> str:
-    """The choice in words, with its GPUs and TPOT over those of the best baseline."""
+    """The choice in words, with its GPUs and TPOT over those of the best baseline; where its TPOT is not the
+    shorter one, the rate of tokens.
+    """
     if not p.gamma:
         return f": the baseline, {p.layout}"
     choice = f": {_draft(p)}, gamma {p.gamma}, {p.layout}"
     if (b := a.baseline) is None:
         return choice
     gpus = "" if b.gpus == p.gpus else f"{_counted(p.gpus, 'GPU')} instead of {b.gpus}, "
+    if p.tpot_s > b.tpot_s and p.all_servers_tokens_per_s > b.all_servers_tokens_per_s:
+        rates = f"{p.all_servers_tokens_per_s:,.0f} tokens/s instead of {b.all_servers_tokens_per_s:,.0f}"
+        return f"{choice}; {gpus}{rates}"
     return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
 
 

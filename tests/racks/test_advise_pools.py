@@ -204,7 +204,7 @@ def test_no_other_split_serves_the_clients_faster_within_the_limits(prefill: int
     asked = {
         "alpha": 0.7,
         "max_concurrency": 300,
-        "output_std": 1,
+        "output_std": 0.05 * ASKED["output_len"],
         "slo": OF_CLIENTS["slo"],
         "closed_form": True,
     }

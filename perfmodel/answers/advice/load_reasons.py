@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.candidates import Candidates, without_acceptance
+from perfmodel.answers.advice.candidates import Candidates, find_candidates, without_acceptance
+from perfmodel.answers.advice.engine_lines import UNQUANTISED
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reasons import likely_text
-from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.served import Served, estimated
 from perfmodel.answers.text import clients, request_rate, seconds
+from perfmodel.errors import InputError
+from perfmodel.specs import load_model
 
 
 def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, rival: Served | None) -> str:
@@ -74,7 +77,26 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
     these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
-    return f"{these} serve {_in_words(question)}{share}{enough}"
+    return f"{these} serve {_in_words(question)}{share}{enough}{_in_fp8(question, candidates)}"
+
+
+def _in_fp8(question: AdviseQuery, candidates: Candidates) -> str:
+    """What FP8 weights would change without a draft, by the closed form; empty if the question names a format
+    or the model's own is not one of 16 bits.
+    """
+    if question.weights is not None or load_model(question.model).weights not in UNQUANTISED:
+        return ""
+    smaller = replace(question, weights="fp8")
+    try:
+        found = find_candidates(smaller, [c.layout for c in candidates.baselines])
+        served = [estimated(smaller, candidate, drafts=False) for candidate in found.baselines]
+    except InputError:
+        return ""
+    fitting = [each for each in served if each is not None]
+    if any(each.suffices for each in fitting):
+        return "; with --weights fp8 they would"
+    needed = [each.needed_gpus for each in fitting if each.needed_gpus is not None]
+    return f"; with --weights fp8 {min(needed)} would" if needed else ""
 
 
 def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:

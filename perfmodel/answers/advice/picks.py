@@ -76,7 +76,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
     energy = Passes(s, float(point.batch), context, np.array([point.gamma])).energy(s)
     objective = point.value if query.objective == "throughput" else -point.value
     at_once = float(seats or point.batch)
-    kv_cache = kv_cache_of(_as_started(s, query), point.gamma, query.memory_fraction, at_once)
+    kv_cache = kv_cache_of(_as_started(s, query, point.gamma), point.gamma, query.memory_fraction, at_once)
     pick = Pick(
         hardware=query.hardware,
         layout=layout.label(),
@@ -117,9 +117,10 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
     )
 
 
-def _as_started(scenario: Scenario, query: AdviseQuery) -> Scenario:
+def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:
     """The scenario on a server that takes sequences as long as its printed line says."""
-    longest = longest_sequence(scenario, query.memory_fraction, query.max_model_len, query.context, 1)
+    stated = query.max_model_len
+    longest = longest_sequence(scenario, query.memory_fraction, stated, query.context, 1, gamma)
     account = scenario.account
     return scenario.on_same_shards(
         account=replace(account, server=replace(account.server, max_model_len=longest))

@@ -31,9 +31,8 @@ def reason_of(
     if rival is None and not would_pay and drafted:
         return f"{_why_no_draft(query, drafted)}; {stops}"
     if rival is None:
-        return (
-            f"no acceptance is known for {query.model}{likely_text(likely)}{_would_pay(would_pay)}; {stops}"
-        )
+        typical = likely_text(likely) + _at_larger_batches(query, likely)
+        return f"no acceptance is known for {query.model}{typical}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)
@@ -68,6 +67,13 @@ def likely_text(likely: tuple[TypicalGain, ...]) -> str:
     if not gains:
         return ", and with a typical one no draft is likely to gain"
     return f": likely {' or '.join(gains)}, not decided until measured"
+
+
+def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
+    """That a gain is one of tokens per second within a bound, under which a draft allows larger batches."""
+    if not likely or query.max_tpot_ms is None or query.objective == "latency":
+        return ""
+    return "; these are tokens/s within the bound, where a draft allows larger batches"
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:

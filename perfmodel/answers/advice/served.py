@@ -20,9 +20,9 @@ from perfmodel.speculation import Workload, predict
 
 HEADROOM = OPEN.saturation
 """Largest share of the saturation rate at which a server runs, where no latency limits decide."""
-OUT_OF_STEP = 1.0
-"""Standard deviation of the output lengths between clients, in tokens. Clients of a real load do not stay in
-step, as those of equal answers do.
+OUT_OF_STEP = 0.05
+"""Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
+do not stay in step, as those of equal answers do; from this share on their times no longer change.
 """
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the limits decide the number."""
@@ -172,7 +172,7 @@ def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
     """The load of one of several servers. A smaller rate than `traffic` takes is as good as its least."""
     if question.request_rate is not None:
         return {"request_rate": max(question.request_rate / replicas, RATES[0])}
-    return _clients_each([_share(question, replicas)])
+    return _clients_each(question, [_share(question, replicas)])
 
 
 def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
@@ -185,7 +185,7 @@ def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) 
             if (row.gamma != 0) is drafts
         ]
         return min((number for number in needed if number is not None), default=None)
-    asked = question_of(question, candidate, drafts, **_clients_each(_shares(question)))
+    asked = question_of(question, candidate, drafts, **_clients_each(question, _shares(question)))
     by_load = compared(asked, replays=False).by_load
     rows = (row for rows in by_load for row in rows)
     return _servers_for(question, _met(rows, drafts))
@@ -198,7 +198,7 @@ def _replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bo
     shares = _shares(question)
 
     def meets(share: int) -> bool:
-        asked = question_of(question, candidate, drafts, **_clients_each([share]))
+        asked = question_of(question, candidate, drafts, **_clients_each(question, [share]))
         return bool(_met(compared(asked, replays=True).by_load[0], drafts))
 
     at = shares.index(_share(question, near))
@@ -220,9 +220,10 @@ def _share(question: AdviseQuery, servers: int) -> int:
     return math.ceil(question.clients / servers)
 
 
-def _clients_each(shares: list[int]) -> dict[str, Any]:
+def _clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
     """The load of servers with these numbers of clients."""
-    return {"max_concurrency": shares, "output_std": OUT_OF_STEP}
+    assert question.output_len is not None
+    return {"max_concurrency": shares, "output_std": OUT_OF_STEP * question.output_len}
 
 
 def _met(rows: Iterable[TrafficRow], drafts: bool) -> list[int]:

@@ -151,9 +151,12 @@ class AtRate(PoolLoad):
 
 @dataclass(frozen=True, slots=True)
 class OfClients(PoolLoad):
-    """Clients that each wait for their answer. Devices are compared by the rate at which these are served."""
+    """Clients that each wait for their answer. Devices are compared by the rate at which these are served.
+    output_len: mean tokens of an answer.
+    """
 
     clients: int
+    output_len: int
 
     @property
     def words(self) -> str:
@@ -163,7 +166,7 @@ class OfClients(PoolLoad):
     @property
     def arguments(self) -> dict[str, Any]:
         """See `PoolLoad`."""
-        return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP}
+        return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP * self.output_len}
 
     def of_each(self, servers: int) -> Array:
         """See `PoolLoad`."""

@@ -69,7 +69,8 @@ def load_of(question: AdviseQuery) -> PoolLoad:
     if question.request_rate is not None:
         return AtRate(question.request_rate)
     assert question.clients is not None
-    return OfClients(question.clients)
+    assert question.output_len is not None
+    return OfClients(question.clients, question.output_len)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,9 +82,9 @@ class ServedTarget:
     """The version of this engine that the question names; empty for the newest."""
     alone: bool = False
     """Whether no other engine serves the checkpoint, or runs on the device."""
-    longest: Callable[[int, int], int] | None = None
-    """Tokens of the longest sequence that a server of this many sequences at a context accepts; None leaves
-    the engine's own limit.
+    longest: Callable[[int, int, int], int] | None = None
+    """Tokens of the longest sequence that a server accepts at a context, with this many sequences and drafted
+    tokens; None leaves the engine's own limit.
     """
 
     @property
@@ -107,24 +107,32 @@ class ServedTarget:
         """The version of an engine that its line is for; empty for the newest."""
         return self.version if engine == self.engine else ""
 
-    def sequence_tokens(self, context: int, sequences: int = 1) -> int | None:
-        """Tokens of the longest sequence at a context; None leaves the engine's own limit."""
-        return None if self.longest is None else self.longest(context, sequences)
+    def sequence_tokens(self, table: LengthTable, sequences: int = 1) -> int | None:
+        """Tokens of the longest sequence at the contexts of a table; None leaves the engine's own limit."""
+        if self.longest is None:
+            return None
+        return self.longest(table.context_high, sequences, table.max_tokens)
 
 
 def longest_sequence(
-    scenario: Scenario, memory_fraction: float | None, stated: int | None, context: int, sequences: int
+    scenario: Scenario,
+    memory_fraction: float | None,
+    stated: int | None,
+    context: int,
+    sequences: int,
+    gamma: int,
 ) -> int:
     """A context with room for the answer, as far as the model and the memory of the devices allow it.
 
-    stated: the limit that the question states. sequences: number that must have this room at once.
+    stated: the limit that the question states. sequences: number that must have this room at once. gamma:
+    drafted tokens, whose draft takes memory too.
     """
     if stated is not None:
         return stated
     limit = scenario.target.max_position_embeddings or context + ANSWER_TOKENS
     rooms = ANSWER_TOKENS // 2 ** np.arange(ANSWER_TOKENS.bit_length())
     tokens = np.minimum(context + rooms, max(limit, context))
-    fits = memory_of(scenario, float(sequences), tokens.astype(float), 0.0, memory_fraction).fits
+    fits = memory_of(scenario, float(sequences), tokens.astype(float), float(gamma), memory_fraction).fits
     return int(tokens[np.argmax(fits)]) if np.any(fits) else context
 
 

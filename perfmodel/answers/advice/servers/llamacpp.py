@@ -39,7 +39,7 @@ class LlamaCpp(Server):
             return None
         table = setup.table
         slots = table.ranges[-1].high
-        tokens = setup.target.sequence_tokens(table.context_high, slots) or table.context_high
+        tokens = setup.target.sequence_tokens(table, slots) or table.context_high
         if file.kv_dtype not in (*SIXTEEN, *CACHES):
             notes.append(f"llama.cpp has no {file.kv_dtype} KV cache: its line serves fp16")
         cache = CACHES.get(file.kv_dtype)

@@ -96,7 +96,7 @@ class SGLang(Server):
                 "--kv-cache-dtype": cache,
                 "--attention-backend": backend.word if backend else None,
                 "--mem-fraction-static": target.memory_fraction,
-                "--context-length": target.sequence_tokens(table.context_high),
+                "--context-length": target.sequence_tokens(table),
                 "--max-running-requests": table.ranges[-1].high,
             }
         )

@@ -97,7 +97,7 @@ class VLLM(Server):
                 "--kv-cache-dtype": self._cache(target, backend, notes),
                 "--attention-backend": backend.word if backend else None,
                 "--gpu-memory-utilization": target.memory_fraction,
-                "--max-model-len": target.sequence_tokens(table.context_high),
+                "--max-model-len": target.sequence_tokens(table),
                 "--max-num-seqs": table.ranges[-1].high,
             }
         )
