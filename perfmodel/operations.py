@@ -1,12 +1,13 @@
 """FLOPs and bytes of an operation of a forward pass, and the numbers of which all formulas are made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from perfmodel.immutable import Immutable
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,15 +21,12 @@ WIDE_HEAD = 256
 """Values of a head above which FlashAttention has no kernel (vLLM 0.17, flash_attn.py:152)."""
 
 
-@dataclass(slots=True)
-class Cost:
+class Cost(Immutable):
     """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``.
 
-    Instances never change. They are not frozen, because every answer makes some sixty of these and of
-    `costs.Op`, and freezing is slow. flops: multiply and add count as 2, in matrix products and attention
-    only (element-wise FLOPs never limit a pass). weight_bytes: parameters read. kv_bytes: cached keys and
-    values read. activation_bytes: all other moved bytes: inputs and outputs of each op and the new tokens'
-    keys and values.
+    flops: multiply and add count as 2, in matrix products and attention only (element-wise FLOPs never limit
+    a pass). weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: all other
+    moved bytes: inputs and outputs of each op and the new tokens' keys and values.
     """
 
     flops: Floats = 0.0

@@ -9,13 +9,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.text import Note
+from perfmodel.immutable import Immutable
 
 WIDTH, PIPED, TERMINAL = 112, 100, 80
 """Most columns of a sentence, columns of all output without a terminal, and columns of a terminal that does
@@ -139,8 +139,7 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
         warn([Note(placed) if isinstance(note, Note) else placed])
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Immutable):
     """One column of a table.
 
     left: whether it is text, which may be broken between words, unlike a number. spare: if not 0, a narrow

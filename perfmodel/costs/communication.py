@@ -1,7 +1,6 @@
 """Counts of the messages that devices send each other in a pass."""
 
 import math
-from dataclasses import replace
 
 from perfmodel.costs.kinds.messages import AllReduceOp, ExchangeOp, StageSendOp
 from perfmodel.costs.operation import Op
@@ -43,7 +42,7 @@ def messages(shard: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
         if model.wide_qk_norm:
             layers = model.num_attention_layers
             sums = _all_reduce("qk norm sums", layers, attends, tokens * 8.0)
-            ops.append(replace(sums, norms=layers))
+            ops.append(sums.replace(norms=layers))
     return ops
 
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 from perfmodel.specs import (
     MLA,
@@ -20,8 +20,7 @@ from perfmodel.specs import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(Immutable):
     """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
 
     Numbers are arrays if it stands for several projections of one format (`stacks`). gathered: whether it
@@ -49,15 +48,14 @@ def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear,
     def stacked(alike: list[Linear], name: str) -> Any:
         return np.array([getattr(one, name) for one in alike], float).reshape(-1, *(1,) * ndim)
 
-    numbers = [f.name for f in fields(Linear) if f.name not in ("name", "form", "gathered")]
+    numbers = [name for name in Linear.__struct_fields__ if name not in ("name", "form", "gathered")]
     return tuple(
         Linear(form.name, form, **{name: stacked(alike, name) for name in numbers}, gathered=gathered)
         for (form, gathered), alike in by_format.items()
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(Immutable):
     """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
     num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
@@ -194,7 +192,7 @@ def linears(
     yield from (_projection(each, n, precision) for each in model.projections)
     gathered = groups > 1 and not exchanges
     shared_by = devices if gathered else n
-    yield from (replace(one, gathered=gathered) for one in _mlp(model, shared_by, precision))
+    yield from (one.replace(gathered=gathered) for one in _mlp(model, shared_by, precision))
 
 
 def _projection(one: Projection, n: int, precision: Precision) -> Linear:

@@ -2,23 +2,22 @@
 class of `costs.kinds`.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from perfmodel.costs.device_group import DeviceGroup
 from perfmodel.costs.split import Split
+from perfmodel.immutable import AbstractImmutable
 from perfmodel.operations import Cost, Floats
 
 Kind = Literal["linear", "attention", "small", "allreduce", "exchange", "upkeep", "host"]
 
 
-@dataclass(slots=True)
-class Op(ABC):
-    """One operation, summed over its layers. Instances never change (see `Cost`).
+class Op(AbstractImmutable):
+    """One operation, summed over its layers.
 
     kernels: launches in one pass. compute: the peak at which it runs.
     """
@@ -65,10 +64,9 @@ class Op(ABC):
         """The op where it runs `count` times in a pass."""
         c = self.cost
         cost = Cost(c.flops * count, c.weight_bytes * count, c.kv_bytes * count, c.activation_bytes * count)
-        return replace(self, cost=cost, **{name: getattr(self, name) * count for name in self.added_up})
+        return self.replace(cost=cost, **{name: getattr(self, name) * count for name in self.added_up})
 
 
-@dataclass(slots=True)
 class RatedOp(Op):
     """An operation that loads and computes at rates of its own."""
 

@@ -154,7 +154,7 @@ def core(ops: list[Op]) -> list[Op]:
     """Linear and attention ops without activation traffic, as in the closed forms of docs/model.md."""
     bare = list[Op]()
     for op in ops:
-        cost = replace(op.cost, activation_bytes=0.0)
+        cost = op.cost.replace(activation_bytes=0.0)
         if isinstance(op, GemmOp):
             bare.append(GemmOp(op.name, op.kernels, cost, op.compute))
         elif isinstance(op, AttentionOp | StateOp):

@@ -1,7 +1,6 @@
 """Cuts a model into the shares of the devices of a group, and checks that it can be cut."""
 
 import math
-from dataclasses import replace
 
 from perfmodel.costs.gemms import experts, linear, linears
 from perfmodel.costs.shards import INDEX_KEY_BYTES, ONE_BOX, Attention, RackLayout, Shard, Small, States
@@ -62,7 +61,7 @@ def shard(
     shared_by = attends if exchanges else n
     head_devices = shared_by if shards_lm_head else 1
     head = linear("lm_head", 1, (hidden, model.vocab_size / head_devices), precision)
-    head = replace(head, gathered=groups > 1 and not exchanges)
+    head = head.replace(gathered=groups > 1 and not exchanges)
     gemms = tuple(linears(model, n, precision, groups, exchanges))
     redundant = layout.redundant_experts if model.moe else 0
     routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance)
@@ -104,19 +103,19 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
         groups.append(_span(model, n, precision, "full", dense, None))
     if full - dense:
         chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
-        groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
+        groups.append(chosen.replace(topk=model.indexer.topk if model.indexer else None))
     if model.mla and (bare := model.mla.unrotated_layers):
-        latent = replace(
-            groups[0].layout, head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank
+        latent = groups[0].layout.replace(
+            head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank
         )
-        rotated = replace(groups[0], layers=groups[0].layers - bare)
-        groups = [rotated, replace(groups[0], name="unrotated", layers=bare, layout=latent), *groups[1:]]
+        rotated = groups[0].replace(layers=groups[0].layers - bare)
+        groups = [rotated, groups[0].replace(name="unrotated", layers=bare, layout=latent), *groups[1:]]
     if groups and model.shared_kv_layers:
-        groups[0] = replace(groups[0], shared=model.shared_kv_layers)
+        groups[0] = groups[0].replace(shared=model.shared_kv_layers)
     for part in model.compressed:
         topk = model.indexer.topk if model.indexer and part.chosen else None
         every = _span(model, n, precision, f"every {part.stride}", part.layers, None)
-        groups.append(replace(every, topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
+        groups.append(every.replace(topk=topk, stride=part.stride, activation_bytes_per_token=0.0))
     if model.num_sliding_layers:
         slides = _span(
             model,
@@ -126,7 +125,7 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
             model.num_sliding_layers,
             model.sliding_window,
         )
-        groups.append(replace(slides, shared=model.shared_kv_sliding))
+        groups.append(slides.replace(shared=model.shared_kv_sliding))
     return tuple(groups)
 
 

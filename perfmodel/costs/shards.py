@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.costs.gemms import Experts, Linear, stacked_by_format
 from perfmodel.costs.graphs import padded
+from perfmodel.immutable import Immutable
 from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Floats
 from perfmodel.specs import WEIGHT_FORMATS, ModelSpec, Precision
@@ -16,8 +17,7 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 """Bytes of one value of an indexer's cached key: fp8 with a scale per 128 (vLLM, models/deepseek_v2.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Small:
+class Small(Immutable):
     """An element-wise kernel: launches, and bytes per token. of_experts: whether it routes tokens to experts.
     gathered: see `Linear`.
     """
@@ -29,8 +29,7 @@ class Small:
     gathered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Immutable):
     """Layers with the same attention span (`window` None: the whole context) and cache layout.
 
     topk: cached tokens per query token that an indexer chooses; None: all in the span. stride: tokens per
@@ -57,8 +56,7 @@ class Attention:
         return entries if self.window is None else np.minimum(entries, self.window)
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(Immutable):
     """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token.
 
     bytes_per_input: bytes of one more input of the convolution; engines keep one for each drafted token.
@@ -72,8 +70,7 @@ class States:
     bytes_per_input: float
 
 
-@dataclass(frozen=True, slots=True)
-class RackLayout:
+class RackLayout(Immutable):
     """What a model's place beyond a box adds to its tensor-parallel degree and groups.
 
     imbalance: tokens of the fullest group of experts over the mean. For the rest see `Shard` and `experts`.

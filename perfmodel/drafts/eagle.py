@@ -1,6 +1,5 @@
 """EAGLE heads: a decoder layer on the target's features, run token after token."""
 
-from dataclasses import replace
 from typing import Any
 
 from perfmodel import costs
@@ -89,9 +88,8 @@ def _embedding_half(shard: costs.Shard, tokens: Floats) -> Op:
     first = shard.linears[0]
     hidden = shard.model.hidden_size
     columns = first.columns / first.kernels * shard.tensor_parallel
-    return replace(
-        dense("eagle embedding", shard, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0
-    )
+    whole = dense("eagle embedding", shard, hidden, columns, tokens, tensor="qkv")
+    return whole.replace(kernels=0, quantisations=0)
 
 
 def few_layers(

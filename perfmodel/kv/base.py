@@ -16,6 +16,7 @@ from typing import ClassVar, dataclass_transform
 import numpy as np
 
 from perfmodel.errors import refuse
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 
 SCORE_BYTES = 4.0
@@ -28,8 +29,7 @@ MAX_BUDGET = 2**40
 """Budgets above this many tokens are refused as typing errors."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KVLayout:
+class KVLayout(Immutable):
     """The KV cache of one layer on one device.
 
     `num_kv_heads` and `query_heads` count heads on this device. Grouped-query attention has `values_per_token
@@ -64,8 +64,7 @@ class KVLayout:
         return 2.0 * self.query_heads * self.head_dim
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(Immutable):
     """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches.
 
     searched: tokens or pages of a sequence among which a kernel looks for the best; 0 without a search.

@@ -61,7 +61,7 @@ def _slowed(op: Op, factor: float) -> Op:
     """A GEMM of a prompt that computes for longer; another op is the same."""
     if factor == 1.0 or not isinstance(op, GemmOp) or isinstance(op, ExpertsOp):
         return op
-    return replace(op, cost=replace(op.cost, flops=factor * op.cost.flops))
+    return op.replace(cost=op.cost.replace(flops=factor * op.cost.flops))
 
 
 def _experts_s(scenario: Scenario, ops: Sequence[Op]) -> Floats:

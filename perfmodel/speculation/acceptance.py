@@ -7,13 +7,13 @@ docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats
 from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
@@ -74,8 +74,7 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     return np.divide(s[..., 1:], before, out=np.zeros_like(before), where=before > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
+class Acceptance(Immutable):
     """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Build it with one of the
     `from_...` functions.
 
@@ -113,7 +112,7 @@ class Acceptance:
         """
         alpha = float(alpha_from_tokens_per_iteration(omega, gamma))
         whole = cls(source, tail=alpha, measured_at=(float(gamma),))
-        return whole if decay is None else replace(whole, measured_to=int(gamma), decay=decay)
+        return whole if decay is None else whole.replace(measured_to=int(gamma), decay=decay)
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -173,10 +172,10 @@ class Acceptance:
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
         """The acceptance of a measured row (`specs.acceptance_rows.find_acceptance`), with its source."""
         if row.positions is not None:
-            return replace(cls.from_positions(row.positions, row.source), spread=row.spread, bins=row.bins)
+            return cls.from_positions(row.positions, row.source).replace(spread=row.spread, bins=row.bins)
         if row.alpha is None:
             raise InputError(f"{row.source}: must have alpha or positions")
-        return replace(cls.from_alpha(row.alpha, row.source), spread=row.spread)
+        return cls.from_alpha(row.alpha, row.source).replace(spread=row.spread)
 
     def extended(self, gamma: int, decay: float) -> "Acceptance":
         """The same acceptance for drafts of up to `gamma` tokens. Each position beyond the known ones accepts
@@ -187,7 +186,7 @@ class Acceptance:
             return self
         later = (self.prefix[-1] * decay ** (position + 1) for position in range(gamma - known))
         more = f"; a position beyond {known} at {decay:.2f} of the one before, as is usual"
-        return replace(self, prefix=(*self.prefix, *later), source=self.source + more)
+        return self.replace(prefix=(*self.prefix, *later), source=self.source + more)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
         """Distance from the nearest measured draft length m: |ln (gamma + 1)/(m + 1)|.

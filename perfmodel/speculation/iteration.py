@@ -19,6 +19,7 @@ from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats, Ints, summed
 from perfmodel.speculation.scenario import Scenario, work
 from perfmodel.speculation.workload import Workload
@@ -107,8 +108,7 @@ def check_draft_length(draft: Draft, gamma: int) -> None:
         raise refuse("--gamma", None, f"at most {draft.max_gamma} with {draft.name}", gamma)
 
 
-@dataclass(frozen=True, slots=True)
-class _AlongContext:
+class _AlongContext(Immutable):
     """Seconds of target passes, of draft passes and outside passes at fixed batches, by context."""
 
     target_s: Callable[[Array], Array]

@@ -1,13 +1,11 @@
 """The times of a scenario's passes as formulas that compile themselves (`costs.formulas`)."""
 
-from dataclasses import dataclass
-
 from perfmodel.costs.compiled import Program
 from perfmodel.costs.formulas import Formula
+from perfmodel.immutable import Immutable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PassPrograms:
+class PassPrograms(Immutable, eq=False):
     """The compiled `PassFormulas`."""
 
     target: Program
@@ -15,8 +13,7 @@ class PassPrograms:
     overhead: Program
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PassFormulas:
+class PassFormulas(Immutable, eq=False):
     """Formulas of the seconds of passes, without a power limit. None depends on the acceptance.
 
     By (batch, context, query): of a target pass (also by the deviation of the context), of a draft pass, all

@@ -83,7 +83,7 @@ class Scenario:
     def draft_shard(self) -> costs.Shard:
         """The share of the draft's model on one of its devices."""
         draft = self.draft
-        layout = replace(self.layout, redundant_experts=0, stages=1, micro_batches=1)
+        layout = self.layout.replace(redundant_experts=0, stages=1, micro_batches=1)
         return self._shard(draft.model, draft.tensor_parallel, draft.precision, layout)
 
     @cached_property

@@ -1,11 +1,10 @@
 """The axes of a question: sequences, context lengths and drafted tokens."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel.errors import refuse
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Ints
 
 MAX_BATCH = 2.0**40
@@ -14,8 +13,7 @@ MAX_GAMMA = 1024
 """Most sequences, cached tokens and drafted tokens of a question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Immutable):
     """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens), which broadcast
     together.
     """

@@ -1,7 +1,5 @@
 """Mixtures of experts: what passes touch, what verification costs, and where speculation peaks."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -26,7 +24,7 @@ def test_experts_touched_by_a_simulation() -> None:
     fullest = np.mean([np.bincount([e // 32 for e in s]).max() for s in seen])
     assert experts.touched(16) == pytest.approx(touched, rel=5e-3)
     assert experts.touched(1) == pytest.approx(8.0)
-    assert replace(experts, groups=4).fullest(16) == pytest.approx(fullest, rel=1e-2)
+    assert experts.replace(groups=4).fullest(16) == pytest.approx(fullest, rel=1e-2)
 
 
 def test_verification_costs_2_5_then_1_0_then_1_1_baseline_steps() -> None:

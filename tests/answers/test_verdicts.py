@@ -91,11 +91,11 @@ def test_a_draft_of_another_vocabulary_or_on_fewer_devices(gamma: int) -> None:
 def test_an_acceptance_beyond_where_it_was_measured() -> None:
     short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
     known = short.known_acceptance
-    short = replace(short, acceptance=replace(known, source="a head at short contexts"))
+    short = replace(short, acceptance=known.replace(source="a head at short contexts"))
     for context, gamma, warned in ((4096, 1, False), (4097, 1, True), (4097, 0, False)):
         assert any("short prompts" in note for note in warnings_of(short, context, gamma)) == warned
     # 9 / 3 is no more than 3
-    block = replace(short, acceptance=replace(known, prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
+    block = replace(short, acceptance=known.replace(prefix=(0.5,) * 15, measured_at=(8.0, 15.0)))
     (note,) = (note for note in warnings_of(block, 4096, 1) if "is used for" in note)
     assert note.startswith("the acceptance was measured at 8 drafted tokens and is used for 1;")
     assert not any("is used for" in note for note in warnings_of(block, 4096, 2))

@@ -1,10 +1,10 @@
 """Every op of a tiny model, number by number: two sequences of three tokens each against 100 cached ones."""
 
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from perfmodel.costs import forward, selection
 from perfmodel.costs.kinds.experts import ExpertsOp
@@ -31,7 +31,7 @@ def ops(p: Shard, **kwargs) -> dict[str, Any]:
 
 def costs(by_name: dict[str, Any]) -> dict[str, tuple[float, ...]]:
     """Kernels, FLOPs, bytes of weights, cache and activations."""
-    return {name: (float(op.kernels), *astuple(op.cost)) for name, op in by_name.items()}
+    return {name: (float(op.kernels), *structs.astuple(op.cost)) for name, op in by_name.items()}
 
 
 def linear(inputs: int, outputs: int, layers: int = 3, weights: int | None = None) -> tuple[float, ...]:

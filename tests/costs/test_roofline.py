@@ -235,20 +235,20 @@ def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, ex
     computed is no slower.
     """
     m = machine(attention_blocks_per_multiprocessor=2.0)
-    op = replace(attention(moved_s, computed_s), work_items=pieces)
+    op = attention(moved_s, computed_s).replace(work_items=pieces)
     assert m.op_predicted_s(op) == pytest.approx(expected)
     no_cache = Cost(op.cost.flops, activation_bytes=op.cost.kv_bytes)
-    assert m.op_predicted_s(replace(op, cost=no_cache)) == pytest.approx(expected)
+    assert m.op_predicted_s(op.replace(cost=no_cache)) == pytest.approx(expected)
     assert m.op_limiter(op) == ("flops" if expected == computed_s else "kv_load")
     again = machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0)
-    verified = replace(attention(1.0, query=2.0), work_items=220.0)
+    verified = attention(1.0, query=2.0).replace(work_items=220.0)
     assert again.op_predicted_s(verified) == pytest.approx(2 * 324 / 220)
 
 
 def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
     bare = A100.replace(multiprocessors=None)
     c = calibrated(attention_blocks_per_multiprocessor=2.0, multiprocessor_bandwidth=0.5)
-    op = replace(attention(1.0), work_items=220.0, padded_items=220.0)
+    op = attention(1.0).replace(work_items=220.0, padded_items=220.0)
     assert Machine(bare, c).op_predicted_s(op) == pytest.approx(1.0)
     assert Machine(A100, c).op_predicted_s(op) > 1.4
     assert Machine(A100, IDEAL).tensor_parallel == 1
@@ -262,12 +262,12 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     0.5 = 2 s.
     """
     m = machine(multiprocessor_bandwidth=0.5)
-    few = replace(attention(1.0), work_items=8.0, padded_items=8.0)
+    few = attention(1.0).replace(work_items=8.0, padded_items=8.0)
     assert m.op_predicted_s(few) == pytest.approx(108 / 8 / 13 / 0.5)
     # all of them at the full rate
-    even = replace(few, longer_bytes=-0.9 * BW / 8)
+    even = few.replace(longer_bytes=-0.9 * BW / 8)
     assert m.op_predicted_s(even) == pytest.approx(1.0)
-    whole = replace(attention(1.0), work_items=216.0, padded_items=216.0)
+    whole = attention(1.0).replace(work_items=216.0, padded_items=216.0)
     assert m.op_predicted_s(whole) == pytest.approx(2.0)
 
 

@@ -70,7 +70,7 @@ class ServedCounts:
         if length is None:
             raise InputError("--gamma: must be given: the draft length is not in these figures")
         if positions is None:
-            acceptance = replace(Acceptance.from_alpha(row.alpha or 0.0, "counted"), measured_to=length)
+            acceptance = Acceptance.from_alpha(row.alpha or 0.0, "counted").replace(measured_to=length)
         else:
             acceptance = Acceptance.from_positions(positions, "counted")
         return cls(length, acceptance, row.context_tokens, running)
@@ -165,7 +165,7 @@ def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None
     scenario = resolve(point, served.acceptance)
     if served.acceptance.measured_to is not None and scenario.draft.kind != "self":
         decay = typical_decay(library_word(scenario.draft))
-        scenario = replace(scenario, acceptance=replace(served.acceptance, decay=decay))
+        scenario = replace(scenario, acceptance=served.acceptance.replace(decay=decay))
     lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)

@@ -251,7 +251,7 @@ def _in_its_format(served: ServedTarget, scenario: Scenario) -> ServedTarget:
 def _divides(known: Checkpoint, scenario: Scenario) -> bool:
     """Whether the devices of the scenario divide the weights of a checkpoint along its blocks."""
     groups = (scenario.expert_parallel, scenario.data_parallel)
-    precision = replace(scenario.precision, weights=weight_format(known.weights))
+    precision = scenario.precision.replace(weights=weight_format(known.weights))
     try:
         check_blocks(scenario.target, precision, scenario.machine.tensor_parallel, *groups)
     except InputError:

@@ -123,5 +123,5 @@ def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:
     longest = longest_sequence(scenario, query.memory_fraction, stated, query.context, 1, gamma)
     account = scenario.account
     return scenario.on_same_shards(
-        account=replace(account, server=replace(account.server, max_model_len=longest))
+        account=account.replace(server=account.server.replace(max_model_len=longest))
     )

@@ -310,7 +310,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
 @once
 def _with_wide_weights(scenario: Scenario) -> Scenario:
     """The scenario with weights of 16 bits."""
-    return replace(scenario, precision=replace(scenario.precision, weights=BF16))
+    return replace(scenario, precision=scenario.precision.replace(weights=BF16))
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

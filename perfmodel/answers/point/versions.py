@@ -1,18 +1,18 @@
 """The same question for the older fitted versions of an engine, whose verdict may differ."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfmodel.answers.point.verdict import Verdict, verdict
 from perfmodel.answers.question import Query, resolve, runs_in
 from perfmodel.errors import InputError
+from perfmodel.immutable import Immutable
 from perfmodel.specs import DRIFT, engine_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Interval, Scenario, Workload, interval_of_prediction, predict
 
 
-@dataclass(frozen=True, slots=True)
-class VersionGain:
+class VersionGain(Immutable):
     """The speedup at the question's draft length in one version of the engine."""
 
     version: str

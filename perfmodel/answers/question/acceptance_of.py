@@ -4,7 +4,6 @@ library.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
@@ -88,7 +87,7 @@ def published_acceptance(
     instead = f"; none is published for {head}" if unknown else ""
     source = f"{entry.source}{unsaid}{smoothed}{instead}"
     acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
-    return replace(acceptance, measured_at=tuple(map(float, entry.printed)))
+    return acceptance.replace(measured_at=tuple(map(float, entry.printed)))
 
 
 def acceptance_by_context(

@@ -4,7 +4,6 @@ engine has a known defect there.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.engine_support import draft_word, runs_in
@@ -189,7 +188,7 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
     if float(known.tokens_per_iteration(gamma)) == gamma + 1:
         yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
     if float(known.carried(gamma)) > STRETCHED and known.alpha != 0:
-        nearest = min(known.measured_at, key=lambda m: float(replace(known, measured_at=(m,)).carried(gamma)))
+        nearest = min(known.measured_at, key=lambda m: float(known.replace(measured_at=(m,)).carried(gamma)))
         yield (
             f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"

@@ -3,11 +3,11 @@ draft of a question.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
+from perfmodel.immutable import Immutable
 from perfmodel.kv import parse_kv
 from perfmodel.specs import (
     BF16,
@@ -32,8 +32,7 @@ have one.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RunsIn:
+class RunsIn(Immutable):
     """Whether the engine of the question runs a draft. text: ``vLLM >= 0.9``, or ``no engine yet (why)``."""
 
     runs: bool

@@ -1,9 +1,10 @@
 """The model, device and calibration that a question names."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
 from perfmodel.specs import (
     Calibration,
     GPUSpec,
@@ -24,8 +25,7 @@ from perfmodel.specs.models.ggml import of_mix, ollama_tag
 from perfmodel.specs.models.mlx import of_bits
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Immutable):
     """The objects that a question names."""
 
     target: ModelSpec

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from perfmodel.answers.question.nodes import devices_of_nodes
 from perfmodel.answers.question.query import CommonOptions
@@ -10,14 +9,14 @@ from perfmodel.costs import RackLayout
 from perfmodel.costs.fabric import Fabric
 from perfmodel.costs.gemms import imbalance_of
 from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
 from perfmodel.specs import Calibration, GPUSpec, ModelSpec, engine_of
 from perfmodel.specs.devices.links import dispatches_in_box, link_of
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation import Scenario
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Immutable):
     """The links and the layout of a question. fabric: None within a box."""
 
     fabric: Fabric | None

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.answers.question.acceptance_of import library_word
 from perfmodel.drafts.base import Draft
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Array
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN, first_rates, typical_decay
 from perfmodel.speculation import Acceptance
@@ -21,8 +22,7 @@ LEAST_PUBLISHED = 5
 """Number of published results from which a kind of draft has a typical acceptance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Typical:
+class Typical(Immutable):
     """The range of acceptance of one kind of draft: conditional rates by position, low and high."""
 
     low: tuple[float, ...]

@@ -1,6 +1,5 @@
 """Attention: how often its kernels read the cache, how fast, and in how many pieces."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from perfmodel.operations import Floats, Head
 from perfmodel.specs.engines.attention import Backend
 
 
-@dataclass(slots=True)
 class AttentionOp(CacheOp):
     """Attention of one group of layers.
 

@@ -1,6 +1,5 @@
 """What the operations that read a cache share: attention, recurrent states, indexers and selections."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from perfmodel.costs.split import Part, Split
 from perfmodel.operations import Floats
 
 
-@dataclass(slots=True)
 class CacheOp(RatedOp):
     """An operation that reads a cache: launches, then loading that overlaps with computing."""
 

@@ -1,6 +1,5 @@
 """Routed experts."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from perfmodel.specs import serving_engines
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel
 
 
-@dataclass(slots=True)
 class ExpertsOp(GemmOp):
     """Routed experts of all MoE layers.
 

@@ -1,7 +1,6 @@
 """Dense projections."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ PACKED = "q4_k"
 """The format of llama.cpp that stands in for its other formats below one byte per weight."""
 
 
-@dataclass(slots=True)
 class GemmOp(RatedOp):
     """Dense projections of one format.
 
@@ -127,7 +125,6 @@ class GemmOp(RatedOp):
         return self.kernels + self.quantisations
 
 
-@dataclass(slots=True)
 class StackedGemmsOp(GemmOp):
     """Several `GemmOp` of one format on a leading axis, for their sum."""
 

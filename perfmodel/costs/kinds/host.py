@@ -1,6 +1,5 @@
 """Launches by the host, during which the device works too."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from perfmodel.operations import Floats, Head
 from perfmodel.specs import attention_of
 
 
-@dataclass(slots=True)
 class HostLaunchesOp(Op):
     """The launches of attention by the host, one for each layer.
 

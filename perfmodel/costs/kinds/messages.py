@@ -1,6 +1,5 @@
 """Messages between devices."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ MEASURED_HOST_LINK = 32e9
 """Host links of the servers behind the all-reduce tables over PCIe, in bytes/s each way: PCIe 4.0 x16."""
 
 
-@dataclass(slots=True)
 class MessageOp(Op):
     """An operation that sends data between devices. devices: number of devices that exchange a message."""
 
@@ -29,7 +27,6 @@ class MessageOp(Op):
         return 0.0
 
 
-@dataclass(slots=True)
 class AllReduceOp(MessageOp):
     """All-reduces, or an all-to-all that moves as many bytes.
 
@@ -87,7 +84,6 @@ class AllReduceOp(MessageOp):
         return np.maximum(seconds, link_s)
 
 
-@dataclass(slots=True)
 class StageSendOp(AllReduceOp):
     """Messages to the next pipeline stage, each from one device to another."""
 
@@ -98,7 +94,6 @@ class StageSendOp(AllReduceOp):
         return self._in_box_s(group, link_s)
 
 
-@dataclass(slots=True)
 class ExchangeOp(MessageOp):
     """Tokens sent to the ranks of their experts (dispatch), or their results sent back (combine).
 

@@ -1,7 +1,5 @@
 """Operations of which the host runs a part, from its own memory."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from perfmodel.costs.device_group import DeviceGroup
@@ -9,11 +7,11 @@ from perfmodel.costs.kinds.experts import ExpertsOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.operation import Op
 from perfmodel.costs.split import Split, seconds_of
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Cost, Floats
 
 
-@dataclass(slots=True)
-class ExpertsBesideHost:
+class ExpertsBesideHost(Immutable):
     """Routed experts of which those of some layers are read from the host's memory. The layers run in
     turn.
     """
@@ -30,8 +28,7 @@ class ExpertsBesideHost:
     def _on_device(self, share: float) -> ExpertsOp:
         """The experts of a share of the layers."""
         cost = self.op.cost
-        return replace(
-            self.op,
+        return self.op.replace(
             cost=Cost(cost.flops * share, cost.weight_bytes * share, 0.0, cost.activation_bytes * share),
             kernels=self.op.kernels * share,
             layers=round(self.op.layers * share),
@@ -39,8 +36,7 @@ class ExpertsBesideHost:
         )
 
 
-@dataclass(slots=True)
-class PartlyOnHost:
+class PartlyOnHost(Immutable):
     """An operation some of whose layers run on the host. The layers run in turn: those on the device, and the
     bytes of the others at the host's rate. The host is no faster than the device.
 

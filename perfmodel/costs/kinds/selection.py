@@ -1,6 +1,5 @@
 """The choice of the cached tokens to which attention attends."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from perfmodel.costs.split import Split
 from perfmodel.operations import Floats
 
 
-@dataclass(slots=True)
 class SelectionOp(CacheOp):
     """Scores of keys and the choice of the best tokens.
 
@@ -43,7 +41,6 @@ class SelectionOp(CacheOp):
         return rounds * (self.searches * c.search_s.value + self.searched * c.searched_unit_s.value)
 
 
-@dataclass(slots=True)
 class IndexerOp(CacheOp):
     """The indexer of DeepSeek-V3.2: two kernels a layer, for the scores and for the choice.
 

@@ -1,6 +1,5 @@
 """Element-wise kernels."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.costs.device_group import DeviceGroup
@@ -8,7 +7,6 @@ from perfmodel.costs.operation import Kind, Op
 from perfmodel.costs.split import Split
 
 
-@dataclass(slots=True)
 class SmallOp(Op):
     """Kernels that compute little for each value that they move.
 

@@ -1,7 +1,5 @@
 """Recurrent layers."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfmodel.costs.device_group import DeviceGroup
@@ -15,7 +13,6 @@ delta rule (fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py).
 """
 
 
-@dataclass(slots=True)
 class StateOp(CacheOp):
     """Recurrent layers, which read and write a state of each sequence.
 

@@ -1,6 +1,5 @@
 """Host and bookkeeping time for the cache, in addition to attention. It moves few bytes."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.costs.device_group import DeviceGroup
@@ -9,7 +8,6 @@ from perfmodel.costs.split import Split
 from perfmodel.operations import Floats
 
 
-@dataclass(slots=True)
 class PageTableOp(Op):
     """A pass over the whole cache builds its page table once."""
 
@@ -19,7 +17,6 @@ class PageTableOp(Op):
         return (("fixed", self.kernels * group.calibration.full_cache_pass_s.value),), None
 
 
-@dataclass(slots=True)
 class SparseCacheOp(Op):
     """A step that leaves tokens out maintains a small cache per sequence and layer.
 

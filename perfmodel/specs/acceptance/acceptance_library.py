@@ -9,13 +9,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.immutable import Immutable
 from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.boundary.files import spelling
 from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
@@ -94,8 +95,7 @@ def short_name(name: str) -> str:
     return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", matched[1] if matched else tail))
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryEntry:
+class LibraryEntry(Immutable):
     """The rows of one head that answer a question: those of the task, else those of mixed text, else all.
 
     longer: a row that replaces these rows at longer drafts. Its tokens beyond the first are scaled to agree
@@ -189,7 +189,7 @@ def find_published(
     if task is None or rows[0].task != task:
         entry = LibraryEntry(rows, 0.0)
         spread = _between_tasks((row for row in known if row.head == rows[0].head), max(entry.printed))
-        return _longer(replace(entry, spread=spread))
+        return _longer(entry.replace(spread=spread))
     spreads = [row.spread for row in rows if row.spread is not None]
     return _longer(LibraryEntry(rows, _mean(spreads) if spreads else _typical()[0]))
 
@@ -224,7 +224,7 @@ def _longer(entry: LibraryEntry) -> LibraryEntry:
     def apart(row: LibraryRow) -> tuple[bool, ...]:
         return known not in row.tokens, row.task != short.task, row.target != short.target
 
-    return replace(entry, longer=min(near, key=apart, default=None))
+    return entry.replace(longer=min(near, key=apart, default=None))
 
 
 def _alike(target: str, other: str) -> bool:

@@ -9,13 +9,13 @@ again.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
 
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
 
@@ -126,8 +126,7 @@ class AllReduce(Frozen):
         return start + (measured - start) / faster
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Immutable):
     """The search range of a fit: from `start`, between `low` and `high`, in units of `scale`, in which steps
     are of order 1.
     """
@@ -138,8 +137,7 @@ class Scope:
     scale: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Immutable):
     """The declaration of one constant.
 
     work: the work that causes the cost. term: the term that its time enters (None: it determines the overlap

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ import numpy as np
 from msgspec import Meta, field
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files, units
@@ -34,8 +34,7 @@ class Quantity(Frozen):
         return self.value * units.FACTORS[self.unit]
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Immutable):
     """The allowed units of a quantity, and its range in SI units over all plausible devices."""
 
     units: tuple[str, ...]

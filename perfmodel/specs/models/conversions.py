@@ -3,13 +3,12 @@ means there, and the format that stands for one that the engine does not have.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from perfmodel.immutable import Immutable
 from perfmodel.specs.models import ggml, mlx
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(Immutable):
     """The formats of one kind of file.
 
     usual: the weights that a question without weights is about. why: whose choice that is. converted: a

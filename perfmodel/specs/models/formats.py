@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.immutable import Immutable
 from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.ggml import BLOCKS, MIXES, of_mix
 from perfmodel.specs.models.mlx import MXFP4, of_bits
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Immutable):
     """A number format.
 
     name: as the user writes it. bytes_per_value: storage, including block scales. compute: the device peak
@@ -198,8 +197,7 @@ def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Immutable):
     """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
 
     given: the spelling of the user, if it names a mix of formats.
@@ -307,8 +305,7 @@ def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
     return KV_FORMATS[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(Immutable):
     """Formats of one model's weights and cache. Activations are bf16, or fp32 with fp32 weights.
 
     index_compute: peak at which an indexer's scores run.

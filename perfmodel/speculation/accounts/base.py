@@ -1,11 +1,11 @@
 """The division of a device's memory where no engine is known: a share of it is for weights and caches."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from perfmodel.costs import Shard
+from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec
 
@@ -15,8 +15,7 @@ DEFAULT_MEMORY_FRACTION = 0.92
 """Share of device memory where no engine is known: vLLM's default (`CacheConfig.gpu_memory_utilization`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Immutable):
     """Limits with which a server starts; None is the default of the engine. version: empty for the newest.
     devices: those that share the layers and run in turn, whose memory counts together.
     """
@@ -38,8 +37,7 @@ class ServerSettings:
         return "".join(f", {value} {words}" for words, value in limits.items() if value is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Immutable):
     """One device of a server: what remains for weights and caches, and what a sequence takes of the caches.
 
     All methods take the share of the target on this device (`shard`). Sizes are bytes.

@@ -1,7 +1,5 @@
 """llama.cpp: the device less the compute buffer and a margin. The token embedding is on the host."""
 
-from dataclasses import dataclass
-
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec
 from perfmodel.specs.boundary.units import FACTORS
@@ -9,7 +7,6 @@ from perfmodel.specs.engines.memory_facts import llamacpp_memory
 from perfmodel.speculation.accounts.base import Account, Drafts
 
 
-@dataclass(frozen=True, slots=True)
 class LlamaCppAccount(Account):
     """One server; a micro-batch of logits in fp32 is the most of its compute buffer."""
 

@@ -1,13 +1,10 @@
 """MLX: all that macOS gives the GPU. It takes memory as sequences grow and sets none aside."""
 
-from dataclasses import dataclass
-
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec
 from perfmodel.speculation.accounts.base import Account, Drafts
 
 
-@dataclass(frozen=True, slots=True)
 class MLXAccount(Account):
     """One process. mlx_lm wires the whole recommended working set while it generates."""
 

@@ -1,7 +1,5 @@
 """SGLang's account: caches = free after the weights - free before them x (1 - mem_fraction_static)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfmodel.costs import Shard
@@ -17,7 +15,6 @@ DIGITS = 3
 """Digits to which SGLang rounds its share."""
 
 
-@dataclass(frozen=True, slots=True)
 class SGLangAccount(Account):
     """The default share leaves room for the largest prefill and for CUDA graphs."""
 

@@ -4,7 +4,8 @@ The activations are those of its profile run: one pass of the largest size, and 
 """
 
 import math
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec, release, serving_engines
@@ -21,7 +22,6 @@ v1/core/kv_cache_utils.py); beyond it the smaller one is the size of all groups.
 """
 
 
-@dataclass(frozen=True, slots=True)
 class VLLMAccount(Account):
     """V0 and V1; `Activation` of the version tells them apart. facts: the numbers of the account."""
 
