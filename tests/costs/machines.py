@@ -50,8 +50,10 @@ def tiny(**shape) -> ModelSpec:
     return ModelSpec.of_mapping(base | shape)
 
 
-def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:
-    """With an indexer in fp8, if the model has one."""
+def device_shard(
+    model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs
+) -> Shard:
+    """One device's part of a model; its indexer, if it has one, is in fp8."""
     spec = load_model(model) if isinstance(model, str) else model
     return shard(spec, tp, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
 

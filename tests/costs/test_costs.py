@@ -5,7 +5,7 @@ import pytest
 from perfmodel.costs import core, forward
 from perfmodel.errors import InputError
 from perfmodel.specs import ModelSpec, load_model
-from tests.costs.machines import FULL, MODELS, count, part, tiny
+from tests.costs.machines import FULL, MODELS, count, device_shard, tiny
 
 
 def unread(m: ModelSpec) -> int:
@@ -30,7 +30,7 @@ def unread(m: ModelSpec) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
     model = load_model(name)
-    p = part(name)
+    p = device_shard(name)
     # tables and an untied input embedding are looked up, not read; a tied one is read as the LM head
     looked_up = model.table_params + (0 if model.tie_word_embeddings else model.embedding_params)
     weight_bytes = sum(op.cost.weight_bytes for op in forward(p, 1e9, 1.0, 100.0, FULL))
@@ -43,7 +43,9 @@ def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
 def test_stored_weights_are_the_parameters(name):
     model = load_model(name)
     left_out = unread(model) - model.norm_params
-    assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
+    assert device_shard(name).stored_weight_bytes == pytest.approx(
+        2 * (model.total_params - left_out), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
     """Of 10 on 4 devices some hold 2, others 3, and a pass waits for those with 3. Query heads always
     divide.
     """
-    p = part(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp)
+    p = device_shard(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp)
     queries = 40 // tp
     token_bytes = held * (16 + 16) * 2
     projected = 3 * (queries + 2 * held) * 16
@@ -72,8 +74,8 @@ def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held
 
 
 def test_head_may_stay_whole():
-    whole = part("llama-3.1-8b", 8, shards_lm_head=False)
-    cut = part("llama-3.1-8b", 8)
+    whole = device_shard("llama-3.1-8b", 8, shards_lm_head=False)
+    cut = device_shard("llama-3.1-8b", 8)
     head_bytes = 2 * 128256 * 4096
     assert count(whole)["lm_head"].cost.weight_bytes == head_bytes
     assert count(cut)["lm_head"].cost.weight_bytes == head_bytes / 8
@@ -82,7 +84,7 @@ def test_head_may_stay_whole():
 @pytest.mark.parametrize("tp", [3, 5, 64, 0, -2])
 def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
     with pytest.raises(InputError, match=r"must divide the 32 query heads of llama-3\.1-8b"):
-        part("llama-3.1-8b", tp)
+        device_shard("llama-3.1-8b", tp)
 
 
 def pairs_by_loop(query: int, context: int, window: int | None) -> int:
@@ -99,15 +101,15 @@ def pairs_by_loop(query: int, context: int, window: int | None) -> int:
 @pytest.mark.parametrize("query", [1, 2, 5, 9, 40])
 def test_attention_pairs_against_loops(query, context, window):
     spec = tiny() if window is None else tiny(sliding_window=window, num_sliding_layers=3)
-    ops = forward(part(spec), 2.0, float(query), float(context), FULL)
+    ops = forward(device_shard(spec), 2.0, float(query), float(context), FULL)
     (op,) = (op for op in ops if op.kind == "attention")
     counted = op.cost.flops / (2 * 3 * 4 * 4 * 16)  # 2 sequences, 3 layers, 4 FLOPs, 4 heads of 16
     assert counted == pairs_by_loop(query, context, window)
 
 
 def test_core_keeps_matrices_and_cache_only():
-    kept = core(forward(part("deepseek-v3", 8), 2.0, 1.0, 100.0, FULL))
+    kept = core(forward(device_shard("deepseek-v3", 8), 2.0, 1.0, 100.0, FULL))
     assert {op.kind for op in kept} == {"linear", "attention"}
     assert all(op.cost.activation_bytes == 0 for op in kept)
-    every = count(part("deepseek-v3", 8)).values()
+    every = count(device_shard("deepseek-v3", 8)).values()
     assert len(kept) == sum(op.kind in ("linear", "attention") for op in every)

@@ -19,15 +19,15 @@ from perfmodel.operations import Cost, Head
 from perfmodel.specs import WEIGHT_FORMATS, Constant, load_gpu
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.engines.backends import backend_name
-from tests.costs.machines import BW, F, count, machine, part
+from tests.costs.machines import BW, F, count, device_shard, machine
 
 
 def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
-    graphs = part("llama-3.1-8b", graph_sizes=graph_sizes(8, 512))
+    graphs = device_shard("llama-3.1-8b", graph_sizes=graph_sizes(8, 512))
     tokens = np.array([1, 2, 3, 4, 5, 8, 9, 17, 512, 513.0])
     assert graphs.rows(tokens).tolist() == [1, 2, 4, 4, 8, 8, 16, 24, 512, 513]
-    assert part("llama-3.1-8b").rows(9.0) == 9.0
-    wide = part("llama-3.1-8b", graph_sizes=graph_sizes(16, 500))
+    assert device_shard("llama-3.1-8b").rows(9.0) == 9.0
+    wide = device_shard("llama-3.1-8b", graph_sizes=graph_sizes(16, 500))
     assert wide.rows(np.array([4, 5, 496, 497.0])).tolist() == [4, 16, 496, 497]
     # 3 sequences fill up to 4, so that attention is cut for 4 of 8 KV heads, however many tokens each
     # verifies

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.speculation import Memory, memory_of
-from tests.costs.machines import count as counted, part
+from tests.costs.machines import count as counted, device_shard
 from tests.speculation import scenarios
 
 scenario = partial(
@@ -26,8 +26,8 @@ scenario = partial(
 
 def test_every_device_reads_its_share_of_whole_experts() -> None:
     """128 experts of 2048 x 768 x 3 over 4 groups of one device: 32 whole ones each, not 128 quarters."""
-    dealt = part("qwen3-30b-a3b", 4, expert_groups=4)
-    cut = part("qwen3-30b-a3b", 4)
+    dealt = device_shard("qwen3-30b-a3b", 4, expert_groups=4)
+    cut = device_shard("qwen3-30b-a3b", 4)
     assert dealt.experts is not None
     assert dealt.experts.expert_weight_bytes == 48 * 2 * 3 * 2048 * 768
     assert dealt.stored_weight_bytes == pytest.approx(cut.stored_weight_bytes)

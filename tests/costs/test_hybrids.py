@@ -11,7 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
-from tests.costs.machines import count, part
+from tests.costs.machines import count, device_shard
 from tests.specs.configs import sizes
 from tests.speculation import scenarios
 
@@ -30,7 +30,7 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens
     chosen.
     """
-    ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
+    ops = count(device_shard("deepseek-v3.2"), batch=3.0, context=50_000.0)
     scored = ops["indexer"]
     layers = 3 * 61
     assert scored.cost.kv_bytes == layers * 50_000 * (128 + 4)
@@ -52,44 +52,44 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
 
 @pytest.mark.parametrize(("reuse", "tokens"), [(0.0, 4 * 2048), (0.75, 1.75 * 2048), (1.0, 2048)])
 def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, tokens: float) -> None:
-    ops = count(part("deepseek-v3.2"), query=4.0, context=50_000.0, topk_reuse=reuse)
+    ops = count(device_shard("deepseek-v3.2"), query=4.0, context=50_000.0, topk_reuse=reuse)
     assert ops["attention (full)"].cost.kv_bytes == 61 * tokens * 576 * 2
     # the union says what is read again: no kernel's factor on top
     assert ops["attention (full)"].query == 1.0
     assert ops["indexer"].cost.kv_bytes == 61 * 50_000 * 132  # once, for all queries
-    plain = count(part("deepseek-v3.2"), query=4.0, context=50_000.0)["attention (full)"]
+    plain = count(device_shard("deepseek-v3.2"), query=4.0, context=50_000.0)["attention (full)"]
     # nothing is reused unless asked
     assert plain.cost.kv_bytes == 61 * 4 * 2048 * 576 * 2
     assert plain.longer_bytes == 0.0
-    few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
+    few = count(device_shard("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
 
 
 def test_what_a_sparse_model_keeps() -> None:
-    p = part("deepseek-v3.2")
+    p = device_shard("deepseek-v3.2")
     layer_bytes = 576 * 2 + 132
     assert p.stored_kv_bytes(1000.0) == 1000 * 61 * layer_bytes
     assert p.stored_kv_bytes(1.0) == 61 * layer_bytes
     # fp8 as engines lay it out: 512 values and 4 scales, 64 rotary values in bf16
-    assert part("deepseek-v3.2", kv="fp8").stored_kv_bytes(1.0) == 61 * (656 + 132)
-    assert part("deepseek-v3", kv="fp8").stored_kv_bytes(1.0) == 61 * 576
+    assert device_shard("deepseek-v3.2", kv="fp8").stored_kv_bytes(1.0) == 61 * (656 + 132)
+    assert device_shard("deepseek-v3", kv="fp8").stored_kv_bytes(1.0) == 61 * 576
     # whole on every device
-    assert part("deepseek-v3.2", 8).stored_kv_bytes(1.0) == p.stored_kv_bytes(1.0)
-    eight = count(part("deepseek-v3.2", 8), context=9000.0)
+    assert device_shard("deepseek-v3.2", 8).stored_kv_bytes(1.0) == p.stored_kv_bytes(1.0)
+    eight = count(device_shard("deepseek-v3.2", 8), context=9000.0)
     one = count(p, context=9000.0)
     assert eight["indexer"].cost == one["indexer"].cost
     assert eight["index_q"].cost.weight_bytes == one["index_q"].cost.weight_bytes
 
 
 def test_a_context_by_what_it_reads() -> None:
-    p = part("deepseek-v3.2")
+    p = device_shard("deepseek-v3.2")
     for context in (100.0, 2048.0, 90_000.0):
         layer_bytes = min(context, 2048) * 1152 + context * 132
         assert p.context_of(61 * layer_bytes) == pytest.approx(context)
 
 
 def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
-    ops = count(part("deepseek-v3.2"), context=50_000.0, kv=parse_kv("streamingllm:512"))
+    ops = count(device_shard("deepseek-v3.2"), context=50_000.0, kv=parse_kv("streamingllm:512"))
     assert "indexer" not in ops
     assert ops["attention (full)"].cost.kv_bytes == 61 * 512 * 1152
 
@@ -101,7 +101,7 @@ channels.
 
 
 def test_layers_that_keep_a_state_beside_some_that_attend() -> None:
-    ops = count(part("qwen3.5-35b-a3b"), query=4.0, kept_states=4.0)
+    ops = count(device_shard("qwen3.5-35b-a3b"), query=4.0, kept_states=4.0)
     state = ops["state (gated_delta)"].cost
     tokens = 4 * 30
     assert state.kv_bytes == (1 + 4) * STATE
@@ -119,7 +119,7 @@ def test_layers_that_keep_a_state_beside_some_that_attend() -> None:
 
 
 def test_verification_keeps_every_state_or_replays() -> None:
-    p = part("qwen3.5-35b-a3b")
+    p = device_shard("qwen3.5-35b-a3b")
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     scenario = partial(scenarios.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep = scenario()
@@ -139,7 +139,7 @@ def test_verification_keeps_every_state_or_replays() -> None:
 
 def test_a_layer_with_one_block() -> None:
     """Nemotron-3 Nano: 23 Mamba-2, 6 attention and 23 expert blocks; up and down projections, no gate."""
-    p = part("nemotron-3-nano-30b-a3b", 2)
+    p = device_shard("nemotron-3-nano-30b-a3b", 2)
     ops = count(p, batch=3.0, context=7000.0)
     assert ops["all-reduce"].kernels == 52
     blocks = 3 * 23
@@ -153,7 +153,7 @@ def test_a_layer_with_one_block() -> None:
     assert p.states
     assert p.states.bytes_per_sequence == 23 * (values * 4 + convolved_bytes) / 2
     mamba = p.model.linear_attention.replace(state_dtype="bf16")
-    short = part(p.model.replace(linear_attention=mamba), 2).states
+    short = device_shard(p.model.replace(linear_attention=mamba), 2).states
     assert short.bytes_per_sequence == 23 * (values * 2 + convolved_bytes) / 2
     assert ops["state (mamba2)"].cost.flops == blocks * values * 4 / 2
 
@@ -162,8 +162,8 @@ def test_experts_in_a_latent() -> None:
     """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every
     device.
     """
-    ops = count(part("nemotron-3-super-120b-a12b", 4))
-    one = count(part("nemotron-3-super-120b-a12b", 1))
+    ops = count(device_shard("nemotron-3-super-120b-a12b", 4))
+    one = count(device_shard("nemotron-3-super-120b-a12b", 1))
     into_bytes = 40 * 2 * 4096 * 1024
     assert ops["latent_in"].cost.weight_bytes == into_bytes
     assert one["latent_in"].cost.weight_bytes == into_bytes
@@ -176,7 +176,7 @@ def test_global_layers_with_heads_of_their_own() -> None:
     """Gemma-4-26B: 25 layers with 8 KV heads of 256 and a window of 1024; 5 with 2 of 512 that share a
     projection.
     """
-    p = part("gemma-4-26b-a4b")
+    p = device_shard("gemma-4-26b-a4b")
     ops = count(p, batch=2.0, context=9000.0)
     wide_bytes = 2 * 512 * 2  # a KV head's key and value of a token
     narrow_bytes = 2 * 256 * 2
@@ -192,7 +192,7 @@ def test_global_layers_with_heads_of_their_own() -> None:
     assert weights["qkv (sliding)"] == 25 * 2 * 2816 * columns
     assert p.stored_kv_bytes(1.0) == 5 * 2 * wide_bytes + 25 * 8 * narrow_bytes
     # four devices: two global KV heads are replicated, eight local ones divide
-    quarter = part("gemma-4-26b-a4b", 4)
+    quarter = device_shard("gemma-4-26b-a4b", 4)
     assert quarter.stored_kv_bytes(1.0) == 5 * 1 * wide_bytes + 25 * 2 * narrow_bytes
 
 
@@ -200,7 +200,7 @@ def test_values_narrower_than_keys() -> None:
     """MiMo-V2-Flash: keys of 192, values of 128; 9 full layers with 4 KV heads, 39 with 8 and a window of
     128.
     """
-    ops = count(part("mimo-v2-flash"), context=5000.0)
+    ops = count(device_shard("mimo-v2-flash"), context=5000.0)
     head_bytes = (192 + 128) * 2
     cached = read(ops)
     assert cached.keys() == {"attention (full)", "attention (window 128)"}
@@ -241,7 +241,7 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
     model = from_config(MINIMAX_M3, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
-    p = part(model)
+    p = device_shard(model)
     ops = count(p, context=100_000.0)
     token = 2 * 4 * 128 * 2
     assert p.stored_kv_bytes(1.0) == 60 * token + 57 * 132
@@ -258,7 +258,7 @@ def test_compressed_caches_by_hand() -> None:
     """DeepSeek-V4-Flash: 43 windows of 128; 21 layers choose 512 of S/4 entries, 20 read S/128; 512 values an
     entry.
     """
-    p = part("deepseek-v4-flash")
+    p = device_shard("deepseek-v4-flash")
     ops = count(p, batch=2.0, context=64_000.0)
     entry = 512 * 2  # bytes
     cached = read(ops)
@@ -293,8 +293,8 @@ def test_layers_that_read_the_cache_of_another_by_hand() -> None:
     assert spec.shared_kv_layers == 1
     assert spec.shared_kv_sliding == 5
     assert spec.kv_bytes_per_token() == 5 * sliding_bytes + 1 * full_bytes
-    assert part(spec).stored_kv_bytes(1.0) == spec.kv_bytes_per_token()
-    ops = count(part(spec), context=20.0)  # below the window of 32: all layers read
+    assert device_shard(spec).stored_kv_bytes(1.0) == spec.kv_bytes_per_token()
+    ops = count(device_shard(spec), context=20.0)  # below the window of 32: all layers read
     assert ops["attention (window 32)"].cost.kv_bytes == 10 * 20 * sliding_bytes
     weights = weight_bytes(ops)
     assert weights["qkv (sliding)"] == 5 * 64 * (8 + 2 * 4) * 16 * 2

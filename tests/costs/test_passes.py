@@ -20,8 +20,8 @@ from tests.costs import machines
 MOE = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 24}
 
 
-def part(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
-    return machines.part(machines.tiny(**shape), tp, weights)
+def device_shard(tp: int = 1, weights: str = "bf16", **shape) -> Shard:
+    return machines.device_shard(machines.tiny(**shape), tp, weights)
 
 
 def ops(p: Shard, **kwargs) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def test_a_dense_pass(n: int) -> None:
     layer_bytes = layer * (2 * q * 2 + kv * 2)
     attention = {"attention (full)": (3, flops, 0, cached_bytes, layer_bytes)}
     sent = {"all-reduce": moved(6, 0)} if n > 1 else {}
-    counted = costs(ops(part(n)))
+    counted = costs(ops(device_shard(n)))
     assert counted == products | stream | around | attention | sent
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_shapes_of_a_dense_pass(n: int) -> None:
     """On n devices; columns are those of all layers together."""
-    pass_ops = ops(part(n))
+    pass_ops = ops(device_shard(n))
     products = {name: op for name, op in pass_ops.items() if op.kind == "linear"}
     assert {name: op.columns for name, op in products.items()} == {
         "qkv": 3 * 128 // n,
@@ -110,7 +110,7 @@ def test_the_shapes_of_a_dense_pass(n: int) -> None:
 
 
 def test_the_residual_is_as_wide_as_its_streams() -> None:
-    residual = ops(part(residual_streams=4))["residual"]
+    residual = ops(device_shard(residual_streams=4))["residual"]
     assert residual.cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
 
 
@@ -122,13 +122,13 @@ def test_stored_weights(n: int) -> None:
     words = 2 * 100 * 48 // n
     norms = 7 * 48
     stored = 3 * (attention + mlp) + words + norms
-    assert part(n).stored_weight_bytes == 2 * stored
-    assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
+    assert device_shard(n).stored_weight_bytes == 2 * stored
+    assert device_shard(table_params=640).stored_weight_bytes - device_shard().stored_weight_bytes == 2 * 640
 
 
 def test_devices_add_up_what_norms_of_all_heads_need() -> None:
     """One fp32 sum of the queries and one of the keys, for each of 6 tokens and in each layer."""
-    sums = ops(part(2, qk_norm=True, wide_qk_norm=True))["qk norm sums"]
+    sums = ops(device_shard(2, qk_norm=True, wide_qk_norm=True))["qk norm sums"]
     assert sums.kernels == 3
     assert sums.norms == 3
     assert sums.message_bytes == 6 * 2 * 4
@@ -160,12 +160,12 @@ def test_experts_beside_a_dense_layer() -> None:
         "routing": moved(4, tokens * 4),
         "activation": moved(3, 6 * activated),
     }
-    pass_costs = costs(ops(part(**EXPERTS)))
+    pass_costs = costs(ops(device_shard(**EXPERTS)))
     assert {name: pass_costs[name] for name in by_hand} == by_hand
 
 
 def test_the_shapes_of_experts() -> None:
-    pass_ops = ops(part(**EXPERTS))
+    pass_ops = ops(device_shard(**EXPERTS))
     expected = 3.9375 * 2 * (2 * 24 + 48)
     assert pass_ops["experts"].columns == pytest.approx(expected)
     assert pass_ops["experts"].rows == 6
@@ -176,7 +176,7 @@ def test_the_shapes_of_experts() -> None:
 
 
 def test_four_of_six_tokens_choose_experts_on_their_own() -> None:
-    alike = ops(part(**EXPERTS), independent_query=2.0)["experts"]
+    alike = ops(device_shard(**EXPERTS), independent_query=2.0)["experts"]
     touched = 4 * (1 - 0.5**4)
     expected = touched * 2 * 3 * 48 * 24 * 2
     assert alike.cost.weight_bytes == pytest.approx(expected)
@@ -192,14 +192,14 @@ def test_stored_weights_of_experts() -> None:
     norms = 7 * 48
     sparse = experts + router + shared
     stored = 3 * attention + dense_mlp + 2 * sparse + words + norms
-    assert part(**EXPERTS).stored_weight_bytes == 2 * stored
+    assert device_shard(**EXPERTS).stored_weight_bytes == 2 * stored
 
 
 def test_packed_and_quantised_weights() -> None:
     """int4 weights are unpacked one by one, fp8 GEMMs quantise their inputs before each kernel."""
-    packed = ops(part(weights="int4"))["qkv"]
-    plain = ops(part(weights="bf16"))["qkv"]
-    narrow = ops(part(weights="fp8"))["qkv"]
+    packed = ops(device_shard(weights="int4"))["qkv"]
+    plain = ops(device_shard(weights="bf16"))["qkv"]
+    narrow = ops(device_shard(weights="fp8"))["qkv"]
     assert packed.packed_weights == 3 * 48 * 128
     assert packed.quantisations == 0
     assert packed.form == "int4"
@@ -214,13 +214,13 @@ def test_packed_and_quantised_weights() -> None:
     assert bare.columns == 0
     assert bare.rows == 1
     assert bare.packed_weights == 16
-    biased = ops(part(weights="int4", qkv_bias=True))["qkv"]
+    biased = ops(device_shard(weights="int4", qkv_bias=True))["qkv"]
     assert biased.cost.weight_bytes == 3 * 128 * (48 / 2 + 2)
 
 
 def test_layers_of_a_window_beside_full_ones() -> None:
     """A window of 10 in two layers: each query sees itself and 10 before it; pages of 16 are read whole."""
-    p = machines.part(machines.tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
+    p = machines.device_shard(machines.tiny(sliding_window=10, num_sliding_layers=2), kv_page=16)
     pass_ops = ops(p)
     near = pass_ops["attention (window 10)"]
     far = pass_ops["attention (full)"]
@@ -239,13 +239,13 @@ def test_layers_of_a_window_beside_full_ones() -> None:
 
 def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     """One full layer and two of a window of 10 at 128 bytes a token: 384 up to 10 tokens, then 128."""
-    p = part(sliding_window=10, num_sliding_layers=2)
+    p = device_shard(sliding_window=10, num_sliding_layers=2)
     assert p.context_of(384 * 4.0) == 4.0
     assert p.context_of(3840.0) == 10.0
     assert p.context_of(3840.0 + 128 * 7) == 17.0
-    assert part(sliding_window=10, num_sliding_layers=3).context_of(3840.0) == 10.0
-    assert part(sliding_window=10, num_sliding_layers=3).context_of(3841.0) is None
-    assert part().context_of(0.0) == 0.0
+    assert device_shard(sliding_window=10, num_sliding_layers=3).context_of(3840.0) == 10.0
+    assert device_shard(sliding_window=10, num_sliding_layers=3).context_of(3841.0) is None
+    assert device_shard().context_of(0.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -257,13 +257,13 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
 )
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on(kv: str, expected: Op) -> None:
     contexts = np.array([100.0, 5000.0])
-    pass_ops = forward(part(), 2.0, 1.0, contexts, parse_kv(kv))
+    pass_ops = forward(device_shard(), 2.0, 1.0, contexts, parse_kv(kv))
     assert [op for op in pass_ops if op.name == "cache upkeep"] == [expected]
 
 
 def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     """A rebuild of 512 tokens in each of 3 layers, once in 4 iterations; kernels of the full layers alone."""
-    p = part()
+    p = device_shard()
     kv = parse_kv("retrieval:512,every=4")
     (step,) = selection(p, 2.0, 4000.0, kv, "iteration")
     assert step.name == "kv iteration (full)"
@@ -294,7 +294,7 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
         "qk_rope_head_dim": 8,
         "v_head_dim": 12,
     }
-    pass_ops = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
+    pass_ops = ops(device_shard(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))
     pairs = 2 * 3 * 306
     rows = 2 * 3 * 3
     width = 40 + 32

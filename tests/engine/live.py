@@ -136,7 +136,7 @@ def device(folder: Path) -> None:
     """A device file with the peaks of this CPU."""
     if (folder / "device.yaml").exists():
         return
-    from perfmodel.validate.harness.micro.fit import host_spec
+    from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import write_yaml
     from perfmodel.validate.records import newest
 

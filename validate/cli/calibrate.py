@@ -123,8 +123,9 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     For a CPU, --hardware NAME.yaml of a new device file also writes that file from the record.
     """
     from perfmodel.validate.fit.stack import with_stack
-    from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
+    from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.further import with_further
+    from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
 
     if out is not None:

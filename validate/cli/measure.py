@@ -353,7 +353,8 @@ def _calibrated(
     """The device, the calibration's file and the calibration. With `device` None, the CPU's device file is
     written too.
     """
-    from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
+    from perfmodel.validate.harness.micro.fit import calibration_from
+    from perfmodel.validate.harness.micro.host import host_spec
 
     stamp = kernels.path.stem.partition("-")[0]
     path = folder / f"{stamp}-calibration.yaml"

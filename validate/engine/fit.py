@@ -144,7 +144,7 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     every_row = np.ones(len(rows.timings), bool)
     free = dict(candidates)
     solved = _solve(rows, base, free, {}, every_row)
-    while pinned := _least_determined(free, solved, len(rows.timings)):
+    while pinned := least_determined(free, solved, len(rows.timings)):
         del free[pinned]
         solved = _solve(rows, base, free, {}, every_row)
 
@@ -196,7 +196,7 @@ def _solve(
     return estimate([*free.values()], residuals, start, inside=START_INSIDE, **ENDS)
 
 
-def _least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int) -> str | None:
+def least_determined(free: Mapping[str, Parameter], solved: Estimate, rows: int) -> str | None:
     """The constant to pin next: one at its bound, or else the least determined one. None if all are
     determined.
     """

@@ -3,13 +3,9 @@
 import os
 import platform
 import re
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import reduce
+from collections.abc import Callable
 from importlib import metadata
-from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -176,59 +172,6 @@ def _nvidia_smi(device: torch.device) -> dict[str, str]:
     line = run("nvidia-smi", query, "--format=csv,noheader", "-i", str(device.index)) or ""
     values = [value.strip() for value in line.split(",")]
     return dict(zip(QUERIED, values, strict=False))
-
-
-WATCH_MS = 250
-"""Milliseconds between samples of a device's clocks."""
-THROTTLED = 0xFFFFFFFFFFFFFFFE
-"""NVML's reasons for a lower clock, except idleness (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
-
-
-@contextmanager
-def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """The ``clocks`` of a row: `nvidia-smi`'s samples of a CUDA device during the work inside, complete when
-    it is done.
-    """
-    clocks: dict[str, Any] = {}
-    monitor = _monitor(device) if device.type == "cuda" else None
-    try:
-        yield clocks
-    finally:
-        if monitor is not None:
-            monitor.terminate()
-            printed, _ = monitor.communicate()
-            clocks |= _clocks(printed)
-
-
-def _monitor(device: torch.device) -> "subprocess.Popen[str] | None":
-    """A process that prints the clocks of a CUDA device; None where there is no `nvidia-smi`."""
-    command = [
-        "nvidia-smi",
-        "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active",
-        "--format=csv,noheader,nounits",
-        f"--loop-ms={WATCH_MS}",
-        "-i",
-        str(device.index or 0),
-    ]
-    try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    except OSError:
-        return None
-
-
-def _clocks(printed: str) -> dict[str, Any]:
-    """Clocks from the completely printed lines; empty without any."""
-    lines = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", printed, re.M)
-    if not lines:
-        return {}
-    sm_mhz, memory_mhz, temperature_c, reasons = zip(*lines, strict=True)
-    all_reasons = reduce(or_, (int(reason, 16) for reason in reasons))
-    clocks: dict[str, Any] = {}
-    clocks["sm_mhz"] = min(map(int, sm_mhz))
-    clocks["mem_mhz"] = min(map(int, memory_mhz))
-    clocks["temperature_c"] = max(map(int, temperature_c))
-    clocks["throttle"] = hex(all_reasons & THROTTLED)
-    return {"clocks": clocks}
 
 
 def _version(package: str) -> str | None:

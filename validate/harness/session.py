@@ -16,7 +16,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import RankShard, joined
-from perfmodel.validate.harness import environment
+from perfmodel.validate.harness import environment, gpu_clocks
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
@@ -120,7 +120,7 @@ def _measure(
     progress = RowProgress(len(rows), len(rows) - len(missing))
     for key, measure in in_time(missing, shard, deadline):
         progress.show(key)
-        with environment.watched(device) as state:
+        with gpu_clocks.watched(device) as state:
             row = measure()
         if journal is not None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

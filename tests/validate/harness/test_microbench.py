@@ -13,7 +13,8 @@ import pytest
 from perfmodel import costs
 from perfmodel.cli import run
 from perfmodel.specs import CONSTANTS, GPUSpec, load_calibration, load_gpu
-from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
+from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from
+from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records import RESULTS, Plan, Record, load_plan, read_record, spec_of, stamped
 from tests.validate.tiny import BLOCK, changed, planned, refused, write
