@@ -153,7 +153,7 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(str(not_installed(command, missing, EXTRA_OF[missing])))
     except OSError as error:  # such as a full disk behind stdout; errors of files are InputErrors
         _print_nowhere()
-        return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
+        return _refused(str(InputError(f"{error.filename or 'the output'}: {error.strerror or error}")))
     except MemoryError:
         return _refused("out of memory: ask for fewer points at a time")
     return status if isinstance(status, int) else 0

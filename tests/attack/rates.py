@@ -1,5 +1,6 @@
-"""TTFT and TPOT never fall as the load rises: one server is asked twice, each time about one load."""
+"""TTFT and TPOT never fall as the load rises: one server is asked several times, each time about one load."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import fields
 from random import Random
@@ -9,19 +10,26 @@ from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.traffic_rows import Percentiles
 from perfmodel.errors import InputError
 from tests.attack import watch
+from tests.attack.better import LAYOUTS
 from tests.attack.loads import question
 
 LEAST, LEAST_OF_PERCENTILES = 1e-3, 2e-2
 """Share by which a mean may fall, and a percentile."""
 CLIENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100, 128, 129, 200, 256, 400)
 KINDS = ("rate", "rate", "clients", "rate and clients", "two pools, rate", "two pools, clients")
+LOADS = 4
+"""Loads of a server, of which every two are a pair."""
 PROMPTS = (200, 500)
 REPLAYED = 0.1
-"""Share of the pairs in which a replay is asked for."""
+"""Share of the servers for which a replay is asked."""
+OVER_NODES = 0.1
+"""Share of the servers whose groups lie on several nodes."""
 OF_ONE_SERVER = ("tp", "dp", "ep", "max_num_seqs")
 PREFILL, DECODE = ("1x1", "2x4", "3x2", "4x8:dp8,ep8"), ("1x1", "1x4", "2x8", "1x32:dp32,ep32", "5x4")
 DEVICES = ("h100", "h200", "b200", "gb200")
 """Devices whose links between pools are known."""
+LINKS = (None, None, "50,0.36,0.4", "1")
+DECODE_DRAFTS = ("run", "run", "none", "ngram")
 OF_POOLS = ("tpot_s", "tpot_p90_s", "tpot_p99_s", "ttft_s", "ttft_p90_s", "ttft_p99_s")
 
 
@@ -29,46 +37,57 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
     """Pairs of questions, by the kind of load."""
     rng = Random(f"{seed}:rates")
     while sum(tally.tried.values()) < count:
-        asked = question(rng) | {"num_prompts": rng.choice(PROMPTS)}
-        if rng.random() < REPLAYED:
-            asked["replay"] = True
         kind = rng.choice(KINDS)
-        if kind.startswith("two pools"):
-            asked = _of_pools(rng, asked)
+        asked = _server(rng, kind)
         try:
-            pair = _loads(rng, kind, asked)
-            if pair is None:
-                continue
-            low, high = (load_of.traffic(**asked, **load) for load in pair)
+            loads = _loads(rng, kind, asked)
+            answers = [load_of.traffic(**asked, **load) for load in loads]
         except InputError:
             continue  # the model does not fit, say
-        fault = fallen(low, high)
-        tally.count(kind, False, fault and f"{fault}: {asked} {pair}")
+        for (lower, low), (higher, high) in itertools.combinations(zip(loads, answers, strict=True), 2):
+            fault = fallen(low, high)
+            tally.count(kind, False, fault and f"{fault}: {asked} {lower} {higher}")
+
+
+def _server(rng: Random, kind: str) -> dict[str, Any]:
+    """A question without a load."""
+    asked = question(rng) | {"num_prompts": rng.choice(PROMPTS)}
+    if rng.random() < REPLAYED:
+        asked["replay"] = True
+    if kind.startswith("two pools"):
+        return _of_pools(rng, asked)
+    if rng.random() < OVER_NODES:
+        asked |= {"hardware": rng.choice(DEVICES), "ep": 1, "dp": 1} | rng.choice(LAYOUTS)
+    return asked
 
 
 def _of_pools(rng: Random, asked: dict[str, Any]) -> dict[str, Any]:
     """The question about two pools instead of one server."""
     kept = {name: value for name, value in asked.items() if name not in OF_ONE_SERVER}
-    sizes = {"prefill": rng.choice(PREFILL), "decode": rng.choice(DECODE)}
-    return kept | sizes | {"hardware": rng.choice(DEVICES), "gamma": rng.choice((0, 1, 3, (1, 5)))}
+    pools = {
+        "prefill": rng.choice(PREFILL),
+        "decode": rng.choice(DECODE),
+        "kv_link": rng.choice(LINKS),
+        "decode_draft": rng.choice(DECODE_DRAFTS),
+        "prefill_draft": rng.choice(("run", "none")),
+    }
+    return kept | pools | {"hardware": rng.choice(DEVICES), "gamma": rng.choice((0, 1, 3, (1, 5)))}
 
 
-def _loads(rng: Random, kind: str, asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Two loads, the lower one first; None for a server without room, or for equal loads."""
+def _loads(rng: Random, kind: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Different loads that rise; none for a server without room."""
     if kind.endswith("clients") and "rate" not in kind:
         asked.pop("burstiness")
-        few, many = sorted(rng.sample(CLIENTS, 2))
-        return {"max_concurrency": few}, {"max_concurrency": many}
+        return [{"max_concurrency": clients} for clients in sorted(rng.sample(CLIENTS, LOADS))]
     alone = {name: value for name, value in asked.items() if name not in ("burstiness", "replay")}
     most = _most(load_of.traffic(max_concurrency=1, closed_form=True, **alone))
-    low = 10 ** rng.uniform(-2, 0.3) * most
-    apart = rng.choice((1 + 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(0.05, 2)))
-    rates = [float(f"{rate:.4g}") for rate in (low, low * apart)]
-    if not low or rates[0] == rates[1]:
-        return None
+    rate = 10 ** rng.uniform(-2, 0.3) * most
+    rates = set[float]()
+    for _ in range(LOADS if most else 0):
+        rates.add(float(f"{rate:.4g}"))
+        rate *= rng.choice((1 + 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(0.05, 1)))
     cap = {"max_concurrency": rng.choice((1, 4, 16, 64, 200))} if kind == "rate and clients" else {}
-    lower, higher = ({"request_rate": rate} | cap for rate in rates)
-    return lower, higher
+    return [{"request_rate": each} | cap for each in sorted(rates)]
 
 
 def _most(answer: load_of.Traffic) -> float:

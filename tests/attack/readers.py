@@ -47,6 +47,7 @@ rows:
 SERVED = (
     "traffic --model llama-3.1-8b --hardware h100 --gamma 0 --request-rate 1 --input-len 1k --output-len 9"
 )
+MIXED = "traffic --model llama-3.1-8b --hardware h100 --gamma 0 --max-concurrency 4 --num-prompts 50"
 TRACE = pinned.FILES["trace.csv"]
 HASHED = "".join(
     f'{{"timestamp": {n}000, "input_length": 900, "output_length": 9, "hash_ids": [1, {n}]}}\n'
@@ -212,6 +213,7 @@ READERS: dict[str, Reader] = {
         given((TRACE, ".csv"), (HASHED, ".jsonl")),
         _typed(f"{SERVED} --trace {{}} --json"),
     ),
+    "mix": Reader(given((pinned.FILES["mix.yaml"], ".yaml")), _typed(f"{MIXED} --mix {{}} --json")),
     "engine's acceptance, imported": Reader(
         files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
         _typed("validate acceptance --context 1k --target llama-3.1-8b --draft ngram --gamma 3 --import {}"),

@@ -11,6 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records import read_record
 from tests.attack import (
+    assistants,
     better,
     cliffs,
     faults,
@@ -42,10 +43,11 @@ pytestmark = pytest.mark.slow
             5,
         ),  # enough to miss either of the two warnings
         (lambda tally, _: served.attack(tally, 2, 300), 2, 100, 10),
+        (partial(assistants.attack, seed=2, count=200), 1, 100, 10),
         (partial(better.attack, seed=2, count=400), len(better.FIGURES), 0, 400),
         (lambda tally, _: rates.attack(tally, 2, 40), 3, 0, 40),
     ],
-    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "served", "better", "rates"],
+    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "served", "assistants", "better", "rates"],
 )
 def test_nothing_gets_through(attack, kinds, refused, answered, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,6 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
-import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -54,8 +53,28 @@ validate check --results {ROOT}/results/cpu-1 --baseline out.json --calibration 
 validate accuracy
 """
 """Command lines of the verbs of which no answer is pinned and no picture is shown."""
-FILES = re.compile("rows.json|trace.csv|mix.yaml")
-"""Files of pinned questions."""
+RACKS = """
+whatif --model deepseek-v3 --hardware h200 --tp 16 --ep 16 --dp 16 --nodes 2x8 --batch 64 --context 4k \
+--draft mtp --gamma 1 --alpha 0.8 --redundant-experts 16 --overlap two-batch --all-to-all dispatch \
+--moe-imbalance 1.3
+whatif --model llama-3.1-405b --hardware h100 --tp 8 --pp 2 --nodes 2x8 --batch 8 --context 8k --draft \
+ngram --rate 0.4x3 --gamma 3
+tree --model llama-3.1-70b --hardware h200 --tp 8 --nodes 1x8 --batch 4 --context 4k --draft eagle3 \
+--rates 0.6,0.15 --size 16
+advise --model deepseek-v3 --hardware h200 --gpus 16 --nodes 2x8 --context 4k --batch 64
+advise --model deepseek-v3 --hardware h200 --gpus 32 --clients 512 --input-len 4k --output-len 500 \
+--max-ttft-ms 2000
+traffic --model deepseek-v3 --hardware h200 --tp 16 --ep 16 --dp 16 --nodes 2x8 --input-len 4k \
+--output-len 200 --gamma 1 --draft mtp --alpha 0.7 --max-concurrency 8,64 --closed-form
+traffic --model deepseek-v3 --hardware h200 --prefill 2x8 --decode 1x16:dp16,ep16 --kv-link 25 \
+--decode-draft mtp --request-rate 5 --input-len 4k --output-len 500 --draft mtp --alpha 0.7 --gamma 0,1 \
+--price 2
+traffic --model qwen3-8b --hardware b200 --prefill 1x1 --decode 2x1 --clients 1,64 --input-len 1k \
+--output-len 99 --draft eagle3 --alpha 0.6 --decode-draft ngram --prefill-draft none --slo ttft:500
+"""
+"""Questions about several nodes and pools, beside those that are pinned."""
+FILES = ("rows.json", "trace.csv", "mix.yaml")
+"""Files that questions name."""
 NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
 NEVER = {"--help", "--version"}
 """Not given: they answer whatever else is asked."""
@@ -137,8 +156,8 @@ def read_questions(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
         f"{line} --output out.svg" for line in of_docs("picture").PICTURES.values() if line[:5] == "plot "
     )
     refused = pinned.refused()
-    answered = (line for line in pinned.read() if line not in refused and not FILES.search(line))
-    lines = [*answered, *pictures, *UNANSWERED.strip().splitlines()]
+    answered = (line for line in pinned.read() if line not in refused)
+    lines = [*answered, *pictures, *UNANSWERED.strip().splitlines(), *RACKS.strip().splitlines()]
     return [verb.read(line) for line in lines if f"{line} ".startswith(f"{verb.name} ")]
 
 
@@ -182,6 +201,8 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
     with _no_work():
         for verb in verbs():
             for number in range(max(2, round(each * _share(verb)))):
+                for name in FILES:
+                    Path(name).write_text(pinned.FILES[name], encoding="utf-8")
                 refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
                 for left in Path().iterdir():
                     shutil.rmtree(left) if left.is_dir() else left.unlink()

@@ -160,3 +160,30 @@ def test_what_ends_a_command(
     else:
         assert cli.run(["validate"]) == status
         assert re.fullmatch(message, capsys.readouterr().err)
+
+
+LONG = "n" * 5000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"validate generate --batch 1 --gamma 1 --draft {LONG}",
+        f"validate generate --batch 1 --gamma 1 --checkpoint {LONG}",
+        f"validate finish {LONG}.journal",
+        f"validate run {LONG}.yaml --machine t-1",
+        f"validate check --results {LONG}",
+        f"validate report {LONG}",
+        f"calibrations import {LONG} {LONG} --gpu h100 --engine vllm --version 1.0 --out {LONG}",
+        f"traffic --model qwen3-8b --hardware h100 --request-rate 1 --trace {LONG}.csv",
+        f"whatif --model {LONG}.json --hardware h100 --batch 1 --context 1k",
+        f"sweep --model qwen3-8b --hardware h100 --batch 1 --context 1k --alpha 0.5 --output {LONG}.csv",
+    ],
+    ids=lambda command: command.replace(LONG, "n..."),
+)
+def test_a_name_that_no_file_can_have_is_one_short_line(command: str, capsys) -> None:
+    assert cli.run(command.split()) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: ")
+    assert line.count("\n") == 1
+    assert len(line) < 520

@@ -1,7 +1,6 @@
 """``perfmodel validate generate``: run the real decoder on real or random weights and print the results."""
 
 from dataclasses import KW_ONLY, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -11,6 +10,7 @@ from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
+from perfmodel.reading import is_folder
 from perfmodel.specs import load_gpu, weight_format
 from perfmodel.speculation.tree_shape import branching, widths
 from perfmodel.validate.cli.arguments import DecodingQuestion
@@ -110,7 +110,7 @@ class GenerateQuestion(DecodingQuestion):
 
     def check(self) -> None:
         """See `Question.check`."""
-        if self.checkpoint and not Path(self.checkpoint).is_dir():
+        if self.checkpoint and not is_folder(self.checkpoint):
             raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
         if self.tree and self.draft.startswith("ngram"):
             raise refuse("--tree", None, "used with a draft that runs a model", self.draft)

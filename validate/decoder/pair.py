@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, load_model, weight_format
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
@@ -39,7 +40,7 @@ class ModelPair:
     @property
     def folder(self) -> Path | None:
         """The target's folder; None for a bundled name."""
-        return Path(self.target) if Path(self.target).is_dir() else None
+        return Path(self.target) if is_folder(self.target) else None
 
     @property
     def draft_model(self) -> str | None:
@@ -116,4 +117,4 @@ def check_vocabulary(target: ModelSpec, draft: ModelSpec) -> None:
 
 
 def _default_weights(name: str) -> str:
-    return "checkpoint" if Path(name).is_dir() else "random:0"
+    return "checkpoint" if is_folder(name) else "random:0"

@@ -11,7 +11,7 @@ from perfmodel.drafts import make_draft
 from perfmodel.drafts.eagle import Eagle
 from perfmodel.errors import InputError, refuse, shortened
 from perfmodel.kv import parse_kv
-from perfmodel.reading import check_regular, parse_json, read_text
+from perfmodel.reading import check_regular, is_folder, parse_json, read_text
 from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
 from perfmodel.specs.boundary.files import read_mapping
 from perfmodel.validate.decoder.eagle import HeadModel
@@ -239,7 +239,7 @@ def _source(
         return RandomWeights(int(seed), device, dtype)
     if weights != "checkpoint":
         raise InputError(f"--weights: must be 'checkpoint' or 'random:SEED', given {weights!r}")
-    if not Path(name).is_dir():
+    if not is_folder(name):
         raise InputError(f"--checkpoint: must be a folder with config.json and .safetensors, given {name!r}")
     checkpoint = CheckpointFolder(Path(name), device, dtype)
     if spec.tie_word_embeddings:
@@ -289,7 +289,7 @@ def head_of(name: str, target: ModelSpec) -> Eagle | None:
     """The EAGLE head with a draft's name: a folder with its config.json, or a kind. None for a whole
     model.
     """
-    if not name.startswith("eagle") and not Path(name).is_dir():
+    if not name.startswith("eagle") and not is_folder(name):
         return None
     draft = make_draft(name, target, Precision(weight_format("bf16"), kv_format("bf16")), 1, parse_kv("full"))
     return draft if isinstance(draft, Eagle) else None

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.reading import is_file
 from perfmodel.validate.decoder import RankShard, joined
 from perfmodel.validate.harness import environment, gpu_clocks
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
@@ -178,7 +179,7 @@ def finish_journal(path: Path) -> Path:
     """Makes a record from the finished rows of an interrupted run. Raises InputError for a journal without a
     row.
     """
-    if path.suffix != ".journal" or not path.is_file():
+    if path.suffix != ".journal" or not is_file(path):
         raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
     with Journal.resume(path) as journal:
         if journal.row_texts:
