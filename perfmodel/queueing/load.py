@@ -69,7 +69,10 @@ class Limits:
     max_num_batched_tokens: tokens of one pass. memory_fraction: share of the device for weights and caches;
     None is the engine's. max_prompt_part: tokens of one prompt in one pass; None without a limit. order: how
     prompts and decoding share passes; None is the engine's. poll_passes: decoding passes between two looks
-    for new requests; a pass that reads prompts is followed by one.
+    for new requests; a pass that reads prompts is followed by one. reserved_output: share of the tokens still
+    to come of running requests for which there must be room before another one enters; above 0 it must have
+    room for its own whole output too. batch_wait_passes, batch_wait_share: most passes for which prompts wait
+    for a fuller one, and its share of the token budget.
     """
 
     max_num_seqs: int = 256
@@ -79,6 +82,9 @@ class Limits:
     order: PassOrder | None = None
     poll_passes: int = 1
     drafting_seats: int | None = None
+    reserved_output: float = 0.0
+    batch_wait_passes: int = 0
+    batch_wait_share: float = 0.0
 
     def seats(self, drafts: bool) -> int:
         """Requests that the server runs at once, if their caches fit."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.queueing.arrivals import Arrivals
+from perfmodel.queueing.batch_waits import BatchWaits
 from perfmodel.queueing.cache import Cache, PrefixCache, PrivateCache
 from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
@@ -190,6 +191,8 @@ class _Server:
         self.decoding_s = 0.0
         self.preemptions = 0
         self.answered = 0
+        self.outstanding_tokens = 0.0
+        self.waits = BatchWaits(limits) if limits.batch_wait_passes else None
 
     def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
         """Runs all requests to their last token. output_tokens: as they arrived."""
@@ -200,7 +203,7 @@ class _Server:
             if not (self.running or self.reading or self.waiting):
                 self.time_s = self.senders.next_s
                 continue
-            prompts = self._prompts() if self.reading or self.waiting else []
+            prompts = self._prompts() if (self.reading or self.waiting) and not self._holds() else []
             if prompts and self.prompts_first:
                 self._prompt_pass(prompts)
             else:
@@ -228,6 +231,15 @@ class _Server:
             return False
         self.next_poll = self.pass_number + self.limits.poll_passes
         return True
+
+    def _holds(self) -> bool:
+        """Whether prompts wait for a fuller pass."""
+        if self.waits is None:
+            return False
+        tokens = self.running * self.passes[min(self.running, self.last)].tokens
+        tokens += sum(request.unread_tokens for request in self.reading)
+        tokens += sum(request.prompt_tokens for request in self.waiting)
+        return self.waits.holds(self.running, tokens)
 
     def _arrive(self) -> None:
         """Adds the requests that came while the last pass ran."""
@@ -269,14 +281,21 @@ class _Server:
             return False
         hit_tokens, needed_tokens = self.cache.find(request)
         seats_taken = self.running + len(self.reading)
-        no_room = self.cache.used_tokens + needed_tokens > self.cache.room_tokens
+        room_tokens = self.cache.room_tokens - self._reserved_tokens(request)
+        no_room = self.cache.used_tokens + needed_tokens > room_tokens
         if seats_taken and (no_room or seats_taken >= self.limits.max_num_seqs):
             return False
         request.hit_tokens = hit_tokens
         request.unread_tokens = request.prompt_tokens - hit_tokens
         self.cache.enter(request, needed_tokens)
+        self.outstanding_tokens += request.output_tokens - 1
         self.reading.append(request)
         return True
+
+    def _reserved_tokens(self, request: Request) -> float:
+        """Room that a new request must leave for tokens still to come."""
+        share = self.limits.reserved_output
+        return share * self.outstanding_tokens + request.output_tokens if share else 0.0
 
     def _passes_until_event(self) -> int:
         """Number of passes until an event other than decoding."""
@@ -288,6 +307,8 @@ class _Server:
             passes = min(passes, self.waiting[0].from_pass - self.pass_number)
         if self.limits.poll_passes > 1:
             passes = min(passes, self.next_poll - self.pass_number)
+        if self.waits is not None and self.waits.passes:
+            passes = 1
         room_tokens = self.cache.room_tokens - self.cache.used_tokens
         passes = min(passes, int(room_tokens / (self.grows * each.gain)) + 1)
         return max(passes, 1)
@@ -303,6 +324,7 @@ class _Server:
         self.pass_number += passes
         self.work += passes * each.gain
         self.cache.used_tokens += passes * each.gain * self.grows
+        self.outstanding_tokens -= passes * each.gain * self.grows
         self._read(prompts)
 
     def _prompt_pass(self, prompts: Sequence[Request]) -> None:
@@ -360,6 +382,7 @@ class _Server:
         while endings and endings[0].work <= self.work + NEGLIGIBLE_WORK:
             ending = heappop(endings)
             if ending.stay == ending.request.stay:
+                self.outstanding_tokens += (self.work - ending.work) * ending.request.growth
                 self._vacate(ending.request)
                 self._leave(ending.request)
         while endings and endings[0].stay != endings[0].request.stay:
@@ -390,6 +413,7 @@ class _Server:
         request = self.youngest.pop()
         left = ends[request.number] - self.work
         decoded = (request.work - left) * request.growth
+        self.outstanding_tokens -= left * request.growth
         self.cache.leave(request, decoded, keep=False)
         self._vacate(request)
         self.preemptions += 1

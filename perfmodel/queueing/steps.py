@@ -225,10 +225,12 @@ def step_times(
         survival = known.survival(int(drafted.max(initial=0)))
     readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
     own_s = own.request_s + own.prompt_token_s * lengths.input_mean
+    to_come = max(context - lengths.input_mean, 0.0)  # of a running request, as much as it has decoded
+    reserved = 1.0 + limits.reserved_output * to_come / context
     times = []
     for at, gamma in enumerate(gammas):
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
-        seats = max(int(min(sequences[at], limits.seats(gamma > 0), budget)), 0)
+        seats = max(int(min(sequences[at] / reserved, limits.seats(gamma > 0), budget)), 0)
         reading = readings[gamma > 0]
         batch = n[: max(seats, 1), 0]
         cached = None

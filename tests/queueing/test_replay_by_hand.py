@@ -145,6 +145,29 @@ def test_a_server_that_looks_for_requests_every_few_passes_lets_them_wait() -> N
     np.testing.assert_allclose(later_ms, 20)
 
 
+@pytest.mark.parametrize(("share", "room", "first_ms"), [(0.0, 319, 110), (1.0, 319, 110), (1.0, 318, 710)])
+def test_a_request_enters_with_room_for_tokens_still_to_come(share, room, first_ms) -> None:
+    """A running one has 59 tokens still to come, and the new one has 100 of its prompt and 60 of its answer.
+    Else it enters when the other has left, 590 ms after its first token at 60 ms.
+    """
+    requests = Arrivals(np.zeros(2), np.full(2, 100), np.full(2, 60))
+    limits = Limits(256, 8192, reserved_output=share)
+    met = replay(server([10], room=room), LENGTHS, limits, requests)
+    np.testing.assert_allclose(met.ttft_s[1] * 1000, first_ms)
+    assert not met.preemptions
+
+
+@pytest.mark.parametrize(("share", "first_ms"), [(0.01, 65), (0.02, 65 + 30)])
+def test_prompts_wait_for_a_fuller_pass_but_not_for_ever(share, first_ms) -> None:
+    """The second's 100 tokens beside the first's one are more than 1 % of the budget, and less than 2 %:
+    three passes of 10 ms go by. It comes 5 ms before a pass ends, and its own pass takes 60 ms.
+    """
+    requests = Arrivals(np.array([0.0, 0.065]), np.full(2, 100), np.array([20, 1]))
+    limits = Limits(256, 8192, batch_wait_passes=3, batch_wait_share=share)
+    met = replay(server([10, 10]), LENGTHS, limits, requests)
+    np.testing.assert_allclose(met.ttft_s * 1000, [60, first_ms])
+
+
 @pytest.mark.parametrize(
     ("reading", "seconds"),
     [

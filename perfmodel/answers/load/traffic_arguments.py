@@ -137,6 +137,28 @@ class TrafficArguments(CommonOptions):
         default=None,
         group="Engine",
     )
+    schedule_conservativeness: Real = argument(
+        "Factor on the room that SGLang or TensorRT-LLM keeps for tokens still to come when a request comes; "
+        "0 is TensorRT-LLM's MAX_UTILIZATION.",
+        limits=(0, 10),
+        default=1.0,
+        group="Engine",
+    )
+    batch_wait_timeout_iters: Whole = argument(
+        "Most passes for which prompts wait for a fuller one, as in TensorRT-LLM.",
+        "PASSES",
+        read=whole,
+        limits=(0, 10_000),
+        default=0,
+        group="Engine",
+    )
+    batch_wait_max_tokens_ratio: Real = argument(
+        "Share of the token budget at which prompts no longer wait.",
+        "SHARE",
+        limits=(0, 1),
+        default=0.0,
+        group="Engine",
+    )
     scheduler_recv_interval: Whole = argument(
         "Decoding passes between two looks for new requests, as in SGLang.",
         "PASSES",

@@ -44,6 +44,14 @@ class TrafficQuery(TrafficArguments):
         return None if self.calibration else serving_engines().get(word)
 
     @property
+    def _reserved_output(self) -> float:
+        """Share of the tokens still to come for which a new request leaves room."""
+        served = self._served
+        if served is None or served.reserved_output is None:
+            return 0.0
+        return min(self.schedule_conservativeness * served.reserved_output.share, 1.0)
+
+    @property
     def _drafting_seats(self) -> int | None:
         """Requests that all groups of a server run at once with a draft, where that default differs."""
         served = self._served
@@ -119,6 +127,9 @@ class TrafficQuery(TrafficArguments):
             None if self.schedule is None else PassOrder(self.schedule),
             self.scheduler_recv_interval,
             self._drafting_seats,
+            self._reserved_output,
+            self.batch_wait_timeout_iters,
+            self.batch_wait_max_tokens_ratio,
         )
 
     @cached_property

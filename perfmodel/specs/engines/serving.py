@@ -136,6 +136,15 @@ class Scheduler(Frozen):
         return self.passes[known[-1]]
 
 
+class ReservedOutput(Frozen):
+    """Room for tokens still to come that an engine keeps free when a request enters. share: of the tokens
+    that running requests have still to produce; the new request's own output counts whole.
+    """
+
+    share: Annotated[float, Meta(gt=0, le=1)]
+    source: Text
+
+
 class HostPasses(Frozen):
     """Layers and experts that the host's processor runs. reach: share of the host's bandwidth that it reads
     with. token_share: time of each further token of a pass over layers, in times of the first. most_tokens:
@@ -190,6 +199,7 @@ class ServingEngine(Stack):
     (``model_type``) whose model gives a head no hidden states of its inner layers. sparse: what is known of
     a draft with a view of the cache that the engine does not have. prefix: blocks of its prefix cache.
     seats: None if its default is unknown. scheduler: None if prompts and decoding share passes.
+    reserved_output: None if a request enters with room for its prompt.
     prompt_graphs: None if every kernel of a prompt is launched by itself. defects: known problems.
     attention: its backends; None if they are unknown. kernel_tables: its folder in the tables of
     ``aiconfigurator-core``. weight_only: whether formats without a peak on the device run weight-only.
@@ -223,6 +233,7 @@ class ServingEngine(Stack):
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
     scheduler: Scheduler | None = None
+    reserved_output: ReservedOutput | None = None
     prompt_graphs: PromptGraphs | None = None
     untimed_prompts: str = ""
     heads_of_prompts: bool = False
