@@ -5,7 +5,8 @@ import json
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -22,13 +23,22 @@ def predictor():
     return pm.predictor("qwen3-8b", "h100", draft="eagle3", alpha=0.7, gamma=2)
 
 
+@contextmanager
+def serving(predictor, **limits: float) -> Iterator[int]:
+    """The port of a server that runs while the block does."""
+    server = endpoint.server(predictor, "127.0.0.1", 0, **limits)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.fixture(scope="module")
 def port(predictor):
-    made = endpoint.server(predictor, "127.0.0.1", 0)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made.server_port
-    made.shutdown()
-    made.server_close()
+    with serving(predictor) as free_port:
+        yield free_port
 
 
 def ask(port: int, body: object, method: str = "POST", path: str = "/forward", **headers: str):
@@ -129,49 +139,42 @@ def test_a_broken_request_gets_one_json_error(port, sent: bytes, words: str) -> 
 
 
 def test_a_silent_client_is_disconnected_and_holds_up_nobody(predictor) -> None:
-    made = endpoint.server(predictor, "127.0.0.1", 0, timeout_s=0.2)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    with socket.create_connection(("127.0.0.1", made.server_port), timeout=20) as silent:
+    with (
+        serving(predictor, timeout_s=0.2) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=20) as silent,
+    ):
         silent.sendall(b"POST /forward HTTP/1.1\r\nContent-Length: 50\r\n\r\n{")
-        assert ask(made.server_port, GOOD)[0] == 200
+        assert ask(port, GOOD)[0] == 200
         assert silent.recv(4096) == b""
-    made.shutdown()
-    made.server_close()
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected(predictor) -> None:
-    made = endpoint.server(predictor, "127.0.0.1", 0, timeout_s=0.3)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    with socket.create_connection(("127.0.0.1", made.server_port), timeout=20) as slow:
-        slow.sendall(b"POST /forward HTTP/1.1\r\nContent-Length: 5000\r\n\r\n")
-        with pytest.raises(OSError, match=r"reset|pipe|aborted"):  # noqa: PT012  until the server closes it
-            for _ in range(200):
-                slow.sendall(b" ")
-                time.sleep(0.05)
-    assert ask(made.server_port, GOOD)[0] == 200
-    made.shutdown()
-    made.server_close()
+    with serving(predictor, timeout_s=0.3) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+            slow.sendall(b"POST /forward HTTP/1.1\r\nContent-Length: 5000\r\n\r\n")
+            with pytest.raises(OSError, match=r"reset|pipe|aborted"):  # noqa: PT012  until the server closes it
+                for _ in range(200):
+                    slow.sendall(b" ")
+                    time.sleep(0.05)
+        assert ask(port, GOOD)[0] == 200
 
 
 def test_many_clients_are_answered_and_those_beyond_the_limit_refused(predictor) -> None:
-    made = endpoint.server(predictor, "127.0.0.1", 0)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    clients = [_keeps_alive(made.server_port) for _ in range(endpoint.MOST_CONNECTIONS)]
-    with pytest.raises(AssertionError, match="503"):
-        _keeps_alive(made.server_port)
-    for client in clients:
-        client.request("POST", "/forward", json.dumps(GOOD))
-        assert client.getresponse().read().startswith(b'{"seconds"')
-        client.close()
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:  # the places are free again
-        with suppress(AssertionError):
-            _keeps_alive(made.server_port).close()
-            break
-    else:
-        pytest.fail("no place became free")
-    made.shutdown()
-    made.server_close()
+    with serving(predictor) as port:
+        clients = [_keeps_alive(port) for _ in range(endpoint.MOST_CONNECTIONS)]
+        with pytest.raises(AssertionError, match="503"):
+            _keeps_alive(port)
+        for client in clients:
+            client.request("POST", "/forward", json.dumps(GOOD))
+            assert client.getresponse().read().startswith(b'{"seconds"')
+            client.close()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:  # the places are free again
+            with suppress(AssertionError):
+                _keeps_alive(port).close()
+                break
+        else:
+            pytest.fail("no place became free")
 
 
 def _keeps_alive(port: int) -> http.client.HTTPConnection:

@@ -59,21 +59,25 @@ def test_two_pools_have_the_figures_of_traffic(drafts: bool) -> None:
         assert getattr(option, name) == pytest.approx(getattr(row, name), rel=1e-9)
 
 
+def row_of_the_printed_command(option: PoolOption, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The row of the option's draft length in the answer to its command."""
+    program, *words = shlex.split(option.check)
+    assert program == "perfmodel"
+    answer = read(capsys, *words)
+    rows = answer["pools"]["rows"] if option.two else answer["rows"]
+    return next(row for row in rows if row["gamma"] == option.gamma)
+
+
 @pytest.mark.parametrize("two", [False, True])
 def test_the_printed_command_answers_with_the_same_figures(
     two: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     option = best(two)
-    program, *words = shlex.split(option.check)
-    assert program == "perfmodel"
-    answer = read(capsys, *words)
+    row = row_of_the_printed_command(option, capsys)
     if two:
-        rows = answer["pools"]["rows"]
-        row = next(row for row in rows if row["gamma"] == option.gamma)
         assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-5)
         assert row["ttft_s"] == pytest.approx(option.ttft_s, rel=1e-5)
     else:
-        row = next(row for row in answer["rows"] if row["gamma"] == option.gamma)
         assert row["tpot_s"]["mean"] == pytest.approx(option.tpot_s, rel=1e-5)
         assert row["ttft_s"]["p90"] == pytest.approx(option.ttft_p90_s, rel=1e-5)
 
@@ -178,15 +182,11 @@ def test_clients_have_the_figures_of_the_printed_command(
 ) -> None:
     option = best(two, **OF_CLIENTS)
     assert option.serves
-    _, *words = shlex.split(option.check)
-    answer = read(capsys, *words)
+    row = row_of_the_printed_command(option, capsys)
     if two:
-        rows = answer["pools"]["rows"]
-        row = next(row for row in rows if row["gamma"] == option.gamma)
         assert row["request_rate"] == pytest.approx(option.most_requests_per_s, rel=1e-6)
         assert row["tpot_s"] == pytest.approx(option.tpot_s, rel=1e-6)
     else:
-        row = next(row for row in answer["rows"] if row["gamma"] == option.gamma)
         assert row["tpot_s"]["mean"] == pytest.approx(option.tpot_s, rel=1e-6)
         share = option.most_requests_per_s / int((option.servers or "").partition("x")[0])
         assert row["requests_per_s"] == pytest.approx(share, rel=1e-6)

@@ -34,7 +34,7 @@ class PublicSource:
     url: str
 
 
-def of(set_name: str) -> list[PublishedRow]:
+def rows_of_set(set_name: str) -> list[PublishedRow]:
     return [row for row in ROWS if row.set == set_name]
 
 
@@ -88,7 +88,7 @@ def test_speculation_gains_at_most_one_token_more_than_it_drafts() -> None:
 
 
 def test_the_phases_of_magicdec_add_up_to_its_speeds() -> None:
-    for row in of("magicdec"):
+    for row in rows_of_set("magicdec"):
         low, high = OVERHEAD_MS[row.hardware]
         assert low <= row.overhead_ms <= high, row.id
         least = (row.target_ms - HALF_DIGIT) / (row.sd_tpot_ms + HALF_DIGIT) - HALF_DIGIT
@@ -138,8 +138,8 @@ def test_what_an_iteration_runs_by_its_shape(
     shape: dict[str, Any], drafts: float, query: float, drafted: str
 ) -> None:
     unknown = dict.fromkeys(field.name for field in fields(RunFields))
-    given: dict[str, Any] = unknown | {"batch": 1, "tp": 1, "context": 1, "set_name": "x", "row_id": "x"}
-    point = MeasuredPoint(**given | shape)
+    stated: dict[str, Any] = unknown | {"batch": 1, "tp": 1, "context": 1, "set_name": "x", "row_id": "x"}
+    point = MeasuredPoint(**stated | shape)
     assert point.drafts == drafts
     assert point.query == query
     assert point.drafted == drafted

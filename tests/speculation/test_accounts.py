@@ -41,24 +41,29 @@ def test_vllm_divides_what_an_a100_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "tokens"),
-    [  # source; as logged
-        (("qwen2.5-3b", "a100", "vllm@0.17.1", {"max_model_len": 32768}), 1_890_400),  # LzyFischer/MemSuit
+    ("model", "hardware", "engine", "flags", "tokens"),
+    [  # as logged by LzyFischer/MemSuit, NnamdiOdozi/mlops-assignment and leadawon/LAMBO
+        ("qwen2.5-3b", "a100", "vllm@0.17.1", {"max_model_len": 32768}, 1_890_400),
         (
-            ("qwen3-30b-a3b-2507", "h100", "vllm@0.22.1", {"weights": "fp8", "max_num_seqs": 64}),
-            464_656,  # NnamdiOdozi/mlops-assignment, a fraction of 0.92
+            "qwen3-30b-a3b-2507",
+            "h100",
+            "vllm@0.22.1",
+            {"weights": "fp8", "max_num_seqs": 64, "memory_fraction": 0.92},
+            464_656,
         ),
         (
-            ("qwen2.5-32b", "rtx-3090", "vllm@0.18.1", {"tp": 4, "max_num_seqs": 1, "max_model_len": 32768}),
-            85_760,  # leadawon/LAMBO, a fraction of 0.88
+            "qwen2.5-32b",
+            "rtx-3090",
+            "vllm@0.18.1",
+            {"tp": 4, "max_num_seqs": 1, "max_model_len": 32768, "memory_fraction": 0.88},
+            85_760,
         ),
     ],
 )
-def test_tokens_are_those_of_public_logs(question: Any, tokens: int) -> None:
-    fraction = {464_656: 0.92, 85_760: 0.88}.get(tokens)
-    model, hardware, engine, flags = question
-    cache = caches(model, hardware, engine, memory_fraction=fraction, **flags)
-    assert cache.kv_tokens == pytest.approx(tokens, rel=0.03)
+def test_tokens_are_those_of_public_logs(
+    model: str, hardware: str, engine: str, flags: dict[str, Any], tokens: int
+) -> None:
+    assert caches(model, hardware, engine, **flags).kv_tokens == pytest.approx(tokens, rel=0.03)
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.20", 0.9), ("0.22", 0.9), ("0.24", 0.92)])

@@ -85,13 +85,13 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     request = Request(3, 60, new, gamma, attention="triton", pointwise="triton", **more)
     generations: list[Generation] = []
     for captured in (False, True):
-        made = make_decoder(model, request)
-        state = made.start(prompts, new)
+        decoder = make_decoder(model, request)
+        state = decoder.start(prompts, new)
         if captured:
-            graphs.capture(made, state)
+            graphs.capture(decoder, state)
         else:
-            graphs.fix_bounds(made)
-        made.finish(state)
+            graphs.fix_bounds(decoder)
+        decoder.finish(state)
         generations.append(collect(state, prompts))
     assert generations[0].tokens == generations[1].tokens
     plain = make_decoder(model, Request(3, 60, new, attention="math", pointwise="torch")).generate(
@@ -103,7 +103,8 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
 
 def test_fp8_weights_and_cache_through_triton() -> None:
     """The product is the CPU's of the same codes, and a decode through all kernels is that of torch's own."""
-    device, source = torch.device("cuda"), RandomWeights(0, torch.device("cuda"), torch.bfloat16, 0.3)
+    device = torch.device("cuda")
+    source = RandomWeights(0, device, torch.bfloat16, 0.3)
     if not fp8.multiplies(device):
         pytest.skip("compute capability below 8.9")
     weight = torch.randn(320, 1024, device=device).bfloat16()
@@ -111,10 +112,10 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     codes, scale = fp8.by_row(weight, weight.abs().amax(1, keepdim=True))
     for rows in (1, 5, 24, 50, 100, 200):  # every tile, and the library's product
         x = torch.randn(rows, 1024, device=device).bfloat16()
-        taken, own = fp8.by_row(x, x.abs().amax(1, keepdim=True))
-        theirs = (taken.double() * own) @ (codes.double() * scale).T + bias.double()
+        row_codes, row_scale = fp8.by_row(x, x.abs().amax(1, keepdim=True))
+        by_cpu = (row_codes.double() * row_scale) @ (codes.double() * scale).T + bias.double()
         actual = fp8.product(x, codes, scale[:, 0], bias).double()
-        torch.testing.assert_close(actual, theirs, rtol=2e-2, atol=2e-1)
+        torch.testing.assert_close(actual, by_cpu, rtol=2e-2, atol=2e-1)
     model = build(tiny_spec(hidden_size=128, head_dim=64), source, fp8=True)
     prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
     new = 100
@@ -136,11 +137,11 @@ def test_fp8_experts_are_those_of_the_cpu() -> None:
     weights = torch.randn(5, 64, 128, generator=generator)
     rows = torch.randn(9, 128, generator=generator).bfloat16()
     codes, scale = fp8.by_row(weights.flatten(0, 1), weights.abs().amax(-1).view(-1, 1))
-    given = codes.view(weights.shape), torch.tensor([0, 0, 1, 1, 1, 3, 3, 4, 4]), scale.view(5, 64)
-    theirs = Pointwise().by_expert(rows.float(), *given)
-    made = backends.pointwise("triton", device, torch.bfloat16)
-    actual = made.by_expert(rows.to(device), *(part.to(device) for part in given)).float().cpu()
-    assert (actual - theirs).norm() < 0.05 * theirs.norm()
+    grouped = codes.view(weights.shape), torch.tensor([0, 0, 1, 1, 1, 3, 3, 4, 4]), scale.view(5, 64)
+    by_cpu = Pointwise().by_expert(rows.float(), *grouped)
+    kernels = backends.pointwise("triton", device, torch.bfloat16)
+    actual = kernels.by_expert(rows.to(device), *(tensor.to(device) for tensor in grouped)).float().cpu()
+    assert (actual - by_cpu).norm() < 0.05 * by_cpu.norm()
 
 
 def test_a_whole_point(tmp_path) -> None:

@@ -71,10 +71,10 @@ class RankShard:
 
     def of_all(self, mine: object) -> list[Any]:
         """The values of all ranks in their order: the same list on every rank."""
-        given = [mine] * self.size
+        values = [mine] * self.size
         if self.size > 1:
-            dist.all_gather_object(given, mine, group=self.group)
-        return given
+            dist.all_gather_object(values, mine, group=self.group)
+        return values
 
 
 def local_device(kind: str) -> torch.device:

@@ -22,6 +22,7 @@ from perfmodel.validate.decoder import (
     watched,
 )
 from perfmodel.validate.decoder.sampling import Script, accept_sampled
+from tests.sampled import diagonal
 from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 
@@ -113,45 +114,27 @@ TOP_P = Sampling(1.0, 0.8)
 SMALL = "streamingllm:6,sinks=1"
 
 
-def samples_like_the_target(models, shape, kind, draft_kv, sampling) -> None:
+TREES = [
+    ("2x2x1", "model", "full"),
+    ("2x2x1", "self", SMALL),
+    ("5x1", "model", "full"),
+    ("3x2", "self", SMALL),
+]
+"""Branching, kind of draft, its cache: another model with a cache of its own, and a draft that reads little
+of the target's.
+"""
+
+
+@pytest.mark.parametrize(("draft", "sampling"), diagonal(TREES, [(WARM,), (TOP_P,)]))
+def test_trees(models, draft, sampling) -> None:
+    """Several candidates for each token, drawn without replacement; with top-p more than the draft's
+    distribution has.
+    """
+    shape, kind, draft_kv = draft
     tree = branching(shape)
     gamma = depths(tree)[-1]
     _, counter = decoded(models, sampling, gamma, kind, draft_kv, tree=tree)
     assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind", "draft_kv", "sampling"),
-    [
-        ("2x2x1", "model", "full", WARM),
-        ("2x2x1", "self", SMALL, TOP_P),
-        ("5x1", "model", "full", TOP_P),
-        ("3x2", "self", SMALL, WARM),
-    ],
-    ids=str,
-)
-def test_trees(models, shape, kind, draft_kv, sampling) -> None:
-    """Several candidates for each token, drawn without replacement; with top-p more than the draft's
-    distribution has.
-
-    A draft that reads little of the target's cache, and another model with a cache of its own.
-    """
-    samples_like_the_target(models, shape, kind, draft_kv, sampling)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "kind", "draft_kv", "sampling"),
-    [
-        ("2x2x1", "model", "full", TOP_P),
-        ("2x2x1", "self", SMALL, WARM),
-        ("5x1", "model", "full", WARM),
-        ("3x2", "self", SMALL, TOP_P),
-    ],
-    ids=str,
-)
-def test_trees_of_the_other_sampling(models, shape, kind, draft_kv, sampling) -> None:
-    samples_like_the_target(models, shape, kind, draft_kv, sampling)
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:

@@ -19,7 +19,7 @@ KERNELS = load_calibration("xeon-amx-2core.micro")
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[MeasuredPoint, ...]:
+def retimed_points() -> tuple[MeasuredPoint, ...]:
     """The points of a committed record with the times that FACTORS give."""
     return retimed(points(latest(records(RESULTS, "cpu-1"), "measure")), scaled(KERNELS, FACTORS))
 
@@ -31,15 +31,15 @@ def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tu
     )
 
 
-def test_factors_that_made_the_times_are_found(made) -> None:
-    fitted = fit_stack(made, KERNELS)
+def test_factors_that_made_the_times_are_found(retimed_points) -> None:
+    fitted = fit_stack(retimed_points, KERNELS)
     assert fitted.factors == pytest.approx(FACTORS, rel=1e-3)
     assert all(fitted.held_out[name].mape < 1e-3 for name in TIMES)
 
 
-def test_a_predicted_zero_leaves_its_factor_alone(made) -> None:
+def test_a_predicted_zero_leaves_its_factor_alone(retimed_points) -> None:
     ideal = load_calibration("ideal")  # has no overhead
-    factors = fit_factors(PointSet(made, ideal), ideal, np.ones(len(made), bool))
+    factors = fit_factors(PointSet(retimed_points, ideal), ideal, np.ones(len(retimed_points), bool))
     assert factors["outside the passes"] == 1.0 < factors["linear ops"]
 
 
@@ -61,17 +61,19 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
     assert sorted(moved) == sorted(stated)
 
 
-def test_one_plain_pass_cannot_be_halved(made) -> None:
-    refused("two batches or contexts", fit_stack, made[:1], KERNELS)
-    first = made[0]
+def test_one_plain_pass_cannot_be_halved(retimed_points) -> None:
+    refused("two batches or contexts", fit_stack, retimed_points[:1], KERNELS)
+    first = retimed_points[0]
     place = (first.target, 1, first.asked_context)
-    one = [p for p in made if (p.target, p.batch, p.asked_context) == place]
+    one = [p for p in retimed_points if (p.target, p.batch, p.asked_context) == place]
     assert len({p.gamma for p in one}) > 1
     refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 
 
-def test_passes_must_have_been_timed_alone(made) -> None:
-    whole = tuple(replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in made)
+def test_passes_must_have_been_timed_alone(retimed_points) -> None:
+    whole = tuple(
+        replace(p, target_s=None, verify_s=None, draft_s=None, overhead_s=None) for p in retimed_points
+    )
     refused("--stack: must hold passes that were timed alone", fit_stack, whole, KERNELS)
 
 
