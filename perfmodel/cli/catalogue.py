@@ -100,7 +100,7 @@ def app_of(catalogue: Catalogue) -> App:
 
     @app.command(
         help=f"Check files of {catalogue.noun}s: exit 0 if all are correct, 1 if one contradicts itself, "
-        "2 if unreadable.",
+        "2 if one cannot be read.",
         example=catalogue.example,
     )
     @flagged

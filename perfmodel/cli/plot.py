@@ -62,10 +62,14 @@ class Points(Options):
 
     _: KW_ONLY
     batch: MaybeWholes = argument(
-        "Batches: one line each, or a range.", arg.COUNTS, "--batch-size -b", default=None, most=MAX_VALUES
+        "Batch sizes, with a line each, or a range.",
+        arg.COUNTS,
+        "--batch-size -b",
+        default=None,
+        most=MAX_VALUES,
     )
     context: MaybeWholes = argument(
-        "Contexts: one line each, or a range.",
+        "Contexts, with a line each, or a range.",
         arg.COUNTS,
         "--context-length -c",
         default=None,

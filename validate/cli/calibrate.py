@@ -46,8 +46,8 @@ class CalibrateQuestion(Question):
     further: Annotated[
         tuple[str, ...] | None,
         Argument(
-            "More kernel records, for kernels that --from-microbench lacks: attention of many rows, unsplit "
-            "attention (also a table of benchmarks/attention.py) and products in fp8; repeatable.",
+            "More kernel records, for kernels that the first record lacks; repeatable. A table of"
+            " benchmarks/attention.py is one too.",
             "RECORD",
             needs=("from_microbench",),
             why="since other fits read published rows",

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
-    It needs two draft lengths (the baseline counts as one) and two batches or contexts. It fits the constants
-    that the rows determine, keeps the others of the base calibration and lists them. Each row is also
-    predicted by a fit that leaves it out; the errors of these predictions set the interval of every answer.
+    The fit needs two draft lengths (the baseline counts as one) and two batches or contexts. It finds the
+    constants that the rows determine, keeps the others of the base calibration and lists them. Each row is
+    also predicted by a fit that leaves it out; the errors of these predictions set the interval of every
+    answer.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 

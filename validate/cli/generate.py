@@ -33,7 +33,8 @@ class GenerateQuestion(DecodingQuestion):
     ] = None
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE", group="Formats")] = None
     draft_weights: Annotated[
-        str | None, Argument("Weights of a separate draft model, as --weights.", "SOURCE", group="Formats")
+        str | None,
+        Argument("Weights of a separate draft model, in the form of --weights.", "SOURCE", group="Formats"),
     ] = None
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
@@ -48,7 +49,7 @@ class GenerateQuestion(DecodingQuestion):
     context: Annotated[
         int | None,
         Argument(
-            "Number of last tokens of each prompt to keep, in addition to the BOS.",
+            "Tokens to keep from the end of each prompt, in addition to the BOS.",
             TOKENS,
             "-c",
             default="all; 4k without prompts",
@@ -70,7 +71,7 @@ class GenerateQuestion(DecodingQuestion):
     tree: Annotated[
         str | None,
         Argument(
-            "Draft trees: children by level as 4x2x1.",
+            "Draft trees, written as children by level: 4x2x1.",
             "TREE",
             group="Draft",
             without=("alpha",),
@@ -80,7 +81,7 @@ class GenerateQuestion(DecodingQuestion):
     middle_kv: Annotated[
         str | None,
         Argument(
-            "Two levels: KV method with which the target drafts above a small --draft.",
+            "Two levels: KV method of the target as the middle, for which --draft drafts.",
             "METHOD[:BUDGET]",
             group="Draft",
             without=("alpha", "tree"),

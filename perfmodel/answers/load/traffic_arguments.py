@@ -28,7 +28,7 @@ from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs.engines.serving import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
-LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in policies().items())}"
+LENGTHS = f"Draft lengths, or policies ({'; '.join(f'{n}: {each.help}' for n, each in policies().items())})"
 
 
 AT_ONCE = "whose requests come at the start"
@@ -160,7 +160,7 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     scheduler_recv_interval: Whole = argument(
-        "Decoding passes between two looks for new requests, as in SGLang.",
+        "Decoding passes between two checks for new requests, as in SGLang.",
         "PASSES",
         limits=(1, 10_000),
         default=1,
@@ -280,7 +280,7 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     decode: str | None = argument(
-        "Decode pool, like --prefill; rates and clients are then of all pools together.",
+        "Decode pool, in the form of --prefill; rates and clients are then those of all pools together.",
         "NxGPUS[:dpN,epN]",
         read=parse_instances,
         shown="one pool does both",

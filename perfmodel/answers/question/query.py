@@ -167,7 +167,7 @@ class CommonOptions(Question):
     )
 
     nodes: str | None = argument(
-        "Servers and the devices of each, such as 2x8; --tp is all of them unless it is given.",
+        "Number of servers and of devices in each, such as 2x8; --tp is all devices by default.",
         "NODESxDEVICES",
         read=parse_nodes,
         shown="one box, or as many as --tp and --pp need",
@@ -183,7 +183,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     redundant_experts: Whole = argument(
-        "Further copies of experts in all, placed by load (EPLB).",
+        "Number of additional copies of experts, placed by load (EPLB).",
         "N",
         "--ep-num-redundant-experts",
         read=whole,
@@ -195,19 +195,20 @@ class CommonOptions(Question):
         "Tokens of the fullest expert-parallel rank over the mean.",
         "RATIO",
         limits=(1, 16),
-        shown="1 in a box; beyond, as published with and without redundant experts",
+        shown="1 in a box; on racks the published value",
         default=None,
         group="Rack",
     )
     overlap: str = argument(
-        "Two micro-batches that overlap computing and communicating; auto is as engines start, none.",
+        "two-batch overlaps computing and communicating of two micro-batches; auto is the "
+        "engines' default, none.",
         choices=OVERLAPS,
         default="auto",
         group="Rack",
     )
     all_to_all: str = argument(
-        "Tokens reach their experts by gathering those of all ranks, or by a dispatch library; auto "
-        "dispatches beyond a box.",
+        "Way of tokens to their experts: gathered from all ranks, or sent by a dispatch library; "
+        "auto dispatches beyond a box.",
         "WAY",
         "--moe-a2a-backend",
         choices=ALL_TO_ALLS,
