@@ -68,7 +68,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     outcomes: Whole = argument(
-        "Outcomes of a verification that the draft prepares for.",
+        "Number of outcomes of a verification that the draft prepares for.",
         "N",
         read=whole,
         limits=(1, MOST_APART),
