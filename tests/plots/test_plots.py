@@ -1,12 +1,9 @@
-"""Pictures: they show the engine's numbers, nothing is clipped, equal numbers give equal bytes; those of
-README and docs are fresh, and captions say what moves a picture.
-"""
+"""Pictures: they show the engine's numbers, nothing is clipped, and equal numbers give equal bytes."""
 
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +15,12 @@ from matplotlib.figure import Figure
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.grid.sweep import Sweep, sweep
 from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.operations import Array
 from perfmodel.speculation import Workload, capacity, context_lengths, predict
 from perfmodel.validate.accuracy.compare import compare
-from tests.scripts import ROOT, of_docs
+from tests.plots.figures import ASK, laid_out, legend_of, swept, written
 
-ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
 LONG = replace(
     ASK,
     model="qwen3-235b-a22b",
@@ -57,11 +51,6 @@ UNDER_LOAD = AdviseQuery(
 )
 
 
-def swept(**lists: Any) -> Sweep:
-    """A sweep of the question of the other pictures."""
-    return sweep(ASK, **lists)
-
-
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
     "surface": lambda: plots.surface(
@@ -84,13 +73,6 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
 }
 
 
-def laid_out(figure: Figure) -> Figure:
-    """A picture as it is saved."""
-    with plots.style():
-        figure.draw_without_rendering()
-    return figure
-
-
 def within(whole: Any, box: Any) -> bool:
     low_corner = whole.contains(box.x0, box.y0)
     high_corner = whole.contains(box.x1, box.y1)
@@ -102,14 +84,6 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     for text in figure.findobj(matplotlib.text.Text):
         if isinstance(text, matplotlib.text.Text) and text.get_visible() and written(text):
             yield written(text), text.get_window_extent()
-
-
-def written(text: matplotlib.text.Text) -> str:
-    return str(text.get_text()).strip()
-
-
-def legend_of(axes: Any) -> list[str]:
-    return [written(text) for text in axes.get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -284,169 +258,3 @@ def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
         assert one == two
         assert b"2026" not in one
     assert not list(tmp_path.glob("*.pdf"))
-
-
-# Pictures of README and docs.
-
-PICTURE = of_docs("picture")
-NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-
-
-def without_numbers(svg: str) -> str:
-    """Nor the names that matplotlib draws anew."""
-    return re.sub(r'(id|href|url)="[^"]*"|url\([^)]*\)', "", NUMBER.sub("#", svg))
-
-
-def numbers(svg: str) -> Array:
-    return np.array([float(number) for number in NUMBER.findall(svg)])
-
-
-def fresh(one: str, two: str, points: float = 0.5) -> bool:
-    """Are two .svg files alike to half a point? The last digits of a coordinate differ between processors."""
-    made = re.compile(r"Matplotlib v[\d.]+")
-    if made.search(one)[0] != made.search(two)[0]:  # type: ignore[index]
-        pytest.skip("the picture was drawn by another matplotlib: `make docs` redraws it")
-    if without_numbers(one) != without_numbers(two):
-        return False
-    off = numbers(one) - numbers(two)
-    return bool(np.all(np.abs(off) < points))
-
-
-@pytest.mark.parametrize("name", PICTURE.PICTURES)
-def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    drawn = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")
-    kept = ROOT / "docs" / "img" / f"{name}.svg"
-    assert fresh(drawn, kept.read_text(encoding="utf-8")), f"{name}: run `make docs` and commit"
-
-
-def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
-    def drawn(alpha: float) -> str:
-        asked = resolve(replace(ASK, alpha=alpha))
-        figure = plots.surface(asked, points=9)
-        return plots.save(figure, tmp_path / f"{alpha}.svg").read_text(encoding="utf-8")
-
-    assert not fresh(drawn(0.81), drawn(0.83))
-
-
-# A caption says whatever of the question moves the picture.
-
-ON_NODES: dict[str, Any] = {
-    "model": "deepseek-v3",
-    "hardware": "h200",
-    "engine": "sglang",
-    "nodes": "2x8",
-    "tp": 1,
-    "ep": 16,
-    "dp": 16,
-    "draft": "mtp",
-    "draft_kv": "full",
-    "context": 8000,
-}
-ON_HOST: dict[str, Any] = {"hardware": "rtx-3090", "engine": "llamacpp", "host_bandwidth": 60.0}
-CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
-    "model": ({}, "qwen3-30b-a3b"),
-    "hardware": ({}, "h100"),
-    "batch": ({}, 65),
-    "context": ({}, 32001),
-    "gamma": ({}, 3),
-    "tp": ({}, 4),
-    "ep": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
-    "dp": ({"model": "qwen3-30b-a3b", "tp": 4}, 2),
-    "draft": ({}, "llama-3.2-1b"),
-    "draft_tp": ({}, 2),
-    "draft_kv": ({}, "streamingllm:513"),
-    "alpha": ({}, 0.8101),
-    "tokens_per_iteration": ({"alpha": None, "tokens_per_iteration": 2.0}, 2.001),
-    "weights": ({}, "int8"),
-    "draft_weights": ({}, "int8"),
-    "kv_dtype": ({}, "fp8"),
-    "draft_kv_dtype": ({}, "fp8"),
-    "kv_reread": ({}, 1.5),
-    "engine": ({}, "sglang"),
-    "calibration": ({}, "ideal"),
-    "context_std": ({}, 4000),
-    "kv_page": ({}, 16),
-    "topk_reuse": ({}, 0.5),
-    "state_rollback": ({}, "replay"),
-    "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
-    "batch_range": ({}, (1.0, 8.0)),
-    "memory_fraction": ({}, 0.5),
-    "max_num_seqs": ({}, 64),
-    "max_num_batched_tokens": ({}, 4096),
-    "max_model_len": ({}, 65536),
-    "attention_backend": ({}, "triton"),
-    "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b", "cpu_moe": 4}, 8),
-    "gpu_layers": (ON_HOST | {"gpu_layers": 16}, 8),
-    "host_bandwidth": (ON_HOST | {"gpu_layers": 8}, 30.0),
-    "nodes": (ON_NODES | {"nodes": "4x8", "ep": 32, "dp": 32}, "8x4"),
-    "pp": ({"tp": 2}, 2),
-    "redundant_experts": (ON_NODES, 32),
-    "moe_imbalance": (ON_NODES, 1.5),
-    "overlap": (ON_NODES, "two-batch"),
-    "all_to_all": (ON_NODES, "gather"),
-    "power_limit": ({"hardware": "rtx-5090", "tp": 1, "engine": "llamacpp"}, 400),
-}
-
-
-@cache
-def described(query: Query) -> str:
-    """The caption of a picture of the question, and what its axes say."""
-    figure = plots.surface(
-        resolve(query),
-        gamma=query.gamma,
-        batch=(1, query.batch),
-        context=(1024, query.context),
-        max_gamma=query.max_gamma,
-        batch_range=query.batch_range,
-        memory_fraction=query.memory_fraction,
-        points=3,
-    )
-    axes = figure.axes[0]
-    return f"{figure.get_supxlabel()} {legend_of(axes)} {axes.get_xlim()} {axes.get_ylim()}"
-
-
-def test_every_field_of_a_question_is_tried() -> None:
-    elsewhere = {"acceptance", "acceptance_rate", "layer_split", "rate", "task"}
-    assert CHANGES.keys() | elsewhere == {field.name for field in fields(Query)}
-
-
-@pytest.mark.parametrize("field", CHANGES)
-def test_a_caption_says_what_moves_the_picture(field: str) -> None:
-    base, value = CHANGES[field]
-    question = replace(ASK, **base)
-    assert described(question) != described(replace(question, **{field: value}))
-    if question.engine is None:
-        assert described(question) == described(replace(question, calibration="a100-sxm-80gb.vllm"))
-
-
-def test_curves_show_each_row_of_a_sweep_on_the_line_of_its_other_values() -> None:
-    """Times are in milliseconds; the length of drafts is on a linear axis."""
-    rows = swept(context="2k,8k", gamma="1..4", batch="8")
-    (axes,) = laid_out(plots.curves(rows, "tpot_s", "gamma")).axes
-    frame = rows.to_frame()
-    for line, context in zip(axes.lines, (2048, 8192), strict=True):
-        of_line = frame[frame["context_tokens"] == context]
-        assert line.get_xdata().tolist() == [1, 2, 3, 4]
-        assert line.get_ydata() == pytest.approx(1e3 * of_line["tpot_s"].to_numpy())
-    assert legend_of(axes) == ["context 2k", "context 8k"]
-    assert axes.get_xscale() == "linear"
-    assert "ms" in axes.get_ylabel()
-
-
-def test_a_single_curve_of_the_speedup_has_its_interval_and_the_measured_dots() -> None:
-    (axes,) = laid_out(plots.curves(swept(context="2k..128kx2"), measured=[(8192, 1.03)])).axes
-    assert legend_of(axes) == ["measured"]
-    (band,) = axes.collections
-    corners = band.get_paths()[0].vertices
-    frame = swept(context="2k..128kx2").to_frame()
-    assert corners[:, 1].min() == pytest.approx(frame["speedup_low"].min())
-    assert corners[:, 1].max() == pytest.approx(frame["speedup_high"].max())
-    assert axes.get_xscale() == "log"
-
-
-def test_curves_of_an_unknown_column_are_refused() -> None:
-    rows = swept(context="2k,8k")
-    with pytest.raises(InputError, match="curves: no column named 'speed'; did you mean speedup"):
-        plots.curves(rows, "speed")
-    with pytest.raises(InputError, match="curves: must be text, given 3"):
-        plots.curves(rows, over=3)  # type: ignore[arg-type]

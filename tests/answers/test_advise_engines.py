@@ -1,0 +1,97 @@
+"""Advice has drafts that the engine runs, and names what it does not run."""
+
+from collections import Counter
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.specs import files, published_drafts, short_name
+from tests.answers.test_advise import request
+
+
+def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
+    query = request(
+        rate={"self@streamingllm:512": "0.9", "eagle": "0.2"}, context=65536, batch=(1, 4), any_draft=False
+    )
+    a = advise(query)
+    every = advise(query, any_draft=True)
+    assert every.chosen.draft == "self"
+    assert every.not_run is None
+    assert every.serve.vllm_line is None
+    assert a.chosen.draft == "eagle"
+    assert a.chosen.runs_in == "vLLM >= 0.9"
+    assert a.not_run == every.chosen
+    assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
+    only = advise(query, rate={}, draft="self", model="llama-3.1-8b", context=32768)
+    assert only.verdict == "do_not_speculate"
+    assert only.not_run.draft == "self"
+    assert "the engine runs no draft with a known acceptance" in only.reason
+    research = advise(query, engine="magicdec")
+    assert research.chosen.draft == "self"
+    assert research.chosen.runs_in is None
+    assert ": self with streamingllm:512, gamma" in research.headline()
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "kv", "says"),
+    [
+        ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
+        ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
+        (
+            "trtllm",
+            "ngram",
+            "full",
+            "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5 or llama.cpp >= b9193",
+        ),
+        ("magicdec", "self", "streamingllm:512", None),
+        ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
+        ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
+        ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
+    ],
+)
+def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) -> None:
+    a = whatif("llama-3.1-8b", "h100", 4, 4096, 2, draft=draft, draft_kv=kv, alpha=0.7, engine=engine)
+    assert a.runs_in == says
+
+
+def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
+    """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from
+    0.4.6.
+    """
+    question = {"model": "qwen3-8b", "hardware": "h100", "context": 4096, "batch": (1, 16)}
+    old, new = (advise(AdviseQuery(engine=f"sglang@{v}", **question)) for v in ("0.5.9", "0.5.18"))
+    assert old.chosen.draft == "eagle3"
+    assert new.chosen.draft == "dspark"
+    assert old.not_run.draft == "dspark"
+    assert old.not_run.runs_in == "SGLang >= 0.5.18, not in 0.5.9"
+    assert whatif("deepseek-r1", "h200", 8, 8192, tp=8, engine="vllm@0.10.2").query.draft == "eagle3", (
+        "mtp: 0.11.1"
+    )
+
+
+def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
+    """At 8k on H200: none is undecided for want of an acceptance, but the one whose head vLLM does not run;
+    and `whatif` says the same of what is chosen.
+    """
+    same = {
+        "pays": "speculate",
+        "likely_pays": "likely_speculate",
+        "too_close_to_call": "too_close_to_call",
+    }
+    verdicts: Counter[str] = Counter()
+    for model in filter(lambda name: published_drafts(short_name(name)), files.bundled_names("models")):
+        a = advise(model, "h200", "8k", batch=(1, 16, 64), tp=(1, 8))
+        verdicts[a.verdict] += 1
+        if (p := a.chosen) is None or p.draft is None:
+            continue
+        assert p.runs_in.startswith("vLLM >= ")
+        assert '"num_speculative_tokens"' in a.serve.vllm_line
+        point = whatif(
+            model, "h200", p.batch, "8k", p.gamma, p.tp, p.draft_kv, draft=p.draft, draft_tp=p.draft_tp
+        )
+        assert (same[point.verdict], point.runs_in) == (a.verdict, p.runs_in), model
+    assert verdicts["unknown_acceptance"] == 1, "Ling-flash-2.0 gives heads no hidden states in vLLM"
+    assert verdicts["speculate"] + verdicts["likely_speculate"] >= 8
+    assert verdicts.total() >= 30
