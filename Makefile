@@ -83,7 +83,7 @@ constants: $(VENV)/.dev  ## fit the costs of engines and all folds again (3 minu
 	$(BIN)/perfmodel validate calibrate llamacpp --write
 	$(MAKE) sources
 
-sources: $(VENV)/.dev  ## fit the errors of held-out sources and write the accuracy page (3 minutes)
+sources: $(VENV)/.dev  ## fit the errors of held-out sources and write the accuracy page (6 minutes)
 	$(BIN)/perfmodel validate calibrate sources --write
 	$(BIN)/perfmodel validate accuracy --write
 

@@ -324,7 +324,9 @@ def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", serving_engines())
 def test_an_engine_answers_with_its_own_constants_or_says_whose(name: str) -> None:
-    """Borrowed constants: a wider interval than the lender's own, `transferred`, and a warning."""
+    """Borrowed constants: much wider intervals than the lender's, no sure verdict, `transferred`, and a
+    warning.
+    """
     engine = serving_engines()[name]
     assert engine_catalogue.CATALOGUE.faults(engine_catalogue.load(name, "name")) == []
     assert engine.makers
@@ -339,6 +341,12 @@ def test_an_engine_answers_with_its_own_constants_or_says_whose(name: str) -> No
     lent = lender.speedup_interval
     assert interval
     assert lent
-    assert interval[1] / interval[0] > lent[1] / lent[0]
+    assert interval[1] / interval[0] > 1.2 * lent[1] / lent[0]
+    step = answer.ar_tpot_interval
+    lent_step = lender.ar_tpot_interval
+    assert step
+    assert lent_step
+    assert step[1] / step[0] > 1.5 * lent_step[1] / lent_step[0]
+    assert answer.verdict not in ("pays", "does_not_pay")
     assert answer.calibration.kind == "transferred"
     assert any("are borrowed" in warning for warning in answer.warnings)

@@ -14,10 +14,12 @@ def step_class(scenario: Scenario) -> StepClass | None:
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
+    if c.constants_of:
+        return "other_engine"
     if c.stack in source_errors().steps:
         return cast(StepClass, c.stack)
     relation = c.relation("target_s", scenario.target.name, scenario.machine.gpu)
-    return "borrowed" if relation in ("transferred", "maker") or c.constants_of else "own"
+    return "borrowed" if relation in ("transferred", "maker") else "own"
 
 
 @once
@@ -28,6 +30,8 @@ def speedup_class(scenario: Scenario) -> SpeedupClass | None:
     c = scenario.machine.calibration
     if not is_judged_by_sources(c):
         return None
+    if c.constants_of:
+        return "other_engine"
     borrowed = c.relation("target_s", scenario.target.name, scenario.machine.gpu) == "maker"
     if borrowed or not source_errors().devices_with(c.stack, scenario.draft.kind):
         return "new"
@@ -38,11 +42,13 @@ def is_measured(scenario: Scenario) -> bool:
     """Whether a speedup was measured with this kind of draft, in this engine, on this class of device.
 
     Another calibration than those of serving engines and llama.cpp must state an error of speedups on its own
-    device. None was measured with layers or experts in host memory.
+    device. None was measured with layers or experts in host memory, nor by the constants of another engine.
     """
     if scenario.machine.host_experts or scenario.machine.host_layers:
         return False
     c = scenario.machine.calibration
+    if c.constants_of:
+        return False
     gpu = scenario.machine.gpu
     if is_judged_by_sources(c):
         return device_class(gpu) in source_errors().devices_with(c.stack, scenario.draft.kind)

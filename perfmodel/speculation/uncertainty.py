@@ -210,7 +210,7 @@ def step_log_error(
     class_name = step_class(scenario)
     if class_name is not None:
         deviation: Floats = source_errors().steps[class_name].deviation_on(machine.gpu)
-        if is_of_unseen_device(scenario):
+        if has_kernels_of_unseen_maker(scenario):
             deviation = np.hypot(deviation, scatter.deviation)
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
@@ -224,15 +224,14 @@ def step_log_error(
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)
 
 
-def is_of_unseen_device(scenario: Scenario) -> bool:
-    """Whether a serving engine's constants are those of another engine, or its kernels those of another
-    maker's device, of which no public run is.
+def has_kernels_of_unseen_maker(scenario: Scenario) -> bool:
+    """Whether a serving engine's kernels are those of another maker's device, and no public run is of the
+    device.
     """
     c = scenario.machine.calibration
     gpu = scenario.machine.gpu
     relation = c.relation("target_s", scenario.target.name, gpu)
-    other_maker = bool(c.errors) and relation == "maker" and gpu.name not in source_errors().devices
-    return other_maker or bool(c.constants_of)
+    return bool(c.errors) and relation == "maker" and gpu.name not in source_errors().devices
 
 
 def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:

@@ -240,6 +240,18 @@ def test_a_speedup_is_as_wide_as_those_of_its_draft_in_its_engine(engine, draft,
     assert drafting == pytest.approx(deviation * extra_share(ratio))
 
 
+def test_borrowed_constants_are_as_wide_as_errors_by_another_engine_and_never_sure() -> None:
+    scenario = resolve(Query("qwen3-32b", "h200", 8, 4000, engine="vllm", draft="eagle3", alpha=0.7))
+    assert is_measured(scenario)
+    calibration = scenario.machine.calibration
+    borrows = with_calibration(scenario, calibration.replace(constants_of="sglang"))
+    assert step_class(borrows) == speedup_class(borrows) == "other_engine"
+    step = borrows.target_step(8.0, 4000.0)
+    deviation = source_errors().steps["other_engine"].deviation_on(borrows.machine.gpu)
+    assert float(step_log_error(borrows, step, 8.0, 4000.0)) == pytest.approx(deviation)
+    assert not is_measured(borrows)
+
+
 def test_own_rows_and_research_stacks_state_their_own_errors() -> None:
     scenario = resolve(ASKED)
     assert step_class(scenario) is None

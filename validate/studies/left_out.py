@@ -18,7 +18,7 @@ from perfmodel.answers.question import resolve
 from perfmodel.specs import DRIFT, devices_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Scenario, speedups, with_calibration
-from perfmodel.validate.solving import grouped
+from perfmodel.validate.solving import Values, grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, speculating_query, step_query
@@ -98,9 +98,10 @@ class MeasuredStep:
     """The time of a step, or with a draft length the ratio of an iteration to a step, as a function of the
     free constants in it.
 
-    off: logarithm of predicted over measured with the shipped constants.
+    engine: the one whose constants predict it. off: logarithm of predicted over measured with `values`.
     """
 
+    engine: str
     source: str
     server: tuple[object, ...]
     constants: FittedConstants
@@ -117,7 +118,10 @@ class MeasuredStep:
 
     @classmethod
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "MeasuredStep":
-        """The step of a public run, or the ratio behind its speedup, whose error is the opposite."""
+        """The step of a public run, or the ratio behind its speedup, whose error is the opposite.
+
+        values: of the shipped constants, which answered it.
+        """
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         constants = FittedConstants.of(
@@ -126,6 +130,7 @@ class MeasuredStep:
         is_step = a.figure == "step"
         query = step_query(run) if is_step else speculating_query(run)
         return cls(
+            engine=run.engine,
             source=run.source_id,
             server=run.server,
             constants=constants,
@@ -142,6 +147,7 @@ class MeasuredStep:
         """The step of a row in the table to which engines are fitted, without the costs of default flags."""
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), (*DECODING, *SPECULATING))
         step = cls(
+            engine=row.engine,
             source=row.source_id,
             server=served_as(row),
             constants=constants,
@@ -151,6 +157,11 @@ class MeasuredStep:
             values=values,
         )
         return replace(step, off=step._log - math.log(row.step_s))
+
+    def with_values(self, values: Mapping[str, float]) -> "MeasuredStep":
+        """The same by other constants."""
+        other = replace(self, values=values)
+        return replace(other, off=self.off + other._log - self._log)
 
     def moved(self, by: Mapping[str, float]) -> float:
         """Change of the logarithm of the time or ratio if the logarithms of its constants change by `by`."""
@@ -169,6 +180,12 @@ class MeasuredStep:
         return math.log(float(np.ravel(seconds)[0]))
 
 
+def shipped_values() -> Values:
+    """The constants of steps and of iterations that were fitted to all rows, by place."""
+    record = recorded()
+    return {**record["steps"], **record["iteration"]}
+
+
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[MeasuredStep]:
     """Rows of the table to which engines are fitted, for devices that borrow kernels."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
@@ -180,23 +197,29 @@ def left_out(rows: Sequence[Answered]) -> Array:
 
     Rows that are left out by judgement are predicted, but nothing is fitted to them.
     """
-    record = recorded()
-    values = {**record["steps"], **record["iteration"]}
+    values = shipped_values()
     steps = [MeasuredStep.of_run(a, values) for a in rows]
     fitted_to = [step for a, step in zip(rows, steps, strict=True) if a.run.counts]
     fitted_to += on_borrowed_kernels(values)
-    errors = np.array([a.off for a in rows])
+    errors = np.empty(len(rows))
     indices_of = grouped(range(len(rows)), lambda i: rows[i].run.source_id)
     for source, indices in indices_of.items():
-        places = sorted({place for i in indices for place in steps[i].places})
-        train = []
-        for step in fitted_to:
-            if not alike(step.source, source) and not set(places).isdisjoint(step.places):
-                train.append(step)
-        changes = _refit(train, places)
-        for i in indices:
-            off = steps[i].off + steps[i].moved(changes)
-            errors[i] = -off if steps[i].gamma else off
+        others = [step for step in fitted_to if not alike(step.source, source)]
+        errors[indices] = refitted_errors([steps[i] for i in indices], others)
+    return errors
+
+
+def refitted_errors(judged: Sequence[MeasuredStep], fitted_to: Sequence[MeasuredStep]) -> list[float]:
+    """Logarithm of predicted over measured, of each step or speedup, with the free constants in them fitted
+    to other steps.
+    """
+    places = sorted({place for step in judged for place in step.places})
+    related = [step for step in fitted_to if not set(places).isdisjoint(step.places)]
+    changes = _refit(related, places)
+    errors = []
+    for step in judged:
+        off = step.off + step.moved(changes)
+        errors.append(-off if step.gamma else off)
     return errors
 
 

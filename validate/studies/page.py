@@ -99,10 +99,12 @@ CLASS_HEADINGS = {
     "step own": "step, kernels or steps of the device itself",
     "step borrowed": "step, kernels of another device",
     "step llamacpp": "step, llama.cpp",
+    "step other_engine": "step, constants of another engine",
     "step mlx": "step, MLX",
     "speedup known": "speedup, kind of draft measured in the engine",
     "speedup new": "speedup, kind of draft never measured in the engine",
     "speedup llamacpp": "speedup, llama.cpp",
+    "speedup other_engine": "speedup, constants of another engine",
     "speedup mlx": "speedup, MLX's own kernels",
     "speedup mlx-dspark": "speedup, mlx-dspark",
 }

@@ -11,25 +11,27 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
 from perfmodel.errors import InputError
-from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, device_class, files, load_gpu
+from perfmodel.specs import ENGINES as KNOWN_ENGINES, LLAMACPP, files, load_gpu
 from perfmodel.specs.engines.source_errors import SourceError, SourceErrors, SpeedupClass, StepClass
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import choices, llamacpp, widths
+from perfmodel.validate.studies import choices, llamacpp, other_engines, widths
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.left_out import left_out
+from perfmodel.validate.studies.other_engines import ErrorsByLender, errors_of_lenders
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs, spelled_kind
-from perfmodel.validate.studies.widths import LeftOutError, MeasuredDraft
+from perfmodel.validate.studies.public_runs import Answered, answers, public_runs, spelled_kind
+from perfmodel.validate.studies.widths import LeftOutError, MeasuredDraft, fitted_speedups
 
 PATH = files.data_directory("") / "sources.yaml"
 LEFT_OUT = BUNDLED / "sources.json"
-"""``errors``: figure -> id of a run -> its log error without its source. ``coverage``: figure -> class ->
+"""``errors``: figure -> id of a run -> its log error without its source. ``other_engines``: the same by the
+constants of each other engine (`other_engines.ErrorsByLender`). ``coverage``: figure -> class ->
 `widths.covered`.
 """
 HEADER = (
@@ -72,10 +74,18 @@ def of_figure(figure: str) -> list[Answered]:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The texts of all files, from constants fitted again without each source: about a minute."""
+    """The texts of all files, from constants fitted again without each source, and without each engine: some
+    minutes.
+    """
     before = choices.recorded() if choices.PATH.exists() else None
     chosen = choices.text(before, choices.present())  # refused before the work
-    return {**texts_of(errors_without_source(), date), choices.PATH: chosen}
+    lent = shortened(errors_of_lenders(_of_engines()), 4)
+    return {**texts_of(errors_without_source(), lent, date), choices.PATH: chosen}
+
+
+def _of_engines() -> list[Answered]:
+    """Steps and speedups of serving engines, answered with their own constants."""
+    return [a for a in answered() if a.run.engine in ENGINES and a.figure in ("step", "speedup")]
 
 
 def errors_without_source() -> ErrorsByRun:
@@ -84,7 +94,7 @@ def errors_without_source() -> ErrorsByRun:
     llama.cpp's are those of its own study (`llamacpp.texts`); a row that nothing was fitted to has its error
     with the constants of answers.
     """
-    rows = [a for a in answered() if a.run.engine in ENGINES and a.figure in ("step", "speedup")]
+    rows = _of_engines()
     of_llamacpp = json.loads(llamacpp.LEFT_OUT.read_text(encoding="utf-8"))
     errors: ErrorsByRun = {"step": {}, "speedup": {}}
     for a, off in zip(rows, left_out(rows).tolist(), strict=True):
@@ -99,27 +109,33 @@ def errors_without_source() -> ErrorsByRun:
     return shortened(errors, 4)
 
 
-def texts_of(errors: ErrorsByRun, date: datetime.date) -> dict[Path, str]:
-    """The same from given errors."""
+def texts_of(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dict[Path, str]:
+    """The same from given errors. lent: those by the constants of other engines."""
     ratios = replayed_as_recorded()
     measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
     speedups = _by_class("speedup", errors["speedup"], lambda a: _class_of_speedup(a, measured))
     for name, of_tables in widths.of_tables(ratios, measured).items():
         speedups[name] += of_tables
     steps = _by_class("step", errors["step"], lambda a: widths.class_of_step(a.run))
+    of_lenders = other_engines.left_out_errors(lent)
+    lent_steps = {widths.OTHER_ENGINE: of_lenders["step"]}
+    lent_speedups = {widths.OTHER_ENGINE: of_lenders["speedup"]}
     devices = {load_gpu(a.run.hardware).name for a in of_figure("step") if a.run.engine in ENGINES}
     data = {
         "fitted_on": ["public_runs.csv", "engine_speculation.csv", "served.csv", "step_laws.csv"],
         "date": date,
-        "steps": _stated(steps, widths.fitted),
-        "speedups": _stated(speedups, widths.fitted_speedups),
+        "steps": _stated(steps, widths.fitted) | _stated(lent_steps, widths.fitted),
+        "speedups": _stated(speedups, fitted_speedups) | _stated(lent_speedups, fitted_speedups),
         "devices": sorted(devices),
         "speculating": _speculating(measured),
     }
     short = shortened(data, 3)
     SourceErrors.of_mapping(short)
-    coverage = {"step": _coverage(steps), "speedup": _coverage(speedups, of_speedups=True)}
-    record = {"errors": errors, "coverage": shortened(coverage, 4)}
+    coverage = {
+        "step": _coverage(steps) | _coverage(lent_steps),
+        "speedup": _coverage(speedups, of_speedups=True) | _coverage(lent_speedups, of_speedups=True),
+    }
+    record = {"errors": errors, "other_engines": lent, "coverage": shortened(coverage, 4)}
     stated = HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
     return {PATH: stated, LEFT_OUT: json.dumps(record, indent=1) + "\n"}
 
@@ -138,22 +154,12 @@ def _by_class(
     figure: str, errors: Mapping[str, float], class_of: Callable[[Answered], str]
 ) -> dict[str, list[LeftOutError]]:
     """The errors of public runs by class, in the order of the rows."""
-    by_class: dict[str, list[LeftOutError]] = {name: [] for name in get_args(CLASSES_OF[figure])}
+    by_class: dict[str, list[LeftOutError]] = {name: [] for name in widths.own_classes(CLASSES_OF[figure])}
     for a in answered():
         if a.figure == figure:
-            error = _left_out_error(a.run, figure, errors[a.run.id])
+            error = LeftOutError.of_run(a.run, figure, errors[a.run.id])
             by_class[class_of(a)].append(error)
     return by_class
-
-
-def _left_out_error(run: PublicRun, figure: str, off: float) -> LeftOutError:
-    device = device_class(load_gpu(run.hardware))
-    if figure == "step":
-        return LeftOutError(run.source_id, off, counts=run.counts, device=device)
-    assert run.tokens_per_iteration
-    assert run.speedup
-    ratio = run.tokens_per_iteration / run.speedup
-    return LeftOutError.of_ratio(run.source_id, -off, ratio, run.counts, device)
 
 
 def _class_of_speedup(a: Answered, measured: Sequence[MeasuredDraft]) -> SpeedupClass:

@@ -10,8 +10,9 @@ time (`extra_share`).
 
 Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
 their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
-if none has; the tables' rows also count as new, by constants that have not seen their kind of draft. Folds:
-a width without each source judges its rows (`covered`).
+if none has; the tables' rows also count as new, by constants that have not seen their kind of draft. The
+class of another engine's constants has the errors of `other_engines` alone. Folds: a width without each
+source judges its rows (`covered`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ from perfmodel.validate.studies.robust import Array
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0
 """Share of the errors of speedups up to each end of their intervals."""
+OTHER_ENGINE = "other_engine"
+"""The class of questions to an engine with the constants of another. It shares no rows with the others."""
 OTHER_DEVICES = 0.2
 """Weight of a source on another class of devices relative to one on the same."""
 
@@ -50,6 +53,17 @@ class LeftOutError:
     per: float = 1.0
     counts: bool = True
     device: str = ""
+
+    @classmethod
+    def of_run(cls, run: PublicRun, figure: str, off: float) -> "LeftOutError":
+        """The error of a public run's ``step``, or of its ``speedup``, whose ratio has the opposite one."""
+        device = device_class(load_gpu(run.hardware))
+        if figure == "step":
+            return cls(run.source_id, off, counts=run.counts, device=device)
+        assert run.tokens_per_iteration
+        assert run.speedup
+        ratio = run.tokens_per_iteration / run.speedup
+        return cls.of_ratio(run.source_id, -off, ratio, run.counts, device)
 
     @classmethod
     def of_ratio(
@@ -89,6 +103,11 @@ class Ends:
 
 
 ByClass = Mapping[str, Sequence[LeftOutError]]
+
+
+def own_classes(classes: Any) -> tuple[Any, ...]:
+    """The classes of questions to an engine with constants of its own, of `StepClass` or `SpeedupClass`."""
+    return tuple(name for name in get_args(classes) if name != OTHER_ENGINE)
 
 
 def class_of_step(run: PublicRun) -> str:
@@ -132,7 +151,7 @@ def of_tables(
     ratios: HeldOutReplay, measured: Sequence[MeasuredDraft]
 ) -> dict[SpeedupClass, list[LeftOutError]]:
     """Errors of the tables' rows by class: without their study, and without their kind of draft."""
-    by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in get_args(SpeedupClass)}
+    by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in own_classes(SpeedupClass)}
     without_study = ratios.ratios["model"].off.tolist()
     without_kind = ratios.ratios["draft"].off.tolist()
     for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):

@@ -22,13 +22,13 @@ from perfmodel.specs.calibrations.fit_errors import MAX_LOG_RMS, LogError, Z
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import architecture_of
 
-StepClass = Literal["own", "borrowed", "llamacpp"]
-"""Steps of a serving engine on a device with kernels of its own, or with those of another one; and steps of
-an engine with errors of its own.
+StepClass = Literal["own", "borrowed", "llamacpp", "other_engine"]
+"""Steps of a serving engine on a device with kernels of its own, or with those of another one; those of an
+engine with errors of its own; and those by the constants of another engine.
 """
-SpeedupClass = Literal["known", "new", "llamacpp"]
-"""Speedups of a kind of draft that was measured in the serving engine, or in no run of it; and those measured
-in an engine with errors of its own.
+SpeedupClass = Literal["known", "new", "llamacpp", "other_engine"]
+"""Speedups of a kind of draft that was measured in the serving engine, or in no run of it; those measured in
+an engine with errors of its own; and those by the constants of another engine.
 """
 OTHER_MEMORY = ("GDDR", "LPDDR")
 """Kinds of memory of boards and of small machines; servers have HBM."""

@@ -1,0 +1,121 @@
+"""The error of borrowed constants: rows of each engine, predicted with the constants of the other engines.
+
+Question: how wide is the interval of an engine to which nothing was fitted (`ServingEngine.constants_of`)?
+Data: steps and speedups of public runs, and the ratios of the tables to which engines are fitted. Model: the
+row's question, put to the newest version of the other engine, which is the one that is lent
+(`with_engine`). Folds: the constants are fitted without every row of the row's engine, as of an engine that
+is new; those from public runs also without the row's source. Result: errors by figure, lender and row, from
+which `sources` takes the widths of the class ``other_engine``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfmodel.errors import InputError
+from perfmodel.specs import device_class, load_gpu
+from perfmodel.specs.engines.engines import engines
+from perfmodel.validate.solving import Values, grouped
+from perfmodel.validate.studies.held_out import rows_of
+from perfmodel.validate.studies.iterations import Iterations, iterations
+from perfmodel.validate.studies.left_out import (
+    MeasuredStep,
+    alike,
+    on_borrowed_kernels,
+    refitted_errors,
+    shipped_values,
+)
+from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
+from perfmodel.validate.studies.widths import LeftOutError
+
+FIGURES = ("step", "speedup", "ratio")
+"""Steps and speedups of public runs, and the tables' ratios of an iteration to a step."""
+ErrorsByLender = dict[str, dict[str, dict[str, float]]]
+"""Figure -> engine whose constants predict -> name of a row -> logarithm of predicted over measured."""
+
+
+def errors_of_lenders(rows: Sequence[Answered]) -> ErrorsByLender:
+    """The errors of every row by each other engine.
+
+    rows: steps and speedups of public runs, answered with the constants of their own engine.
+    """
+    errors: ErrorsByLender = {figure: {lender: {} for lender in ENGINES} for figure in FIGURES}
+    shipped = shipped_values()
+    every_step = [MeasuredStep.of_run(a, shipped) for a in rows if a.run.counts]
+    every_step += on_borrowed_kernels(shipped)
+    for engine in ENGINES:
+        values = _values_without(engine)
+        others = [step.with_values(values) for step in every_step if step.engine != engine]
+        runs = list(dict.fromkeys(a.run for a in rows if a.run.engine == engine))
+        for lender in ENGINES:
+            if lender != engine:
+                _add_runs(errors, runs, lender, values, others)
+                errors["ratio"][lender] |= _ratios(engine, lender, values)
+    return errors
+
+
+def _values_without(engine: str) -> Values:
+    """The constants of steps and of iterations, fitted without the rows of an engine."""
+    steps = rows_of("seen")
+    of_steps, _ = steps.fit(train=np.array([row.engine != engine for row in steps.rows]))
+    ratios = Iterations(of_steps.values)
+    of_ratios, _ = ratios.fit(train=np.array([row.engine != engine for row in ratios.rows]))
+    return {**of_steps.values, **of_ratios.values}
+
+
+def _add_runs(
+    errors: ErrorsByLender,
+    runs: Sequence[PublicRun],
+    lender: str,
+    values: Values,
+    others: Sequence[MeasuredStep],
+) -> None:
+    """The errors of public runs of one engine by the constants of another.
+
+    values, others: constants and measured steps without those of the engine.
+    """
+    lent = list(_answers_by(lender, runs))
+    shipped = shipped_values()
+    for source, answered in grouped(lent, lambda a: a.run.source_id).items():
+        judged = [MeasuredStep.of_run(a, shipped).with_values(values) for a in answered]
+        fitted_to = [step for step in others if not alike(step.source, source)]
+        for a, error in zip(answered, refitted_errors(judged, fitted_to), strict=True):
+            errors[a.figure][lender][a.run.id] = error
+
+
+def _answers_by(lender: str, runs: Sequence[PublicRun]) -> Iterator[Answered]:
+    """Steps and speedups of runs as the lender's newest version answers them; none for a run of a device or a
+    draft that it does not support.
+    """
+    for run in runs:
+        try:
+            answered = answers(replace(run, engine=lender, engine_version=""))
+        except InputError:
+            continue
+        yield from (a for a in answered if a.figure != "ratio")
+
+
+def _ratios(engine: str, lender: str, values: Values) -> dict[str, float]:
+    """Errors of the tables' ratios of one engine by the constants of another."""
+    newest = engines().engines[lender].versions[-1]
+    lent = [replace(row, engine=lender, version=newest) for row in iterations() if row.engine == engine]
+    off = Iterations(values, rows=lent).off(values)
+    return {row.name: error for row, error in zip(lent, off.tolist(), strict=True)}
+
+
+def left_out_errors(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, list[LeftOutError]]:
+    """Figure -> the errors of its class, each row once per lender."""
+    runs = {run.id: run for run in public_runs()}
+    tables = {row.name: row for row in iterations()}
+    of_figures: dict[str, list[LeftOutError]] = {"step": [], "speedup": []}
+    for figure, of_figure in of_figures.items():
+        for by_row in errors[figure].values():
+            of_figure += [LeftOutError.of_run(runs[name], figure, off) for name, off in by_row.items()]
+    for by_row in errors["ratio"].values():
+        for name, off in by_row.items():
+            row = tables[name]
+            device = device_class(load_gpu(row.query.hardware))
+            of_figures["speedup"].append(LeftOutError.of_ratio(row.study, off, row.ratio, device=device))
+    return of_figures
