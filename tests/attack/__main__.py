@@ -106,8 +106,9 @@ def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
     ]
 
 
-PARTS: dict[str, Callable[[], Part]] = {
+PARTS: dict[str, Callable[[], Part]] = {  # the longest first
     "inputs": lambda: tallied("file or command | inputs | refused in one line | failed", spoiled),
+    "faults": broken,
     "gate": lambda: tallied(
         "data of | numbers changed | refused | unseen",
         lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
@@ -124,7 +125,6 @@ PARTS: dict[str, Callable[[], Part]] = {
         "load | pairs of questions | refused | shorter",
         lambda tally, _: rates.attack(tally, SEED, LOADS),
     ),
-    "faults": broken,
 }
 
 
