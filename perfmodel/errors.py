@@ -65,11 +65,12 @@ def about_file(path: object) -> Iterator[None]:
     token = _IN_FILE.set(True)
     try:
         yield
-    except UnreadableError:
-        raise
     except InputError as error:
         message = error.as_flags
-        if error.of_file is not None or message.startswith(f"{path}: "):
+        is_named = message.startswith(f"{path}: ")
+        if isinstance(error, UnreadableError) and is_named:
+            raise
+        if error.of_file is not None or is_named:
             error.of_file = error.of_file or str(path)
             raise
         about = InputError(f"{path}: {_FLAG.sub(lambda flag: flag[1].replace('-', '_'), message)}")

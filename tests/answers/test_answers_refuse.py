@@ -1,5 +1,6 @@
 """What Python refuses of a question, in one line; commands are pinned in tests/pinned/refused.txt."""
 
+import json
 import math
 import re
 from typing import Any
@@ -140,3 +141,14 @@ def test_refused_in_one_line(verb: str, changes: dict[str, Any], message: str) -
     """Of a question that is no mistake without the change."""
     getattr(pm, verb).question(**ASKED[verb])
     refused(re.escape(message), getattr(pm, verb), **ASKED[verb] | changes)
+
+
+def test_a_file_is_named_before_the_missing_one_that_it_names(tmp_path) -> None:
+    rows = tmp_path / "rows.json"
+    of_nothing = {"target": "llama-3.1-8b", "draft": "./gone.json", "draft_kv": "full"}
+    row = of_nothing | {"context_tokens": 9, "alpha": 0.5}
+    rows.write_text(json.dumps({"schema_version": 1, "source": "a test", "rows": [row]}))
+    asked = ("llama-3.1-8b", "h100", 1000)
+    refused(f"^{rows}: gone.json: must be a readable file", pm.advise, *asked, batch=1, acceptance=str(rows))
+    absent = tmp_path / "absent.json"
+    refused(f"^{absent}: must be a readable file", pm.advise, *asked, batch=1, acceptance=str(absent))
