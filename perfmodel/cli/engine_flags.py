@@ -9,7 +9,6 @@ EARLY = (
 ENGINE_FLAGS = {
     EARLY: ("--spec-draft-p-min", "--draft-p-min"),
     LENGTH: (
-        "--speculative-num-draft-tokens",
         "--spec-draft-n-max",
         "--draft-max",
         "--draft-n",
@@ -24,6 +23,11 @@ ENGINE_FLAGS = {
         "--speculative-model",
         "--speculative-draft-model-path",
         "--model-draft",
+    ),
+    "`tree --given LEVELSxTOPKxNODES` answers a tree of drafted tokens": (
+        "--speculative-eagle-topk",
+        "--speculative-num-draft-tokens",
+        "--speculative-token-tree",
     ),
     "--tp N": ("--tensor-split", "--split-mode"),
     "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),

@@ -280,7 +280,9 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
 
 def _prefix(v: PrefixVerdict) -> str:
     """Hit rates, gains and losses, and the best change."""
-    load = request_rate(v.request_rate) if v.concurrency is None else clients(v.concurrency)
+    load = clients(v.concurrency or 0)
+    if v.concurrency is None and v.request_rate is not None:
+        load = request_rate(v.request_rate)
     text = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, "
     text += f"{v.hit_rate:.0%} with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
     text += ", the last one of a hit computed again)" if v.dropped_tokens else ")"

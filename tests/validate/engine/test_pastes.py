@@ -51,6 +51,7 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("llama_speculative", {}, [(1, 12 + 128, 4, 256 / 80, 4.31 / 80)]),
         ("llama_metrics", {"input": 800}, [(1, 800.5, 0, 1.0, 113.5 / 4200)]),
         ("trtllm_metrics", {"input": 800, "batch": 4}, [(4, 800.5, 0, 1.0, 157.2 / 39920)]),
+        ("trtllm_log", {"input": 800}, [(4, 800.5, 0, 1.0, 0.00751)]),
         ("trtllm_bench", {}, [(3.9988, 512 + 128, 0, 1.0, 0.0072945)]),
         ("trtllm_bench", {"gamma": 2, "accepted": 2.0}, [(3.9988, 640, 2, 2.0, 2 * 0.0072945)]),
         (
@@ -104,6 +105,10 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("llama_metrics", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
         ("trtllm_metrics", ("", ""), r"-: batch: must be stated, as in --from -,batch=N"),
         ("trtllm_bench", ("Average time-per-output-token", "x"), r"run trtllm-bench with --streaming"),
+        ("trtllm_log", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
+        ("trtllm_log", ("'num_ctx_tokens': 0", "'num_ctx_tokens': 9"), r"no iteration that decodes alone"),
+        ("trtllm_log", ("'num_generation_tokens': 4", "'num_generation_tokens': 8"), r"-: accepted: must be"),
+        ("whole_requests", ("", ""), r"times prompts and answers together"),
         ("one_line", ("100.00T/s", "0T/s"), r"tokens per second: must be above 0"),
         ("lm_studio", ("26.84", "0"), r"tok/sec: must be above 0"),
         ("mlx_lm", ("Prompt:", "x"), r"-: input: must be stated"),
@@ -240,7 +245,7 @@ def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     assert "K = 3" in out
     status, out = pasted(monkeypatch, capsys, "Dear all,\n", "--from", "-")
     assert status == 2
-    assert "-: holds no benchmark known here; known: " in out
+    assert "-: holds no benchmark known here: paste a log of vLLM" in out
     status, out = pasted(monkeypatch, capsys, " \n", "--from", "-")
     assert status == 2
     assert "--from -: must be a text on standard input, given nothing" in out

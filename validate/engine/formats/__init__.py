@@ -87,6 +87,12 @@ FORMATS = {
 }
 
 
+UNKNOWN = (
+    "holds no benchmark known here: paste a log of vLLM, SGLang, llama.cpp or TensorRT-LLM, a page of "
+    "metrics, the output of a benchmark client, or a speed alone (35 tok/s); docs/engine.md lists all forms"
+)
+
+
 def read(path: Path, facts: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
@@ -114,7 +120,7 @@ def read_pasted(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     runs = parse_objects(where, text) if is_json(text) else []
     known = format_of(runs) if runs else None
     if known is None:
-        raise InputError(f"{where}: holds no benchmark known here; known: {titles()}")
+        raise InputError(f"{where}: {UNKNOWN}")
     return _timings(known, where, runs, facts)
 
 

@@ -1,0 +1,49 @@
+"""The lines of TensorRT-LLM's log about its iterations (``print_iter_log``).
+
+``iter = 120, ..., host_step_time = 7.51ms, ..., num_scheduled_requests: 4, states = {'num_ctx_requests': 0,
+'num_ctx_tokens': 0, 'num_generation_tokens': 4}``.
+"""
+
+import re
+from statistics import median
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.pastes.base import TextForm
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.solving import grouped
+
+_LINE = re.compile(
+    r"host_step_time = (?P<ms>[\d.]+)\s*ms.*?num_scheduled_requests: (?P<requests>\d+), "
+    r"states = \{.*?'num_ctx_tokens': (?P<prompts>\d+), 'num_generation_tokens': (?P<tokens>\d+)\}"
+)
+
+
+class TrtllmLog(TextForm):
+    """The median iteration of each number of requests, without prompts. Contexts (``input=N``) and accepted
+    tokens are not printed.
+    """
+
+    title = "iterations in a log of TensorRT-LLM"
+    engine = "trtllm"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return _LINE.search(text) is not None
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        decoding = [line for line in _LINE.finditer(text) if line["prompts"] == "0" and int(line["requests"])]
+        if not decoding:
+            raise InputError(f"{where}: has no iteration that decodes alone: paste lines behind the prompts")
+        loads = grouped(decoding, lambda line: (int(line["requests"]), int(line["tokens"])))
+        return [_step(where, lines, *load, facts) for load, lines in loads.items()]
+
+
+def _step(where: str, lines: list[re.Match[str]], requests: int, tokens: int, facts: GivenFacts) -> Timing:
+    """An iteration of this many requests and verified tokens."""
+    length = tokens // requests - 1
+    drafted = speculation(where, facts, None, length or None)
+    lengths = (needed(where, "input", facts.input), facts.output or 1.0)
+    seconds = median(float(line["ms"]) for line in lines) / 1e3
+    return step(where, seconds, float(requests), lengths, drafted, how="median iteration")

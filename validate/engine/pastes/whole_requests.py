@@ -1,0 +1,27 @@
+"""What ``vllm bench latency`` and ``vllm bench throughput`` print: times of whole requests."""
+
+import re
+
+from perfmodel.errors import InputError
+from perfmodel.validate.engine.pastes.base import TextForm
+from perfmodel.validate.engine.timing import GivenFacts, Timing
+
+_LINE = re.compile(r"^\s*(?:Avg latency: [\d.]+ seconds|Throughput: [\d.]+ requests/s, )", re.M)
+
+
+class WholeRequests(TextForm):
+    """Always refused, because prompts and answers are timed together."""
+
+    title = "output of vllm bench latency or throughput"
+    engine = "vllm"
+
+    def has(self, text: str) -> bool:
+        """See `TextForm.has`."""
+        return _LINE.search(text) is not None
+
+    def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
+        """See `TextForm.read`."""
+        raise InputError(
+            f"{where}: times prompts and answers together: `vllm bench serve` times a token (TPOT), or "
+            "compare `perfmodel traffic` with it"
+        )
