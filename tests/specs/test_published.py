@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.specs import kv_format, load_gpu, load_model, weight_format
 from perfmodel.specs.published import MeasuredPoint, PublishedRow, RunFields, published_points, read_published
-from perfmodel.validate.studies.public_runs import public_runs
+from perfmodel.validate.studies.public_runs import RunKind, public_runs
 from perfmodel.validate.studies.published_engines import (
     engine_decode,
     engine_speculation,
@@ -58,13 +58,13 @@ def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_
     assert addresses.keys() == {row.source_id for row in public_runs()}
     assert all(url.startswith("https://") for url in addresses.values())
     for row in public_runs():
-        assert row.kind in ("step", "served", "speculation", "pass"), row.id
+        assert row.kind is not RunKind.PROMPT, row.id
         if row.counts:
-            assert (row.time_ms and row.tensor_parallel) or row.kind == "speculation", row.id
-            assert row.kind != "speculation" or (row.gamma and row.tokens_per_iteration and row.speedup), (
-                row.id
-            )
-            assert row.kind != "served" or (row.input_tokens and row.output_tokens), row.id
+            assert (row.time_ms and row.tensor_parallel) or row.kind is RunKind.SPECULATION, row.id
+            assert row.kind is not RunKind.SPECULATION or (
+                row.gamma and row.tokens_per_iteration and row.speedup
+            ), row.id
+            assert row.kind is not RunKind.SERVED or (row.input_tokens and row.output_tokens), row.id
             assert load_gpu(row.hardware), row.id
     assert sum(row.counts for row in public_runs()) == 948
 

@@ -9,7 +9,7 @@ from perfmodel.queueing.prompts import engine_requests, prompt_alone_s
 from perfmodel.specs import LLAMACPP, GPUSpec
 from perfmodel.specs.published import read_published
 from perfmodel.speculation import Scenario
-from perfmodel.validate.studies.public_runs import PublicRun
+from perfmodel.validate.studies.public_runs import PublicRun, RunKind
 
 PROMPTS = "llamacpp_prompts"
 """Table of prompts in ``results/published``."""
@@ -39,7 +39,7 @@ class PromptRow:
     def run(self) -> PublicRun:
         """The prompt as a run without tokens."""
         blank: dict[str, Any] = dict.fromkeys(f.name for f in dataclasses.fields(PublicRun))
-        of_engine = {"kind": "prompt", "engine": LLAMACPP, "engine_version": "", "tensor_parallel": 1}
+        of_engine = {"kind": RunKind.PROMPT, "engine": LLAMACPP, "engine_version": "", "tensor_parallel": 1}
         alone = {"expert_parallel": 1, "data_parallel": 1, "batch": 1, "context_tokens": self.input_tokens}
         stated = {name: value for name, value in dataclasses.asdict(self).items() if name in blank}
         return PublicRun(**{**blank, "draft": "", "lengths": "", **of_engine, **alone, **stated})

@@ -7,6 +7,7 @@ The rows are ``results/published/public_runs.csv``, the address of each source `
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -26,12 +27,23 @@ DEGREES = (1, 2, 4, 8)
 """Degrees that are tried if a source does not state its tensor-parallel degree."""
 
 
+class RunKind(StrEnum):
+    """What a row times: passes alone; the mean TPOT of a closed loop of `batch` clients; decoding with
+    drafts, next to a baseline; a verification without an engine around it; a whole prompt.
+    """
+
+    STEP = "step"
+    SERVED = "served"
+    SPECULATION = "speculation"
+    PASS = "pass"
+    PROMPT = "prompt"
+
+
 @dataclass(frozen=True, slots=True)
 class PublicRun:
-    """One row. kind: ``step`` (times of passes alone), ``served`` (mean TPOT of a closed loop of `batch`
-    clients), ``speculation`` (with drafts, next to a baseline).
+    """One row.
 
-    time_ms: per token; for ``speculation`` with drafts, and baseline_ms without. context_tokens: mean over
+    time_ms: per token; for a speculation with drafts, and baseline_ms without. context_tokens: mean over
     the run. lengths: ``uniform`` if they are drawn from 1 to twice their mean. left_out: the reason why a row
     does not count; blank if it counts.
     """
@@ -39,7 +51,7 @@ class PublicRun:
     id: str
     source_id: str
     source: str
-    kind: str
+    kind: RunKind
     engine: str
     engine_version: str
     model: str
@@ -92,7 +104,7 @@ class PublicRun:
     def is_complete(self) -> bool:
         """Whether it can be asked: a speculation needs a draft, its accepted length and its speedup."""
         needed = (self.draft, self.gamma, self.tokens_per_iteration, self.speedup)
-        return self.kind != "speculation" or all(needed)
+        return self.kind is not RunKind.SPECULATION or all(needed)
 
     @property
     def ratio(self) -> float | None:
@@ -167,9 +179,9 @@ def public_runs() -> tuple[PublicRun, ...]:
 
 def answers(run: PublicRun) -> list[Answered]:
     """The answer for a row. Raises InputError for a row that cannot be asked."""
-    if run.kind == "served":
+    if run.kind is RunKind.SERVED:
         return [_served(run)]
-    return [_step(run)] if run.kind == "step" else _speculation(run)
+    return [_step(run)] if run.kind is RunKind.STEP else _speculation(run)
 
 
 def _baseline(run: PublicRun, degree: int | None = None) -> WhatIf:

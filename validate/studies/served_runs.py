@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -156,6 +157,21 @@ class ServedRun:
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
         return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
+
+
+class HeldOutBy(StrEnum):
+    """What is left out with a run in the fit that predicts it: its study, or its study's runs at its draft
+    length.
+    """
+
+    STUDY = "study"
+    LENGTH = "length"
+
+    def group_of(self, run: ServedRun) -> str:
+        """The name of the held-out group of a run."""
+        if self is HeldOutBy.STUDY:
+            return run.study
+        return f"{run.study}, {run.gamma} draft tokens"
 
 
 def tokens_per_chunk(rows: Iterable[ServedRun]) -> float:

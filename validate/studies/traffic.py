@@ -2,13 +2,13 @@
 
 Clients, prompts and start are those of the run; pass times are predicted. No part of a prediction was fitted
 to its row. Pass times come from constants of engines fitted without its rows. The costs of a request come
-from fits without its study (`BY["study"]`), or without its study's runs at that draft length
-(`BY["length"]`). The acceptance is the measured one; for DeepSeek-R1 that of other published runs. Assumed:
-the number of InstructCoder's requests, and the spread of prompts.
+from fits without its study, or without its study's runs at that draft length (`HeldOutBy`). The acceptance is
+the measured one; for DeepSeek-R1 that of other published runs. Assumed: the number of InstructCoder's
+requests, and the spread of prompts.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -33,7 +33,7 @@ from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
-from perfmodel.validate.studies.served_runs import COOKBOOK, ServedRun
+from perfmodel.validate.studies.served_runs import COOKBOOK, HeldOutBy, ServedRun
 from perfmodel.validate.studies.steps import FittedConstants
 
 SEED = 1
@@ -45,12 +45,6 @@ PLAIN = {"sglang.blackwell.expert_layer_s", "sglang.hopper.expert_layer_s"}
 """Costs of default flags, with which the cookbook runs. SGLang's are known from these very pages, so here
 they are vLLM's, known from other sources: both use Triton kernels for experts.
 """
-
-BY: dict[str, Callable[[ServedRun], str]] = {
-    "study": lambda run: run.study,
-    "length": lambda run: f"{run.study}, {run.gamma} draft tokens",
-}
-"""Held-out groups for the costs of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +83,17 @@ def _default_seats(run: ServedRun) -> int | None:
 
 
 @cache
-def scenario_of(run: ServedRun, by: str) -> Scenario:
+def scenario_of(run: ServedRun, by: HeldOutBy) -> Scenario:
     """`shipped` with constants of its engine fitted without the run.
 
-    by "study": without its model's steps and its study's ratios. by "length": without those of its device, or
-    of that length.
+    By study: without its model's steps and its study's ratios. By length: without those of its device, or of
+    that length.
     """
     record = recorded()
     step_folds = record["step_folds"]
     ratio_folds = record["ratio_folds"]
     model = f"{run.engine} {run.target}"
-    if by == "study":
+    if by is HeldOutBy.STUDY:
         step = step_folds["model"].get(model)
         ratio = ratio_folds["model"].get(source_of(str(run.source)))
     else:
@@ -127,9 +121,9 @@ def folds() -> Folds:
     return dict(json.loads((BUNDLED / "requests.json").read_text(encoding="utf-8")))
 
 
-def held_out(run: ServedRun, by: str) -> EngineRequests:
+def held_out(run: ServedRun, by: HeldOutBy) -> EngineRequests:
     """The costs of a request, fitted to the other rows."""
-    return EngineRequests(**of_run(folds()[BY[by](run)], run))
+    return EngineRequests(**of_run(folds()[by.group_of(run)], run))
 
 
 def of_run(fitted: Mapping[str, Any], run: ServedRun) -> Any:
@@ -150,7 +144,9 @@ def limits_of(run: ServedRun, groups: int) -> Limits:
     )
 
 
-def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
+def compare(
+    run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
+) -> Compared:
     """Replays a run. costs: of its requests; by default those fitted without it.
 
     measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.

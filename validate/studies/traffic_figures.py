@@ -13,8 +13,8 @@ from perfmodel.validate.studies.held_out import HeldOutErrors
 from perfmodel.validate.studies.measured_gaps import SERVER
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import source_of
-from perfmodel.validate.studies.served_runs import STUDIES, ServedRun, runs
-from perfmodel.validate.studies.traffic import BY, Compared, compare
+from perfmodel.validate.studies.served_runs import STUDIES, HeldOutBy, ServedRun, runs
+from perfmodel.validate.studies.traffic import Compared, compare
 
 Late = Mapping[tuple[str, str], float]
 """Engine and study -> standard deviation of the logarithm of the TTFT in the other studies."""
@@ -60,11 +60,11 @@ def figures() -> dict[str, Any]:
     ratios.
     """
     everything = [run for study in STUDIES for run in runs(study)]
-    compared = {by: [compare(run, by) for run in everything] for by in BY}
+    compared = {by: [compare(run, by) for run in everything] for by in HeldOutBy}
     late = {}
-    for engine, study in {(c.run.engine, c.run.study) for c in compared["study"]}:
-        late[engine, study] = ttft_error(compared["study"], engine, study).log_rms
-    return {by: _fold_errors(of_fold, late) for by, of_fold in compared.items()}
+    for engine, study in {(c.run.engine, c.run.study) for c in compared[HeldOutBy.STUDY]}:
+        late[engine, study] = ttft_error(compared[HeldOutBy.STUDY], engine, study).log_rms
+    return {by.value: _fold_errors(of_fold, late) for by, of_fold in compared.items()}
 
 
 def _fold_errors(runs_of_fold: Sequence[Compared], late: Late) -> dict[str, Any]:

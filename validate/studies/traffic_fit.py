@@ -27,8 +27,8 @@ from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.measured_gaps import gaps
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.served_runs import COOKBOOK, LONG_PROMPTS, STUDIES, ServedRun, runs
-from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, Compared, compare, folds, of_run
+from perfmodel.validate.studies.served_runs import COOKBOOK, LONG_PROMPTS, STUDIES, HeldOutBy, ServedRun, runs
+from perfmodel.validate.studies.traffic import LONG_OUTPUT, Compared, compare, folds, of_run
 from perfmodel.validate.studies.traffic_figures import ttft_error
 from perfmodel.writing import write_all
 
@@ -107,7 +107,7 @@ class Replay(Protocol):
     """Replays a run, as `compare` does: with given costs, or with those of fits without its group `by`."""
 
     def __call__(
-        self, run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False
+        self, run: ServedRun, by: HeldOutBy, costs: EngineRequests | None = None, measured: bool = False
     ) -> Compared: ...
 
 
@@ -116,7 +116,7 @@ def straight_lines_of(run: ServedRun, replay: Replay = compare) -> StraightLines
     known = request_constants().engines[run.place]
 
     def off(costs: EngineRequests) -> Array:
-        ratios = replay(run, "length", costs, measured=True).ratios
+        ratios = replay(run, HeldOutBy.LENGTH, costs, measured=True).ratios
         residuals = []
         for name, width in WEIGHED.items():
             residuals.append(math.log(ratios[name]) / width if name in ratios else 0.0)
@@ -237,7 +237,7 @@ def texts(engines: Sequence[str] = (), replay: Replay = compare) -> dict[Path, s
     lines_of_file.append("errors:")
     lines_of_file += _error_lines(_tpot_errors(used, costs, replay))
     lines_of_file.append("ttft_errors:")
-    lines_of_file += _ttft_lines([replay(run, "study", of_fold) for run, of_fold in costs.items()])
+    lines_of_file += _ttft_lines([replay(run, HeldOutBy.STUDY, of_fold) for run, of_fold in costs.items()])
     lines_of_file.append("acceptance_std:")
     for name, std in known.acceptance_std.items():
         lines_of_file.append(f"  {name}: {{value: {std.value}, source: '{std.source}'}}")
@@ -272,8 +272,8 @@ def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[st
     """Held-out group -> constants of the other runs, with engines that are not fitted as recorded."""
     recorded = folds()
     left_out = {}
-    for by in BY.values():
-        for name, fit in without(lines, by).items():
+    for by in HeldOutBy:
+        for name, fit in without(lines, by.group_of).items():
             before = {place: EngineRequests(**costs) for place, costs in recorded[name].items()}
             left_out[name] = kept(before, fit, engines)
     return left_out
@@ -286,7 +286,7 @@ def _tpot_errors(
     off = {}
     for run in used:
         if gaps(run, np.ones(1)) is not None:
-            replayed = replay(run, "study", costs[run], measured=True)
+            replayed = replay(run, HeldOutBy.STUDY, costs[run], measured=True)
             off[run] = math.log(replayed.ratios["tpot_mean_ms"])
     errors = {"tpot": [*off.values()]}
     for run, error in off.items():

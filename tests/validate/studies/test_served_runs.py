@@ -15,7 +15,7 @@ from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.measured_gaps import gaps_among
-from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, ServedRun, runs
+from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, HeldOutBy, ServedRun, runs
 from perfmodel.validate.studies.traffic import Compared, compare, folds
 from perfmodel.validate.studies.traffic_fit import (
     SCALES,
@@ -125,8 +125,8 @@ def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
 def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
     """Of the one run whose median gap is its mean time per token; predicted passes are 0.06 % longer."""
     run = run_of(STUDIES[1], 0, 1)
-    measured = compare(run, "length", measured=True).ratios["tpot_mean_ms"]
-    predicted = compare(run, "length").ratios["tpot_mean_ms"]
+    measured = compare(run, HeldOutBy.LENGTH, measured=True).ratios["tpot_mean_ms"]
+    predicted = compare(run, HeldOutBy.LENGTH).ratios["tpot_mean_ms"]
     assert measured == pytest.approx(1, abs=1e-9)
     assert predicted != pytest.approx(1, abs=1e-4)
 
@@ -156,9 +156,9 @@ TRUTH = EngineRequests(
 )
 
 
-def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool = False) -> Compared:
+def straight(run: ServedRun, by: HeldOutBy, costs: EngineRequests, measured: bool = False) -> Compared:
     """Each run sees one of the constants, a step of whose scale is 1 % of TPOT and -30 % of TTFT."""
-    assert measured or by == "study"
+    assert measured or by is HeldOutBy.STUDY
     number = crc32(run.id.encode()) % len(SCALES)
     seen = [*SCALES][number]
     scale = SCALES[seen]
