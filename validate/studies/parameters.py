@@ -111,6 +111,8 @@ _PIECEWISE = (
     "passes of draft models and verifications in pieces of CUDA graphs, about 0.28 ms a layer: "
     "local-inference-lab/rtx6kpro (Qwen3.5-397B, FlashInfer)"
 )
+_STATE_VERIFY_S = 5.5e-5
+"""Time of a recurrent layer for several query tokens, one after the other, on devices without rows of their own."""
 PUBLIC = (
     PlacedConstant("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
     PlacedConstant("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
@@ -121,6 +123,7 @@ PUBLIC = (
         0.5,
         source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more "
         "than its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
+        elsewhere=_STATE_VERIFY_S,
     ),
     PlacedConstant(
         "vllm.pass_fixed_s",
@@ -135,6 +138,15 @@ PUBLIC = (
         0.5,
         source="local-inference-lab/rtx6kpro: Qwen3.5-397B with MTP on RTX PRO 6000, 3 to 5 ms an iteration"
         " more than its passes without",
+        elsewhere=_STATE_VERIFY_S,
+    ),
+    PlacedConstant(
+        "all.state_verify_s",
+        _STATE_VERIFY_S,
+        0.5,
+        source="sgl-project/SpecForge@a6b6b023: Qwen3-Next with EAGLE-3 on H200, 2 to 3 ms an iteration more than its"
+        " passes without",
+        elsewhere=8e-5,  # vllm.sm120.state_verify_s
     ),
     PlacedConstant(
         "vllm@0.28/sm120.gemm_factor_fp4",
@@ -172,13 +184,11 @@ PUBLIC = (
         for place, value, spread, elsewhere, source in (
             (
                 "all.block_bandwidth",
-                1.4,
+                1.3,
                 0.35,
                 1.0,
-                "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), "
-                "#51995 (0.6), RTX 3090 (1.1), RTX PRO 6000 (2.2)",
+                "one block of Triton, over bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6)",
             ),
-            ("ampere.block_bandwidth", 1.1, 0.2, 1.0, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
             (
                 "sglang.sm120.block_bandwidth",
                 0.88,
@@ -186,13 +196,6 @@ PUBLIC = (
                 1.0,
                 "local-inference-lab/rtx6kpro, Qwen3.5-397B on RTX PRO 6000 with Triton: 7.7 ns a token for 8"
                 " pieces of 512 bytes",
-            ),
-            (
-                "sm120.block_bandwidth",
-                4.5,
-                0.2,
-                1.0,
-                "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4 with a 16-bit cache: 22.6 ns per 1,024 bytes",
             ),
             (
                 "all.shared_allreduce_s",

@@ -26,7 +26,9 @@ class Backend(Frozen):
     runs on every NVIDIA GPU. no_sinks_on: architectures, by their first words, on which it has no heads with
     sinks. graphs_one: whether full CUDA graphs hold passes of one query token only. tile_rows: query heads
     of a KV head, times query tokens, that one program multiplies for heads of up to 128 values; each further
-    tile of such rows reads the cache again; None if no tile does. word: its name in the engine's own
+    tile of such rows reads the cache again; None if no tile does. padded_rows: rows that one program
+    multiplies for a query head, however few query tokens it has; None if programs are as small as their
+    tokens, or load for longer than they compute. word: its name in the engine's own
     --attention-backend; None if it has no name there.
     """
 
@@ -38,6 +40,7 @@ class Backend(Frozen):
     no_sinks_on: tuple[str, ...] = ()
     graphs_one: bool = False
     tile_rows: Annotated[int, Meta(ge=1)] | None = None
+    padded_rows: Annotated[int, Meta(ge=1)] | None = None
     word: str | None = None
     source: Text
 
