@@ -49,6 +49,7 @@ def _choices() -> dict[str, Any]:
         "spread_without_rows": spreads,
         "variances_of_folds": asdict(left_out.VARIANCES),
         "spreads_of_llamacpp": of_llamacpp,
+        "overlap_of_llamacpp": llamacpp_constants.OVERLAP,
         "freedom_of_rows": left_out.FREEDOM,
         "widths": of_widths,
     }

@@ -16,6 +16,10 @@ from perfmodel.validate.studies.robust import Values
 
 FUSED = "2025-09"
 """Month from which builds start fewer kernels (a pass of older ones has its own factor)."""
+OLD, EAGER = "old", "eager"
+"""Scopes of old builds, and of devices whose kernels the host launches one by one."""
+EAGER_ARCHITECTURES = ("Pascal", "Volta", "Turing")
+"""NVIDIA's architectures on which ggml-cuda captures no CUDA graphs: below GGML_CUDA_CC_AMPERE (recalled)."""
 FITTED = "fitted to public_runs.csv"
 
 
@@ -73,6 +77,18 @@ TOKENS = (1, 2, 4, 8, 16, 32)
 PROMPT = "prompt_share"
 ONE_TOKEN = 0.85
 """Expected share of the bandwidth that the GEMMs of one token reach."""
+VECTOR_TOKENS = 8
+"""Tokens of a pass up to which packed weights are multiplied on vector units: MMVQ_MAX_BATCH_SIZE in
+ggml-cuda/mmvq.cuh, and `mul_mv_ext` in ggml-metal.
+"""
+LANE_FLOPS = 64 * 8
+"""FLOPs of a multiprocessor in a cycle of dp4a: CUDA C++ programming guide, arithmetic throughput; RDNA3 ISA
+guide, v_dot4 (recalled).
+"""
+OVERLAP = 2.5
+"""How far vector kernels compute while they load: 1 not at all, infinity wholly. From iterations of one model
+on six devices (sudoingX/qwen38-mtp), with peaks of 25 to 164 FLOPs per byte.
+"""
 VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
 """Curve -> bytes of a weight for its expected shares: of q8_0, and of q4_k."""
 TERMS = FITTED_ALONE | {
@@ -80,6 +96,7 @@ TERMS = FITTED_ALONE | {
     "expert_share": Term(0.8, 0.2, 0.15, 0.1),
     "share": Term(1.0, 0.15, 0.1, 0.07),
     "flops_share": Term(0.45, 0.3, 0.2, 0.5),
+    "vector_share": Term(0.11, 0.3, 0.2, 0.2),
     PROMPT: Term(0.24, 0.5, 0.2, 0.15),
     **{f"bf16@{n}": Term(1.0, 0.1, 0.1, 0.3) for n in (2, 4, 8)},
     **{f"bf16@{n}": Term(1.0, 0.08, 0.4, 0.0) for n in (16, 32)},
@@ -88,23 +105,63 @@ TERMS = FITTED_ALONE | {
 }
 """All fitted constants, with those that form the curves of GEMMs and the kernels of experts.
 
+flops_share, vector_share: of the peak that kernels for many and for few tokens reach while computing.
 prompt_share: of the int8 peak (`prompt_peak_share`). ``bf16@N``: factor on the expected share of a pass of N
 tokens; ``q4_k@N``: another one for formats below one byte.
 """
 
 
-def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: float) -> float:
-    """Share of the roofline that the GEMMs of a pass reach if the times of loading and computing add.
+@dataclass(frozen=True)
+class ExpectedCurve:
+    """The share of the roofline that GEMMs of a format are expected to reach, by the tokens of a pass.
 
-    ridge: peak FLOPs per byte of bandwidth. flops_share: of the peak, while computing.
+    value_bytes: of a weight. ridge, vector_ridge: peak FLOPs of matrix and of vector units per byte of
+    bandwidth. flops_share, vector_share: of these peaks, while computing.
     """
 
-    def per_weight(n: int) -> float:
-        """Time per weight of n tokens, in times of loading a byte."""
-        return value_bytes / ONE_TOKEN + 2.0 * n / (ridge * flops_share)
+    value_bytes: float
+    ridge: float
+    vector_ridge: float
+    flops_share: float
+    vector_share: float
 
-    roofline = max(1.0, 2.0 * tokens / (ridge * value_bytes))
-    return ONE_TOKEN * roofline * per_weight(1) / per_weight(tokens)
+    def share(self, tokens: int) -> float:
+        """Share of the roofline, which is `ONE_TOKEN` for one token if loading limits it."""
+        roofline = max(1.0, 2.0 * tokens / (self.ridge * self.value_bytes))
+        return ONE_TOKEN * roofline * self._weight_time(1) / self._weight_time(tokens)
+
+    def _weight_time(self, tokens: int) -> float:
+        """Time for a weight, in times of loading a byte. Packed weights take vector units for few tokens."""
+        if self.value_bytes >= 1.0:
+            return self._matrix_time(tokens)
+        if tokens <= VECTOR_TOKENS:
+            return self._vector_time(tokens)
+        return max(self._vector_time(VECTOR_TOKENS), self._matrix_time(tokens))
+
+    def _matrix_time(self, tokens: int) -> float:
+        """Loading and computing one after the other."""
+        return self._loading + 2.0 * tokens / (self.ridge * self.flops_share)
+
+    def _vector_time(self, tokens: int) -> float:
+        """Loading and computing at once: the longer of them, and a part of the other (`OVERLAP`)."""
+        computing = 2.0 * tokens / (self.vector_ridge * self.vector_share)
+        return float((self._loading**OVERLAP + computing**OVERLAP) ** (1.0 / OVERLAP))
+
+    @property
+    def _loading(self) -> float:
+        return self.value_bytes / ONE_TOKEN
+
+
+def vector_peak(gpu: GPUSpec) -> float:
+    """FLOP/s of products of 8-bit integers outside matrix units, at most the 16-bit peak.
+
+    A multiprocessor or compute unit has 64 lanes with four multiply-adds each (dp4a). A device without a
+    stated clock has its 16-bit peak, which is the same on GeForce and Radeon boards.
+    """
+    peak = gpu.peak_flops("bf16")
+    if gpu.multiprocessors is None or gpu.boost_clock is None:
+        return peak
+    return min(peak, LANE_FLOPS * gpu.multiprocessors.si * gpu.boost_clock.si)
 
 
 def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Values) -> dict[str, float]:
@@ -131,9 +188,15 @@ class DeviceConstants:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes of a constant, the widest first: all devices, the maker's, this device."""
-        scopes = ("all", self.gpu.vendor, self.gpu.name)
-        return (*scopes, "old") if self.old else scopes
+        """The scopes of a constant, the widest first: all devices, the maker's, this device; then those of an
+        old build, and of a device without CUDA graphs.
+        """
+        scopes = ["all", self.gpu.vendor, self.gpu.name]
+        if self.old:
+            scopes.append(OLD)
+        if self.gpu.architecture.startswith(EAGER_ARCHITECTURES):
+            scopes.append(EAGER)
+        return tuple(scopes)
 
     def known(self, values: Values) -> dict[str, float]:
         """The constants by name. Factors of scopes without rows are 1."""
@@ -179,20 +242,23 @@ class DeviceConstants:
         """Format -> (tokens of a pass, share of the roofline) of its GEMMs."""
         wide = {n: constants["share"] * constants.get(f"bf16@{n}", 1.0) for n in TOKENS}
         packed = {n: factor * constants[f"q4_k@{n}"] for n, factor in wide.items()}
-        flops_share = constants["flops_share"]
         prompt = PROMPT_TOKENS, prompt_peak_share(self.gpu, constants[PROMPT])
         return {
-            "bf16": [*self._curve("bf16", wide, flops_share), prompt],
-            "q4_k": [*self._curve("q4_k", packed, flops_share), prompt],
+            "bf16": [*_shares(self._expected("bf16", constants), wide), prompt],
+            "q4_k": [*_shares(self._expected("q4_k", constants), packed), prompt],
         }
 
-    def _curve(
-        self, form: str, factors: Mapping[int, float], flops_share: float
-    ) -> list[tuple[float, float]]:
-        """(tokens, share of the roofline) of a format: the expected share times a factor, at most 1."""
-        ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
-        points: list[tuple[float, float]] = []
-        for tokens, factor in factors.items():
-            expected = expected_share(tokens, VALUE_BYTES[form], ridge, flops_share)
-            points.append((tokens, min(factor * expected, 1.0)))
-        return points
+    def _expected(self, form: str, constants: Mapping[str, float]) -> ExpectedCurve:
+        bandwidth = self.gpu.memory_bandwidth_bytes_per_s
+        return ExpectedCurve(
+            value_bytes=VALUE_BYTES[form],
+            ridge=self.gpu.peak_flops("bf16") / bandwidth,
+            vector_ridge=vector_peak(self.gpu) / bandwidth,
+            flops_share=constants["flops_share"],
+            vector_share=constants["vector_share"],
+        )
+
+
+def _shares(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
+    """(tokens, share of the roofline): the expected share times a factor, at most 1."""
+    return [(tokens, min(factor * expected.share(tokens), 1.0)) for tokens, factor in factors.items()]
