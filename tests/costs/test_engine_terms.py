@@ -125,9 +125,10 @@ def test_a_program_of_64_rows_computes_for_a_whole_head() -> None:
     flash = vllm("flash-attn2")
     assert by_hand == pytest.approx(0.372e-3, rel=0.01)
     assert flash.op_predicted_s(layer(queries)) == pytest.approx([by_all_blocks, by_hand, by_hand])
-    many = layer(4.0, heads=4096.0)
-    many = replace(many, cost=replace(many.cost, flops=16.0 * many.cost.kv_bytes))
-    assert flash.op_predicted_s(many) == pytest.approx(16 * many.cost.flops / F)
+    all_bytes = 4096 * 16384 * 1024
+    cost = Cost(kv_bytes=all_bytes, flops=16.0 * all_bytes)
+    many = AttentionOp("attention", 1, cost, query=4.0, work_items=4096.0, padded_items=4096.0)
+    assert flash.op_predicted_s(many) == pytest.approx(16 * cost.flops / F)
 
 
 def test_a_kernel_for_prompts_verifies_at_a_rate_of_its_own() -> None:

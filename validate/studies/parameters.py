@@ -112,7 +112,7 @@ _PIECEWISE = (
     "local-inference-lab/rtx6kpro (Qwen3.5-397B, FlashInfer)"
 )
 _STATE_VERIFY_S = 5.5e-5
-"""Time of a recurrent layer for several query tokens, one after the other, on devices without rows of their own."""
+"""Time of a recurrent layer for several query tokens, one after the other, on devices without own rows."""
 PUBLIC = (
     PlacedConstant("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
     PlacedConstant("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
@@ -144,8 +144,8 @@ PUBLIC = (
         "all.state_verify_s",
         _STATE_VERIFY_S,
         0.5,
-        source="sgl-project/SpecForge@a6b6b023: Qwen3-Next with EAGLE-3 on H200, 2 to 3 ms an iteration more than its"
-        " passes without",
+        source="sgl-project/SpecForge@a6b6b023: Qwen3-Next with EAGLE-3 on H200, 2 to 3 ms an iteration more "
+        "than its passes without",
         elsewhere=8e-5,  # vllm.sm120.state_verify_s
     ),
     PlacedConstant(
