@@ -9,6 +9,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 HEADS = ("eagle", "eagle3", "dflash", "dspark", "mtp")
 MTP_TARGET = {
@@ -54,13 +55,8 @@ def main(engine: Path) -> int:
         words = shlex.split(export["vllm_line"])[2:]
         drafts = "--speculative-config" in words
         config = json.loads(words[-1]) if drafts else {"method": None}
-        words[0] = str(models / ("mtp" if config["method"] == "mtp" else "target"))
-        if "model" in config:
-            config["model"] = str(models / (config["method"] if config["method"] in HEADS else "draft"))
-        if drafts:
-            words[-1] = json.dumps(config)
         parser = make_arg_parser(FlexibleArgumentParser())
-        args = parser.parse_args(words)
+        args = parser.parse_args(tiny_words(words, config, models))
         if not drafts or name.startswith("question"):  # priced for other models than the tiny ones
             print(f"vllm takes: {name}")
             continue
@@ -74,6 +70,16 @@ def main(engine: Path) -> int:
         print(f"vllm takes: {name}")
     print(f"vllm {vllm.__version__}")
     return 0
+
+
+def tiny_words(words: list[str], config: dict[str, Any], models: Path) -> list[str]:
+    """The words of a line with tiny models in place of its target and draft, which `config` names too."""
+    target = str(models / ("mtp" if config["method"] == "mtp" else "target"))
+    if "model" in config:
+        config["model"] = str(models / (config["method"] if config["method"] in HEADS else "draft"))
+    if config["method"] is None:
+        return [target, *words[1:]]
+    return [target, *words[1:-1], json.dumps(config)]
 
 
 def check(name: str, config: dict[str, object], understood_config) -> None:  # type: ignore[no-untyped-def]

@@ -4,10 +4,11 @@
 """
 
 import json
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from perfmodel.queueing.closed import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
-from perfmodel.queueing.prefix import HitLaw, Reuse
+from perfmodel.queueing.prefix import CachedPrompts, HitLaw, Reuse
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
@@ -77,8 +78,23 @@ def server(draws: Random, lengths: Lengths, limits: Limits, gamma: int, seats: i
     )
 
 
-def numbers(seed: int) -> dict[str, list[float]]:
-    """The figures of one drawn server."""
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn server with its load. most: requests per second that it can serve."""
+
+    seed: int
+    steps: StepTimes
+    lengths: Lengths
+    limits: Limits
+    seats: int
+    most: float
+    seat: float
+    bursts: float
+    think_s: float
+
+
+def drawn(seed: int) -> Drawn:
+    """A server of one or two draft lengths; some read prompts again that a cache keeps."""
     draws = Random(seed)
     tokens = draws.uniform(60, 4000)
     seats = draws.choice((1, 3, 12, 40, 90))
@@ -89,40 +105,62 @@ def numbers(seed: int) -> dict[str, list[float]]:
     limits = Limits(max_seqs, draws.choice((512, 2048, 8192)))
     gamma = draws.choice((0, 0, 1, 3, 7))
     steps = server(draws, lengths, limits, gamma, seats)
-    if seed % 3 == 1:  # sessions with a common beginning
-        think_s = draws.choice((0.0, 2.0))
-        reuse = Reuse(lengths, 0.4 * tokens, 0.7, 1 + seed % 4, 55.0, think_s)
-        law = HitLaw(16, seed % 2)
-        asks = steps.decode_s + steps.prompt_s
-        kv_tokens = 1.7 / steps.kv_share
-        steps = replace(steps, cached=reuse.cached(law, kv_tokens, lengths, asks))
+    if seed % 3 == 1:
+        steps = replace(steps, cached=cached_of(steps, lengths, seed, draws.choice((0.0, 2.0))))
     if seed % 4 == 2:  # two lengths, by the running batch
         other = server(draws, lengths, limits, 5, seats)
-        most = min(capacity(each, lengths, limits)[0] for each in (steps, other))
-        steps = by_batch([steps, other], lengths, 0.8 * most)[0]
+        slower = min(capacity(each, lengths, limits)[0] for each in (steps, other))
+        steps = by_batch([steps, other], lengths, 0.8 * slower)[0]
     most, seat = capacity(steps, lengths, limits)
     bursts = draws.choice((0.3, 1.0, 4.0))
     think_s = draws.choice((0.0, 1.5))
-    figures = {"capacity": [most, float(seat)]}
-    clients = np.array([1.0, 2.0, 0.6 * seats + 1, 1.2 * seats, 5.0 * seats])
-    open_loop = Load(lengths, rate=LOADS * most, burstiness=bursts)
-    closed_loop = Load(lengths, clients=clients, think_s=think_s)
-    figures["open"] = predicted(steps, open_loop, limits)
-    figures["closed"] = predicted(steps, closed_loop, limits)
-    plain = replace(steps, cached=None)
-    some = arrivals(lengths, 60, 0.8 * most, bursts, seed)
-    reused = Reuse(lengths, 32.0 + tokens * (seed % 2), 0.5, 1 + seed % 3, 20.0, 0.3)
-    session_rate = None if seed % 5 == 4 else 0.5 * most
+    return Drawn(seed, steps, lengths, limits, seats, most, float(seat), bursts, think_s)
+
+
+def cached_of(steps: StepTimes, lengths: Lengths, seed: int, think_s: float) -> CachedPrompts:
+    """What a cache keeps of sessions with a common beginning."""
+    reuse = Reuse(lengths, 0.4 * lengths.input_mean, 0.7, 1 + seed % 4, 55.0, think_s)
+    law = HitLaw(16, seed % 2)
+    asks = steps.decode_s + steps.prompt_s
+    kv_tokens = 1.7 / steps.kv_share
+    return reuse.cached(law, kv_tokens, lengths, asks)
+
+
+def numbers(seed: int) -> dict[str, list[float]]:
+    """The figures of one drawn server: of the closed form, then of replays."""
+    one = drawn(seed)
+    clients = np.array([1.0, 2.0, 0.6 * one.seats + 1, 1.2 * one.seats, 5.0 * one.seats])
+    open_loop = Load(one.lengths, rate=LOADS * one.most, burstiness=one.bursts)
+    closed_loop = Load(one.lengths, clients=clients, think_s=one.think_s)
+    closed_form = {
+        "capacity": [one.most, one.seat],
+        "open": predicted(one.steps, open_loop, one.limits),
+        "closed": predicted(one.steps, closed_loop, one.limits),
+    }
+    return closed_form | replayed(one)
+
+
+def replayed(one: Drawn) -> dict[str, list[float]]:
+    """The figures of replays: at a rate, with a cap, of clients, of sessions, and of shared beginnings."""
+    seed = one.seed
+    plain = replace(one.steps, cached=None)
+    requests = arrivals(one.lengths, 60, 0.8 * one.most, one.bursts, seed)
+    shared_tokens = 32.0 + one.lengths.input_mean * (seed % 2)
+    reused = Reuse(one.lengths, shared_tokens, 0.5, 1 + seed % 3, 20.0, 0.3)
+    session_rate = None if seed % 5 == 4 else 0.5 * one.most
     sessions = draw(reused, 40, session_rate, 0.7, seed)
-    shared = sharing(some, reused, seed).first(50)
-    figures["rate"] = sums(replay(plain, lengths, limits, some, seed=seed, spread=0.1))
-    capped = replay(plain, lengths, limits, some, seed=seed, cap=2, around=2)
-    figures["cap"] = sums(capped)
-    of_clients = replay(plain, lengths, limits, some, 5, seed=seed, spread=0.1)
-    figures["clients"] = sums(of_clients)
-    figures["sessions"] = sums(replay(steps, lengths, limits, sessions))
-    figures["sharing"] = sums(replay(steps, lengths, limits, shared))
-    return figures
+    shared = sharing(requests, reused, seed).first(50)
+
+    def of_plain(*clients: int, **options: Any) -> list[float]:
+        return sums(replay(plain, one.lengths, one.limits, requests, *clients, seed=seed, **options))
+
+    return {
+        "rate": of_plain(spread=0.1),
+        "cap": of_plain(cap=2, around=2),
+        "clients": of_plain(5, spread=0.1),
+        "sessions": sums(replay(one.steps, one.lengths, one.limits, sessions)),
+        "sharing": sums(replay(one.steps, one.lengths, one.limits, shared)),
+    }
 
 
 def predicted(steps: StepTimes, load: Load, limits: Limits) -> list[float]:

@@ -15,12 +15,13 @@ from perfmodel.validate.decoder.capture import captured
 from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
 from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.pair import ModelPair
+from perfmodel.validate.decoder.prompts import last_tokens, read_prompts
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, scripted_weights
 from perfmodel.validate.decoder.shard import RankShard, joined, local_device
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import Generation, State, collect
-from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
+from perfmodel.validate.decoder.text import end_tokens, tokenizer
 from perfmodel.validate.decoder.tree import TreeCounts
 from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
