@@ -221,11 +221,11 @@ def _slow(chosen: Pick, readable: Pick | None) -> str:
 
 def _on_off(switch: OnOff) -> str:
     """The batches of one server at which a draft is on, in words."""
-    draft = f"Draft ({switch.draft}) on"
+    draft = f"The draft ({switch.draft}) is on"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "
     if switch.off_from is None:
         return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."
-    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server, off above."
+    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server, and off above."
 
 
 def _say_trees(a: Advice) -> None:

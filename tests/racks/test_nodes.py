@@ -89,7 +89,7 @@ def test_pipeline_stages_hold_a_part_of_the_weights_and_do_not_shorten_a_token()
 def test_tp_beyond_a_box_assumes_nodes_and_says_so() -> None:
     answer = pm.whatif(**V3, tp=16, batch=1)
     assert any("2 nodes of 8" in w for w in answer.warnings)
-    assert any("assumption" in w for w in answer.warnings)
+    assert any("between nodes are assumed" in w for w in answer.warnings)
     assert answer.ar_tpot_interval is not None
     low, high = answer.ar_tpot_interval
     boxed = pm.whatif(**V3, tp=8, batch=1).ar_tpot_interval

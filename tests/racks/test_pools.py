@@ -205,7 +205,7 @@ def test_a_further_turn_reads_the_answer_before_it_again() -> None:
     answer = pools(request_rate=0.5, gamma=0, turns=2, turn_input_len=1000)
     second = 4096 + 512 + 1000
     assert answer.prefix_hit_rate == pytest.approx(4096 / (4096 + second), abs=0.02)
-    assert any("reads the one before it again" in note for note in answer.notes)
+    assert any("reads the previous one again" in note for note in answer.notes)
 
 
 def test_a_decode_pool_without_the_draft_of_the_prefill_pool_loses_what_that_runs_and_sends() -> None:

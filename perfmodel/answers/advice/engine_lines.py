@@ -159,7 +159,7 @@ def export(
     setup = Setup(table, draft, served, draft_path)
     notes: list[str] = []
     if not setup.drafts and served.file is None:
-        notes.append("no draft of known acceptance gains in any range: leave it off")
+        notes.append("no draft with a known acceptance is faster in any range: leave speculation off")
     started: dict[str, Started] = {}
     for word, server in servers().items():
         if not server.offers(served):

@@ -79,7 +79,7 @@ def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
     if not best.saturation_rate:
         reason = f"{place}: no request fits in memory"
     elif not known:
-        reason = f"{place}: no acceptance is known of this draft, so only the baseline is predicted"
+        reason = f"{place}: no acceptance is known for this draft, so only the baseline is predicted"
     elif best.gamma == 0:
         reason = f"{place}: do not speculate"
     else:

@@ -28,7 +28,8 @@ from perfmodel.speculation.capacity import draft_size, draft_stored_bytes
 LONGEST_DRAFT = 8
 """Draft length up to which the best one is searched."""
 ANSWERS_READ = (
-    "the prefill pool holds no answers: a further turn reads the one before it again; the router sends a "
+    "the prefill pool does not cache answers: each further turn reads the previous one again; the"
+    " router sends a "
     "session to the instance that has its prompts"
 )
 

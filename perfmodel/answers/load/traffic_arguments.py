@@ -138,14 +138,14 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     schedule_conservativeness: Real = argument(
-        "Factor on the room that SGLang or TensorRT-LLM keeps for tokens still to come when a request comes; "
-        "0 is TensorRT-LLM's MAX_UTILIZATION.",
+        "Factor on the memory that SGLang or TensorRT-LLM reserves for future output tokens when "
+        "it admits a request; 0 is TensorRT-LLM's MAX_UTILIZATION.",
         limits=(0, 10),
         default=1.0,
         group="Engine",
     )
     batch_wait_timeout_iters: Whole = argument(
-        "Most passes for which prompts wait for a fuller one, as in TensorRT-LLM.",
+        "Most passes that prompts wait for a fuller pass, as in TensorRT-LLM.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),

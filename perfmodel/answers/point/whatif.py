@@ -316,7 +316,9 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
     """`reason`; if no draft pays, why the shortest one does not; or that the acceptance is unknown."""
     if scenario.acceptance is None:
-        return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
+        return (
+            "gamma 0 is the baseline; give an acceptance, such as an alpha, to see whether a draft would pay"
+        )
     if int(p.gamma) or int(p.gamma_optimal):
         return reason(p, limiter)
     shortest = predict(scenario, Workload.of(p.batch, context, 1), 1)

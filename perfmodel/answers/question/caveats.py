@@ -113,7 +113,7 @@ def of_other_kernels(scenario: Scenario) -> Iterator[str]:
     for word, engine in serving_engines().items():
         other = engine.row_kernels is not None and engine.makers == (vendor,)
         if other and asked is not None and asked.conversion != engine.conversion:
-            yield f"{engine.title} differs: its kernels for a few rows are others (--engine {word})"
+            yield f"{engine.title} has other kernels for a few rows (--engine {word})"
 
 
 def without_effect(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
@@ -274,7 +274,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     stored = weight_format(scenario.target.weights)
     run = scenario.precision.weights
     if run != stored and run == stored.within(gpu.peak, wide_mxfp4=True):
-        yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: weight-only, as {run.name}"
+        yield f"{gpu.name} has no peak for the checkpoint's {stored.name}: it runs weight-only, as {run.name}"
     if scenario.machine.over_host and gpu.link:
         yield (
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "

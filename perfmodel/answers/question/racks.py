@@ -137,7 +137,10 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
     attends = scenario.machine.tensor_parallel // groups
     table = link.allreduce
     if attends > fabric.node_devices and table and table.evidence == "assumed":
-        yield f"all-reduces between nodes are an assumption, no table: the interval is wider ({table.source})"
+        yield (
+            f"the times of all-reduces between nodes are assumed, not from a table: the interval is "
+            f"wider ({table.source})"
+        )
     elif attends > (table.measured_devices if table else attends):
         yield f"all-reduces of {attends} devices take the time of {table.measured_devices if table else 0}"
     if layout.exchanges and link.exchange:

@@ -27,7 +27,8 @@ class MLX(Server):
             notes.append("no draft length gains: mlx_lm.server is started without a draft model")
         elif word != "model":
             notes.append(
-                f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark, which have, have other lines"
+                f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark have one, with other "
+                f"command lines"
             )
         else:
             source = setup.draft_path or setup.draft.name
@@ -37,6 +38,6 @@ class MLX(Server):
             notes.append(
                 f"mlx_lm.server drafts for one request at a time, by default {DEFAULT_LENGTH} tokens"
             )
-        notes.append("names of mlx-community are the usual ones: look whether the repository exists")
+        notes.append("the name follows the pattern of mlx-community: check that the repository exists")
         note_missing_cache(self.title, setup.target, None, notes)
         return Started(shlex.join(["mlx_lm.server", *words_of(values)]))
