@@ -102,11 +102,11 @@ def accept_tree_sampled(
             child = tree.children[node, rank]
             tried = walking & (taken == node) & (child > 0)
             token = tokens.gather(1, child[:, None])
-            left = _proper(left, token)
+            left = as_distribution(left, token)
             stands = u[:, used, None] * left.gather(1, token) < rest.gather(1, token)
             taken = torch.where(tried & stands[:, 0], child, taken)
             refused = (tried & ~stands[:, 0])[:, None]
-            rest = torch.where(refused, _remainder(rest, left), rest)
+            rest = torch.where(refused, remainder(rest, left), rest)
             left = left.scatter(1, token, 0.0)
             used += 1
         walking = taken != node
@@ -144,14 +144,14 @@ class TreeScript:
         return AcceptedPath(tree.depth[node], accepted.next_token, torch.stack(path, 1))
 
 
-def _proper(left: Tensor, token: Tensor) -> Tensor:
+def as_distribution(left: Tensor, token: Tensor) -> Tensor:
     """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
     total = left.sum(1, keepdim=True)
     certain = torch.zeros_like(left).scatter(1, token, 1.0)
     return torch.where(total > 0, left / total, certain)
 
 
-def _remainder(rest: Tensor, left: Tensor) -> Tensor:
+def remainder(rest: Tensor, left: Tensor) -> Tensor:
     """The part of `rest` [batch, vocab] that the refused draw from `left` did not cover, scaled to sum 1."""
     over = (rest - left).clamp(min=0)
     total = over.sum(1, keepdim=True)

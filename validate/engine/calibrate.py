@@ -138,7 +138,7 @@ def _shipped(
         "date": datetime.datetime.now(datetime.UTC).date(),
         "notes": notes,
         "fit": _stated_fit(fitted),
-        "observed_error": _errors(fitted, rows),
+        "observed_error": stated_errors(fitted, rows),
         "transfer_error": None,
         "errors": {},
         "measured_models": (),
@@ -175,7 +175,7 @@ def range_of(rows: EngineRows) -> MeasuredRange:
     )
 
 
-def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
+def stated_errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     """Errors of a step or iteration, and of a speedup, at a draft length or batch that no row has.
 
     Each draft length and batch between the ends is left out whole, because the rows of one server are off

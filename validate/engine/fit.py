@@ -143,14 +143,14 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     base = with_values(base, expected)
     every_row = np.ones(len(rows.timings), bool)
     free = dict(candidates)
-    solved = _solve(rows, base, free, {}, every_row)
+    solved = solved_constants(rows, base, free, {}, every_row)
     while pinned := least_determined(free, solved, len(rows.timings)):
         del free[pinned]
-        solved = _solve(rows, base, free, {}, every_row)
+        solved = solved_constants(rows, base, free, {}, every_row)
 
     def without(left_out: Array) -> Array:
         """Seconds of all rows, predicted by a fit without some."""
-        refit = _solve(rows, base, free, solved.values, np.logical_not(left_out))
+        refit = solved_constants(rows, base, free, solved.values, np.logical_not(left_out))
         return rows.predict(with_values(base, refit.values))
 
     single_rows = np.eye(len(rows.timings), dtype=bool)
@@ -180,7 +180,7 @@ def inner_groups(timings: Sequence[Timing]) -> list[Array]:
     return masks
 
 
-def _solve(
+def solved_constants(
     rows: EngineRows, base: Calibration, free: dict[str, Parameter], start: Values, train: Array
 ) -> Estimate:
     """Fits the free constants to the rows of `train`. The search begins at `start`, or at each prior."""

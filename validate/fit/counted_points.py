@@ -155,7 +155,7 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
     passes = {"target_s": [PassPart(scenario.machine, target_ops, batch)]}
     if first.draft is not None:
         passes["draft_s"] = []
-        for tokens, times in _draft_passes(first):
+        for tokens, times in draft_passes(first):
             draft_ops = scenario.draft_ops(batch, context, tokens)
             draft_pass = PassPart(
                 scenario.draft_machine, draft_ops, batch * tokens, times, first.widths is not None
@@ -167,7 +167,7 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
     return Group(scenario, index, batch, context, passes)
 
 
-def _draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
+def draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
     """(tokens per sequence, number of times) of the passes in `draft_s`."""
     levels = p.widths[:-1] if p.widths else (1,)
     return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

@@ -91,7 +91,7 @@ class Tables:
             table_family, table_engine, version, file = PurePosixPath(place).parts[:4]
             if (table_family, table_engine, file) == (family, engine, f"{name}.parquet"):
                 versions.append(version)
-        return sorted(versions, key=_release)
+        return sorted(versions, key=release_order)
 
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
         """A table of this version, or else of the newest, and its version."""
@@ -205,7 +205,7 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
             yield name, np.asarray(spellings, dtype=str)[column.indices.to_numpy()]
 
 
-def _release(version: str) -> list[float]:
+def release_order(version: str) -> list[float]:
     """Sort key of a version: 1.3.0rc9 before 1.3.0rc20 before 1.3.0."""
     numbers = [float(n) for n in re.findall(r"\d+", version)]
     return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]

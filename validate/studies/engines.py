@@ -130,7 +130,7 @@ class HeldOutReplay:
             less_novel: dict[Quantity, Scatter] = {}
             for relation, fold in STEP_FOLDS.items():
                 observed = self._observed(engine, relation, fold.ratio)
-                widened = {q: _at_least(less_novel.get(q), scatter) for q, scatter in observed.items()}
+                widened = {q: no_narrower(less_novel.get(q), scatter) for q, scatter in observed.items()}
                 stated[engine][relation] = widened
                 less_novel = widened
         return stated
@@ -208,7 +208,7 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
     return scatter
 
 
-def _at_least(less: Scatter | None, more: Scatter) -> Scatter:
+def no_narrower(less: Scatter | None, more: Scatter) -> Scatter:
     """Widens an error to at least that of a less novel relation: a new device may run a new model too."""
     return less if less is not None and less.deviation > more.deviation else more
 
@@ -249,7 +249,7 @@ def acceptance() -> Scatter:
         if row.positions and row.steps > 1:
             survival = [1.0, *map(float, row.positions.split("/"))]
             lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
-    off = np.array([error for rates in lists.values() for error in _carried(rates)])
+    off = np.array([error for rates in lists.values() for error in carried_errors(rates)])
     rms = float(np.sqrt(np.mean(off**2)))
     within = quantile(np.abs(off), np.ones(len(off)))
     return Scatter(
@@ -261,7 +261,7 @@ def acceptance() -> Scatter:
     )
 
 
-def _carried(rates: Sequence[float]) -> list[float]:
+def carried_errors(rates: Sequence[float]) -> list[float]:
     """Log errors of tokens per iteration, per e-fold of the draft length, from each length to each other."""
     gained = np.cumsum(np.cumprod([1.0, *rates]))
     lengths = range(1, len(gained))

@@ -167,13 +167,13 @@ def figures() -> dict[str, Any]:
     errors: dict[str, Any] = {}
     for figure in ("step", "ratio", "speedup"):
         groups = _groups(judged(figure))
-        errors[figure] = {name: _group_errors(rows) for name, rows in groups if rows}
+        errors[figure] = {name: group_errors(rows) for name, rows in groups if rows}
     speedups = of_figure("speedup")
     of_engines = [a for a in speedups if a.run.engine != LLAMACPP]
     of_llamacpp = [a for a in speedups if a.run.engine == LLAMACPP]
-    best_length = {"engines": _best_length(of_engines), LLAMACPP: _best_length(of_llamacpp)}
+    best_length = {"engines": best_length_loss(of_engines), LLAMACPP: best_length_loss(of_llamacpp)}
     return errors | {
-        "side": _side(speedups),
+        "side": side_counts(speedups),
         "refused": refusals(),
         "coverage": _coverage(),
         "choices": choices.recorded(),
@@ -188,7 +188,7 @@ def _coverage() -> dict[str, Any]:
     return {figure: classes | of_mlx[figure] for figure, classes in of_sources.items()}
 
 
-def _side(speedups: Sequence[Answered]) -> dict[str, int]:
+def side_counts(speedups: Sequence[Answered]) -> dict[str, int]:
     """Speedups predicted on the correct side of 1, and sure verdicts on the wrong one."""
     right = [same_side(a.predicted, a.measured) for a in speedups]
     sure = [side for a, side in zip(speedups, right, strict=True) if a.verdict in SURE]
@@ -200,7 +200,7 @@ def _side(speedups: Sequence[Answered]) -> dict[str, int]:
     }
 
 
-def _best_length(rows: Sequence[Answered]) -> dict[str, Any]:
+def best_length_loss(rows: Sequence[Answered]) -> dict[str, Any]:
     """What the predicted best draft length loses of the throughput of the measured best one.
 
     A sweep has the draft lengths of one server, load and draft; runs of one length belong to different
@@ -294,7 +294,7 @@ def _sources_of() -> dict[tuple[str, str], set[str]]:
     return sources
 
 
-def _group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
+def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
     """Errors are exp(mean |ln|) - 1, over rows and over the means of sources, with the name of the worst
     source.
     """

@@ -189,10 +189,10 @@ def test_what_is_left_of_a_refusal_by_hand() -> None:
     """Of 1/4, 3/4 less 1/2, 1/2 only the second is left; where nothing is, what was there."""
     rest = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
     left = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
-    remainder = tree_sampling._remainder(rest, left)
+    remainder = tree_sampling.remainder(rest, left)
     assert remainder.tolist() == [[0.0, 1.0], [0.5, 0.5]]
     left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
-    proper = tree_sampling._proper(left, torch.tensor([[0], [2]]))
+    proper = tree_sampling.as_distribution(left, torch.tensor([[0], [2]]))
     assert proper.tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
 
 

@@ -17,19 +17,19 @@ from perfmodel.specs import load_calibration, load_model
 from perfmodel.speculation import with_values
 from perfmodel.validate.engine.calibrate import (
     USUAL,
-    _errors,
     calibrate,
     lines,
     record_text,
+    stated_errors,
 )
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
     EngineRows,
-    _solve,
     check_enough,
     log_rms,
     rows_of,
     small_sample,
+    solved_constants,
     usable,
 )
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
@@ -93,7 +93,7 @@ def test_an_interval_is_the_error_of_lengths_and_batches_left_out_whole(fitted) 
     of_a_batch = rows.measured * np.exp(np.full(18, 0.2))
     groups = ((gamma == 2, of_a_length), (batch == 8, of_a_batch))
     one_by_one = rows.measured * np.exp(0.3 * (gamma == 7))
-    stated = _errors(replace(fitted.fitted, groups=groups, held_out=one_by_one), rows)
+    stated = stated_errors(replace(fitted.fitted, groups=groups, held_out=one_by_one), rows)
     steps = (4 * 0.06**2 + 0.01 + 0.04 + 0.09 / 3) / 7
     step_error = small_sample(steps**0.5, 8)
     assert stated["target_s"].log_rms == pytest.approx(step_error, rel=0.01)
@@ -127,7 +127,7 @@ def test_a_fit_has_the_least_loss(far: float) -> None:
     start = np.array([place.expected for place in free.values()])
     spread = np.array([place.spread for place in free.values()])
     every_row = np.ones(len(rows), bool)
-    solved = _solve(step_rows, base, free, {}, every_row)
+    solved = solved_constants(step_rows, base, free, {}, every_row)
     optimum = np.array([*solved.values.values()])
 
     def loss(*shift: float) -> float:

@@ -16,7 +16,7 @@ from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.calibrate import correlated, other_error, path_of, refreshed, report_lines
-from perfmodel.validate.fit.counted_points import TIMES, PointSet, _draft_passes
+from perfmodel.validate.fit.counted_points import TIMES, PointSet, draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
 from perfmodel.validate.fit.folds import folds_of
@@ -189,8 +189,8 @@ def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
 def test_what_a_draft_time_is_the_mean_of() -> None:
     """One of three passes below a tree's root is of one node, two of two."""
     tree = replace(POINT, widths=(1, 2, 2, 4))
-    assert _draft_passes(tree) == [(1.0, 1 / 3), (2.0, 2 / 3)]
-    assert _draft_passes(POINT) == [(1.0, 1.0)]
+    assert draft_passes(tree) == [(1.0, 1 / 3), (2.0, 2 / 3)]
+    assert draft_passes(POINT) == [(1.0, 1.0)]
 
 
 def test_floats_of_a_record_are_shortened_wherever_they_are() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration
-from perfmodel.validate.fit.tables import Tables, _release, folder_of, where
+from perfmodel.validate.fit.tables import Tables, folder_of, release_order, where
 from tests.validate.fit.kernel_tables.made_up import BF16, H100, attention_rows
 from tests.validate.tiny import refused
 
@@ -57,10 +57,10 @@ def test_tables_of_one_device(given) -> None:
 
 def test_release_candidates_come_before_the_release() -> None:
     versions = ["1.3.0", "1.3.0rc20", "1.3.0rc9", "1.2.9", "1.3.0.post1", "1.10.0rc1"]
-    assert sorted(versions, key=_release)[:3] == ["1.2.9", "1.3.0rc9", "1.3.0rc20"]
-    assert sorted(versions, key=_release)[-1] == "1.10.0rc1"
-    assert _release("1.3rc9") == [1, 3, 9]
-    assert _release("0.20.0") == [0, 20, 0, np.inf]
+    assert sorted(versions, key=release_order)[:3] == ["1.2.9", "1.3.0rc9", "1.3.0rc20"]
+    assert sorted(versions, key=release_order)[-1] == "1.10.0rc1"
+    assert release_order("1.3rc9") == [1, 3, 9]
+    assert release_order("0.20.0") == [0, 20, 0, np.inf]
 
 
 @pytest.fixture(scope="module")

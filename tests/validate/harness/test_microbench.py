@@ -286,8 +286,8 @@ def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
     fit.residuals = {"gemm": 0.26, "attention": 0.25}
     for share, doubt in ((0.01, "its gemm times"), (1.0, "its gemm times"), (0.5, "")):
         ends = {f"{kind}_bandwidth_fraction": (share, 0.1) for kind in fit.residuals}
-        assert doubt in fit._doubts(ends)
-        assert bool(fit._doubts(ends)) == bool(doubt)
+        assert doubt in fit.doubts(ends)
+        assert bool(fit.doubts(ends)) == bool(doubt)
 
 
 def test_a_constant_that_is_not_determined_states_the_widest_error(record, gpu) -> None:

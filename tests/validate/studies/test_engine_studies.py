@@ -24,13 +24,13 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
     """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2
     = 1.2.
     """
-    constant = study._carried((0.7, 0.7, 0.7))
+    constant = study.carried_errors((0.7, 0.7, 0.7))
     assert constant == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
     up = log(2.44 / 2.2) / log(3 / 2)
     shorter = (1 + alpha) / 1.8
     down = log(shorter) / log(2 / 3)
-    assert study._carried((0.8, 0.5)) == pytest.approx([up, down])
+    assert study.carried_errors((0.8, 0.5)) == pytest.approx([up, down])
     assert study.acceptance() == engines().acceptance
 
 
@@ -76,7 +76,7 @@ def test_less_held_out_is_never_less_sure() -> None:
         assert maker.log_rms == pytest.approx(0.5**0.5, abs=1e-3)
     wide = Scatter(log_rms=0.03, log_within=0.1, rows=3, source="by hand")
     narrow = Scatter(log_rms=0.02, log_within=0.1, rows=3, source="by hand")
-    assert study._at_least(wide, narrow) == narrow  # as wide: what was asked for
+    assert study.no_narrower(wide, narrow) == narrow  # as wide: what was asked for
 
 
 @pytest.mark.slow

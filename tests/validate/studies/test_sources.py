@@ -24,7 +24,7 @@ from perfmodel.validate.studies.left_out import (
 )
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.source_figures import JudgedRun, _best_length, _group_errors, _side
+from perfmodel.validate.studies.source_figures import JudgedRun, best_length_loss, group_errors, side_counts
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
@@ -133,7 +133,7 @@ PARTS = [
 
 def test_errors_of_a_part_by_hand() -> None:
     """Two rows of a source that are off by 0.1 and -0.3, and one of another by 0.4."""
-    errors = _group_errors(PARTS)
+    errors = group_errors(PARTS)
     logs = {"error": 0.8 / 3, "macro": 0.3, "bias": 0.2 / 3, "shipped": 0.8 / 3}
     for name, off in logs.items():
         assert errors[name] == pytest.approx(math.expm1(off)), name
@@ -146,7 +146,7 @@ def test_errors_of_a_part_by_hand() -> None:
     worst = math.expm1(0.4)
     assert errors["worst"] == {"source": "b", "error": pytest.approx(worst)}
     assert errors["width"] == pytest.approx((first_width + second_width) / 2 - 1)
-    assert "inside" not in _group_errors(PARTS[1:2])
+    assert "inside" not in group_errors(PARTS[1:2])
 
 
 def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -> None:
@@ -161,7 +161,7 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
     right = [at(1, 1.3, 1.2), at(3, 1.5, 1.6)]
     wrong = [at(1, 0.9, 1.25), at(3, 0.8, 0.9)]
     single = at(3, 2.0, 3.0, batch=2)
-    lost = _best_length([*right, *wrong, single])
+    lost = best_length_loss([*right, *wrong, single])
     assert lost["sweeps"] == 2
     assert lost["lost"] == pytest.approx(0.1)
     assert lost["worst"] == pytest.approx(0.2)
@@ -181,7 +181,7 @@ def test_sides_and_sure_verdicts_are_counted() -> None:
         (1.1, 0.9, "unsure"),
     ]
     speedups = [Answered(ROWS[0].run, "speedup", made, got, None, verdict) for made, got, verdict in rows]
-    assert _side(speedups) == {"rows": 5, "right": 3, "sure": 3, "sure_and_wrong": 1}
+    assert side_counts(speedups) == {"rows": 5, "right": 3, "sure": 3, "sure_and_wrong": 1}
 
 
 # The answers themselves.

@@ -136,7 +136,7 @@ class KernelFit:
             "kind": "fitted",
             "fitted_on": (self.record.name,),
             "date": datetime.datetime.strptime(day, "%Y%m%d").date(),
-            "notes": notes + self._doubts(constants),
+            "notes": notes + self.doubts(constants),
             "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
         curve = self.allreduce()
@@ -146,7 +146,7 @@ class KernelFit:
             fields[constant] = self._stated(constant, value, error)
         return files.parse(Calibration, fields, str(self.record.path))
 
-    def _doubts(self, constants: WithErrors) -> str:
+    def doubts(self, constants: WithErrors) -> str:
         """Warnings about kernels that no efficiency of this device explains."""
         doubted = []
         for kind, error in self.residuals.items():
