@@ -43,6 +43,8 @@ COLUMNS = (
     Column("best gamma", spare=2),
     "fits",
 )
+MOST_VERSIONED = 4
+"""Most answers of a table that are also asked of older versions, because each version is priced."""
 
 
 def single(a: WhatIf, query: Query, verbose: bool) -> None:
@@ -87,11 +89,17 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
     return {"version": f"{ENGINES[word]} {version}, the newest fitted; {older.text} at gamma {a.query.gamma}"}
 
 
-def several(answers: Sequence[WhatIf]) -> None:
-    """Several answers, one per line."""
+def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
+    """Several answers, one per line. queries: the questions as they were given, whose first ones are also
+    asked of older versions of the engine.
+    """
     say(_subject(answers[0].query), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
+    for a, query in zip(answers[:MOST_VERSIONED], queries, strict=False):
+        if older := _older_version(a, query):
+            say(f"version at {_at_point(a.query)}: {older['version']}")
+            break
     for a in answers:
         if a.sensitivity is not None:
             say(f"\n{_at_point(a.query)}", "bold")

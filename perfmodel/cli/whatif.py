@@ -37,6 +37,6 @@ def app(
 
     answers = each(with_sensitivity, queries)
     if len(answers) > 1:
-        show_rows(answers, json, panel.several)
+        show_rows(answers, json, partial(panel.several, queries=queries))
     else:
         show(answers[0], json, partial(panel.single, query=queries[0], verbose=verbose))

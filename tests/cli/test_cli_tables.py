@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel import cli
 from perfmodel.cli import output
 from tests.commands import examples, run
 
@@ -124,3 +125,12 @@ def test_no_smaller_throughput_is_called_the_highest(capsys) -> None:
     asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -c 8k -b"
     assert "highest throughput" not in run(capsys, *shlex.split(asked), "440")
     assert "highest throughput" in run(capsys, *shlex.split(asked), "64")
+
+
+def test_a_table_says_that_an_older_version_has_another_verdict(capsys) -> None:
+    """sgl-project/sglang#14824: EAGLE-3 lost with SGLang 0.5.5."""
+    words = "whatif -m qwen3-30b-a3b --hardware h100 --tp 2 --engine sglang -b 1,4 -c 500 --draft eagle3"
+    words += " --gamma 3 --tokens-per-iteration 1.86"
+    assert cli.run(words.split()) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "version at batch 1, context 500, gamma 3: SGLang 0.5.13, the newest fitted; 0.5.5: 0.7" in out
