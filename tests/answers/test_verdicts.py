@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
 from perfmodel.answers.point.versions import other_verdict
 from perfmodel.answers.question import Query, caveats, resolve
@@ -175,84 +174,6 @@ def test_no_matrix_of_an_fp8_checkpoint_is_cut_inside_a_block(model: str, tp: in
         return
     with pytest.raises(InputError, match=f"{part} of {model} are .* would divide a block"):
         scenario(**asked)
-
-
-@pytest.mark.parametrize(
-    ("written", "least"),
-    [
-        (text.size, {"kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15, "EB": 18}),
-        (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}),
-    ],
-)
-def test_units_begin_at_their_own_number(written, least: dict[str, int]) -> None:
-    for unit, power in least.items():
-        assert written(10.0**power) == f"1.0 {unit}"
-        assert not written(0.99 * 10.0**power).endswith(f" {unit}")
-
-
-@pytest.mark.parametrize(
-    ("written", "number", "said"),
-    [
-        (text.seconds, None, "unknown"),
-        (text.seconds, 4e-8, "0.04 us"),
-        (text.seconds, 9.96e-5, "100 us"),
-        (text.seconds, 9e-4, "900 us"),
-        (text.seconds, 9.996e-4, "1.0 ms"),
-        (text.seconds, 0.0123, "12 ms"),
-        (text.seconds, 0.9, "900 ms"),
-        (text.seconds, 1.0, "1.0 s"),
-        (text.seconds, 1000.0, "1,000 s"),
-        (text.tokens, None, "none"),
-        (text.tokens, 2.0, "2"),
-        (text.tokens, 2.1, "3"),
-        (text.tokens, 12345.0, "12,345"),
-        (text.clients, 1, "1 client"),
-        (text.clients, 2, "2 clients"),
-    ],
-)
-def test_a_number_is_written_with_its_unit(written, number, said: str) -> None:
-    assert written(number) == said
-
-
-@pytest.mark.parametrize(("count", "said"), [(1, "x"), (2, "2 x x")])
-def test_one_device_is_not_counted(count: int, said: str) -> None:
-    assert text.devices("x", count) == said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name", "fine", "refused"),
-    [
-        (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
-        (pm.whatif, "kv_reread", 4, 4.01),
-        (pm.whatif, "batch_range", (1, 2), (2, 2)),
-        (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
-        (pm.whatif, "batch_range", (1, 2), (0, 2)),
-        (pm.advise, "batch", 2**20, 2**20 + 1),
-        (pm.advise, "max_gamma", 1, 0),
-        (pm.advise, "max_gamma", 256, 257),
-        (pm.advise, "context", 2**40, 2**40 + 1),
-        (pm.compare, "gamma", 1, 0),
-        (pm.traffic, "input_std", 577, 578),
-        (pm.traffic, "output_std", 57, 58),
-        (pm.schedule, "max_gamma", 1, 0),
-        (pm.schedule, "hysteresis", 1, 1.01),
-        (pm.schedule, "max_batch", 4096, 4097),
-    ],
-)
-def test_a_limit_is_itself_allowed(arguments, name, fine, refused) -> None:
-    given = LEAST_ARGUMENTS[arguments] | {"model": "llama-3.1-8b", "hardware": "h100"}
-    arguments.question(**given | {name: fine})
-    with pytest.raises(InputError, match=name):
-        arguments.question(**given | {name: refused})
-
-
-LEAST_ARGUMENTS = {
-    pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
-    pm.advise: {"context": 1000},
-    pm.compare: {"context": 1000},
-    pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
-    pm.schedule: {"context": 1000},
-}
 
 
 def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:
