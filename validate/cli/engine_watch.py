@@ -9,7 +9,9 @@ import click
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs import DRIFT, load_gpu
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
+from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.validate.cli.engine_question import EngineQuestion
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
@@ -21,6 +23,7 @@ from perfmodel.validate.engine.acceptance import (
 from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.client import without_words
+from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.watch import (
     ServedCounts,
     check_health,
@@ -48,8 +51,10 @@ def watch_pages(question: EngineQuestion) -> None:
 
 def watch(question: EngineQuestion, where: str, text: str) -> None:
     """Prints whether the served draft length is still good, and exits with 1 if it is not."""
-    query = question.query_of_engine()
+    query = _query_of_log(question, text)
     scenario = resolve_costs(query)
+    for difference in LoggedConfig.of(text).differences(query, scenario.target.weights):
+        say(f"warning: {difference}")
     longest = scenario.target.max_position_embeddings
     if question.context and max(question.context) > longest:
         allowed = f"at most {longest}, the longest of {scenario.target.name}"
@@ -73,6 +78,19 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
         return say(f"keep K = {served[0].gamma}")
     say_whole(f"run instead: {command(query, served[-1], further_flags(question, query))}")
     raise click.exceptions.Exit(1)
+
+
+def _query_of_log(question: EngineQuestion, text: str) -> Query:
+    """The question, about the version of vLLM that a log states if the question names none."""
+    query = question.query_of_engine()
+    version = LoggedConfig.of(text).version
+    named = (question.engine, question.version, question.calibration)
+    gpu = load_gpu(query.hardware)
+    has_own = gpu.kind == "cpu" or looks_like_path(gpu.calibration)
+    if version is None or any(named) or has_own:
+        return query
+    say(f"version: vLLM {version}, as the log says")
+    return replace(query, engine=f"vllm{DRIFT}{version}")
 
 
 def _without_drafts(question: EngineQuestion, query: Query, where: str, text: str) -> None:

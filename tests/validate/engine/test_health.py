@@ -312,3 +312,18 @@ def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, cap
     context = int(re.search(r"context: about (\d+) tokens, by the used share", out)[1])
     assert context == pytest.approx(0.04 * cache.kv_tokens / 8, rel=0.05)
     assert "health: healthy" in out
+
+
+def test_what_the_log_says_of_the_server_is_compared_with_the_question(tmp_path, capsys) -> None:
+    config = "Initializing a V1 LLM engine (v0.20.1) with config: {}"
+    same = config.format("tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto")
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(), first=same))
+    assert "version: vLLM 0.20.1, as the log says" in out
+    assert "warning" not in out
+    other = config.format("tensor_parallel_size=4, quantization=fp8, kv_cache_dtype=fp8_e4m3")
+    _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(), first=other))
+    assert "warning: the log has 4 tensor-parallel devices, and 2 was asked: --tp 4" in out
+    assert "warning: the log has fp8 weights, and bf16 are assumed: --weights fp8" in out
+    assert "--kv-dtype fp8" in out
+    _, named = watched(tmp_path, capsys, vllm_log(100.0, first=same), "--engine", "vllm")
+    assert "as the log says" not in named

@@ -1,0 +1,58 @@
+"""What a server's log says of its configuration, against the question about it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.answers.question import Query
+
+_VERSION = re.compile(r"LLM engine \(v(\d+\.\d+\.\d+)|vLLM API server version (\d+\.\d+\.\d+)")
+_TP = re.compile(r"\b(?:tensor_parallel_size|tp_size)['\"]?[=:]\s*(\d+)")
+_QUANTIZATION = re.compile(r"\bquantization['\"]?[=:]\s*['\"]?(\w+)")
+_CACHE = re.compile(r"\bkv_cache_dtype['\"]?[=:]\s*['\"]?(\w+)")
+FORMATS = {
+    "fp8": "fp8",
+    "w8a8_fp8": "fp8",
+    "awq": "awq",
+    "awq_marlin": "awq",
+    "gptq": "gptq",
+    "gptq_marlin": "gptq",
+    "modelopt_fp4": "nvfp4",
+    "mxfp4": "mxfp4",
+}
+"""Word of vLLM or SGLang for the format of the weights -> ``--weights``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedConfig:
+    """version: of vLLM, which prints it. weights: as `--weights` has it. None: not printed, or not known
+    here.
+    """
+
+    version: str | None = None
+    tp: int | None = None
+    weights: str | None = None
+    cache: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "LoggedConfig":
+        """From a log; the first lines that state each figure."""
+        version = _VERSION.search(text)
+        tp = _TP.search(text)
+        quantization = _QUANTIZATION.search(text)
+        cache = _CACHE.search(text)
+        return cls(
+            version and (version[1] or version[2]),
+            int(tp[1]) if tp else None,
+            FORMATS.get(quantization[1].lower()) if quantization else None,
+            "fp8" if cache and cache[1].startswith("fp8") else None,
+        )
+
+    def differences(self, query: Query, weights: str) -> Iterator[str]:
+        """The flags that the question lacks, in words. weights: the format that the answer assumes."""
+        if self.tp is not None and self.tp != query.tp:
+            yield f"the log has {self.tp} tensor-parallel devices, and {query.tp} was asked: --tp {self.tp}"
+        if self.weights is not None and not weights.startswith(self.weights) and query.weights is None:
+            yield f"the log has {self.weights} weights, and {weights} are assumed: --weights {self.weights}"
+        if self.cache is not None and query.kv_dtype is None:
+            yield f"the log has a KV cache in {self.cache}, and none was asked: --kv-dtype {self.cache}"
