@@ -139,11 +139,12 @@ def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported
 
 def test_a_choice_that_is_close_only_at_its_own_batch_says_so() -> None:
     query = {"model": "qwen3-next-80b-a3b", "hardware": "h200", "tp": (8,), "context": 4096}
-    a = advise(AdviseQuery(batch=(8, 64), rate={"ngram": "0.46"}, max_tpot_ms=8, **query))
+    by_position = "/".join(["0.46"] * 16)
+    a = advise(AdviseQuery(batch=(8, 64), rate={"ngram": by_position}, max_tpot_ms=8, **query))
     assert a.verdict == "too_close_to_call"
     assert a.robustness.gain_over_baseline_interval[0] > 1
     query["tp"] = 8
-    itself = whatif(batch=64, draft="ngram", alpha=0.46, gamma=a.chosen.gamma, **query)
+    itself = whatif(batch=64, draft="ngram", rate=by_position, gamma=a.chosen.gamma, **query)
     low, high = itself.speedup_interval
     assert (
         f"over the baseline of the same batch {itself.speedup:.2f} times ({low:.2f} to {high:.2f})"
@@ -332,6 +333,18 @@ def test_a_choice_slower_than_people_read_comes_with_one_that_is_not() -> None:
     bounded = advise(**asked, max_tpot_ms=1e3 * READING_S)
     assert free.readable == bounded.chosen
     assert bounded.readable is None
+
+
+def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:
+    """vllm#35387: a rate at K = 1 said K = 11, which served 0.57 times the baseline; two more positions."""
+    asked = {"model": "qwen3-8b", "hardware": "h100", "context": 2048}
+    drafted = {"draft": "eagle3", "rate": "0.85", "batch": 1}
+    latency = {"objective": "latency", "rate": {"eagle3": "0.85"}}
+    assert advise(**asked, **latency).chosen.gamma == 3
+    assert whatif(**asked, **drafted).gamma_optimal == 3
+    assert whatif(**asked, **drafted, gamma=7).gamma_optimal == 9
+    by_position = "/".join(["0.85"] * 8)
+    assert advise(**asked, **latency | {"rate": {"eagle3": by_position}}).chosen.gamma > 3
 
 
 def test_an_ngram_draft_is_priced_as_in_whatif() -> None:

@@ -14,6 +14,7 @@ from perfmodel.answers.question import (
     RunsIn,
     check_head,
     defect_warning,
+    given_rate,
     measured_acceptance,
     parse_rate,
     resolve,
@@ -165,14 +166,20 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
         with about_file(query.acceptance):
             for row in _of_target(rows, named.target):
                 make_draft(row.draft, named.target, precision, 1, _method(row))
-    stated: dict[tuple[str, str], Acceptance] = {}
-    for key, rate in query.chain_rates.items():
-        stated[_key(*draft_and_method(key))] = parse_rate(rate, f"--rate {key}")
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
     # an unknown name, or a head that does not exist, is refused and not skipped
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
     for name, _ in pairs:
         check_head(name, named.target)
+    drafting = {_key(name, kv): draft for (name, kv), draft in zip(pairs, drafts, strict=True)}
+    by_level = _keyed(query.tree_rate)  # the same at every level, so chains may be of any length
+    stated: dict[tuple[str, str], Acceptance] = {}
+    for key, rate in query.chain_rates.items():
+        named_draft = _key(*draft_and_method(key))
+        if named_draft in by_level:
+            stated[named_draft] = parse_rate(rate, f"--rate {key}")
+        else:
+            stated[named_draft] = given_rate(rate, f"--rate {key}", None, drafting[named_draft])
     known = list[Known]()
     unknown = list[Unknown]()
     lookup = float(query.context), rows, query.task, "acceptance"

@@ -128,7 +128,8 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     It includes only drafts that the engine runs, unless any may be chosen, on the layout of the best
     baseline. A draft that does not pay at alpha 1 is left out.
     """
-    rates = {f"{name}@{kv.label()}": "1" for name, kv in without_acceptance(query)}
+    certain = "/".join(["1"] * query.max_gamma)
+    rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}
     if not rates:
         return ()
     searched = query.batches(baseline.layout)

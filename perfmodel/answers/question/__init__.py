@@ -26,6 +26,7 @@ from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.resolving import (
+    given_rate,
     length_of,
     resolve,
     resolve_costs,
@@ -44,6 +45,7 @@ __all__ = [
     "common_doubts",
     "doubts",
     "draft_word",
+    "given_rate",
     "length_of",
     "measured_acceptance",
     "of_draft",

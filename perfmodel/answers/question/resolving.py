@@ -285,12 +285,25 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
     return Acceptance.from_tokens_per_iteration(tokens_per_iteration, gamma, source, decay)
 
 
+def given_rate(rate: str | float, flag: str, gamma: int | None, draft: Draft) -> Acceptance:
+    """The acceptance of a draft from a rate as the question writes it. Raises InputError naming `flag`.
+
+    One rate alone is that of all positions of the given draft length, or else of the first position, and no
+    draft is recommended that is more than `BEYOND_MEASURED` longer. A self-draft may be of any length, as in
+    `given_tokens`.
+    """
+    accepted = parse_rate(rate, flag)
+    if accepted.alpha is None or draft.kind == "self":
+        return accepted
+    return replace(accepted, measured_to=gamma or 1)
+
+
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance | None:
     """The acceptance of a question; None for the baseline, unless the question states one."""
     if query.alpha is not None:
         return Acceptance.from_alpha(query.alpha, source=GIVEN)
     if query.rate is not None:
-        return parse_rate(query.rate, "--rate")
+        return given_rate(query.rate, "--rate", query.gamma, draft)
     if query.tokens_per_iteration is not None:
         if query.gamma is None:
             raise InputError(
