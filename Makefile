@@ -108,7 +108,11 @@ lock:  ## pin what users' clones (constraints.txt), CI and releases (by hash) in
 	.lock/bin/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
 		-c constraints.txt --extra validate --extra dev --extra docs pyproject.toml \
 		| awk '/^[a-z]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept' >> .lock/dev.txt
-	mv .lock/dev.txt constraints-dev.txt && rm -rf .lock
+	mv .lock/dev.txt constraints-dev.txt
+	sed -n '/^#/p' constraints-tools.txt > .lock/tools.txt
+	printf 'cyclonedx-bom\npip-audit\n' | .lock/bin/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes \
+		--no-header --no-annotate - >> .lock/tools.txt
+	mv .lock/tools.txt constraints-tools.txt && rm -rf .lock
 	sed -i "s/\"hatchling==[0-9.]*\"/\"$$(grep -o '^hatchling==[0-9.]*' constraints-release.txt)\"/" pyproject.toml
 
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)

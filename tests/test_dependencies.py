@@ -1,5 +1,6 @@
 """What the package depends on: declared, bounded, and locked for CI."""
 
+import re
 import sys
 import tomllib
 
@@ -114,3 +115,14 @@ def test_no_job_of_a_release_both_fetches_packages_and_may_write() -> None:
         if rights.get("id-token") == "write":
             assert scripts[name].count("pip install") == scripts[name].count("--require-hashes") == 1
             assert "build" not in scripts[name]
+
+
+def test_workflows_fetch_packages_by_hash_alone() -> None:
+    """What a step builds here, or has fetched by hash before, has no hash of its own."""
+    without = ("--require-hashes", "--no-index", "--no-deps dist/", "--no-deps --no-build-isolation -e .")
+    fetching = re.compile(r"\bpip\b.* (install|download)\b|\bpipx\b|\buvx?\b|\bnpm\b")
+    for path in sorted((ROOT / ".github/workflows").glob("*.yml")):
+        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+            for line in "\n".join(step.get("run", "") for step in job["steps"]).splitlines():
+                if fetching.search(line):
+                    assert any(word in line for word in without), f"{path.name}: {line}"
