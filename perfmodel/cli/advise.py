@@ -340,7 +340,7 @@ def _draft(p: Pick | FrontPoint) -> str:
 
 
 def _row(a: Advice, p: Pick) -> tuple[str, ...]:
-    price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
+    price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.2f}"]
     gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
     last = ["-" if gain is None else ratio_text(gain)]
     ttft = []

@@ -267,7 +267,7 @@ def _more(a: WhatIf) -> dict[str, str]:
     m = a.memory
     rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_range(a.ar_tpot_interval)}"}
     if a.query.gamma:
-        ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
+        ratios = f"draft/target {r.draft_to_target:.2f}, verification/target {r.verify_to_target:.2f}"
         rows["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
     if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
         rows["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(

@@ -307,4 +307,4 @@ def _signed(time_s: float, less: str, more: str) -> str:
 def _verdict(verdict: TrafficVerdict) -> str:
     if verdict.dollars_per_million_tokens is None:
         return verdict.reason
-    return f"{verdict.reason}, {verdict.dollars_per_million_tokens:.3g} dollars per million output tokens"
+    return f"{verdict.reason}, {verdict.dollars_per_million_tokens:.2f} dollars per million output tokens"
