@@ -134,6 +134,13 @@ def test_sglang_runs_48_requests_with_a_draft_unless_more_are_stated() -> None:
     assert not any("at once by default" in text for text in stated.warnings)
 
 
+def test_a_server_whose_command_states_its_seats_has_as_many_with_a_draft() -> None:
+    """Such as those of `advise` and of pools, whose command has --max-running-requests."""
+    asked = TrafficQuery("qwen3-8b", "h100", 1000, 500, request_rate=1, engine="sglang")
+    seats = [each.limits.seats(drafts) for each in (asked, asked.planned) for drafts in (False, True)]
+    assert seats == [2048, 48, 2048, 2048]
+
+
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own(monkeypatch):
     question = TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8)
     one = replace(question, dp=1).limits

@@ -156,7 +156,11 @@ def _served(
 
 
 def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
-    """The question to `traffic` about one server of a candidate."""
+    """The question to `traffic` about one server of a candidate. Its command states the seats."""
+    return _of_candidate(question, candidate, drafts, **load).planned
+
+
+def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:
     layout = candidate.layout.arguments()
     if not drafts:
         return question.traffic(gamma=0, **layout, **load)

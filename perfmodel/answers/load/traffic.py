@@ -107,7 +107,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     """
     if question.decode is None:
         return _of_servers(question)
-    question, _ = completed(question)
+    question = completed(question)[0].planned
     pools = pools_of(question)
     offload = tier_of_prefill(question, max(pools.ratio)) if question.kv_offload else None
     return replace(_of_servers(one_server(question)), pools=pools, offload=offload)

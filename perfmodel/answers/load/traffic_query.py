@@ -28,6 +28,11 @@ class TrafficQuery(TrafficArguments):
         """Requests that an attention group runs at once: as stated, or the engine's default."""
         return self.max_num_seqs or self._default_seats()
 
+    @property
+    def planned(self) -> "TrafficQuery":
+        """The question about a server whose command states its seats."""
+        return replace(self, max_num_seqs=self.group_seats)
+
     def _default_seats(self) -> int:
         served = self._served
         if served is not None and served.slots is not None:
