@@ -12,6 +12,7 @@ from perfmodel.validate.engine.acceptance import counts_drafts
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.serve_command import question_of
 from perfmodel.validate.engine.text import is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
@@ -59,6 +60,9 @@ def recognised(where: str, text: str) -> PastedText:
         return PastedText(where, text, f"counters of {counted}", "", counters=True)
     if Pace.of(where, text) is not None:
         return PastedText(where, text, "throughput of a server without drafts", "", counters=True)
+    if asked := question_of(text):
+        why = "is the command of a server, without times"
+        raise InputError(f"{where}: {why}: paste its log, or ask: {asked}")
     read_pasted(where, text, GivenFacts())  # which refuses it
     raise AssertionError(where)
 
