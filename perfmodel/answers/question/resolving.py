@@ -295,7 +295,7 @@ def given_rate(rate: str | float, flag: str, gamma: int | None, draft: Draft) ->
     accepted = parse_rate(rate, flag)
     if accepted.alpha is None or draft.kind == "self":
         return accepted
-    return replace(accepted, measured_to=gamma or 1)
+    return accepted.replace(measured_to=gamma or 1)
 
 
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance | None:
