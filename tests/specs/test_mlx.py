@@ -78,7 +78,7 @@ def test_only_llama_cpp_shares_layers(engine: str, shared: dict[str, int]) -> No
 def test_llama_cpp_on_a_mac_says_that_mlx_differs() -> None:
     at = ("qwen3.8-27b", "m1-max", 1, 1024)
     told = "MLX has other kernels for a few rows (--engine mlx)"
-    assert told in whatif(*at, draft="dspark", alpha=0.7).warnings
+    assert told in whatif(*at, draft="dspark", gamma=3, alpha=0.7).warnings
     assert told not in whatif(*at, draft="dspark", alpha=0.7, engine="mlx").warnings
     assert told not in whatif("qwen3-8b", "rtx-4090", 1, 1024, draft="ngram", alpha=0.7).warnings
 

@@ -66,7 +66,7 @@ def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_
             ), row.id
             assert row.kind is not RunKind.SERVED or (row.input_tokens and row.output_tokens), row.id
             assert load_gpu(row.hardware), row.id
-    assert sum(row.counts for row in public_runs()) == 948
+    assert sum(row.counts for row in public_runs()) == 953
 
 
 def test_a_source_is_one_repository_thread_or_paper_at_any_commit() -> None:
