@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from perfmodel.answers.point.verdict import Verdict, verdict
 from perfmodel.answers.question import Query, resolve, runs_in
 from perfmodel.errors import InputError
 from perfmodel.immutable import Immutable
 from perfmodel.specs import DRIFT, engine_of
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation import Interval, Scenario, Workload, interval_of_prediction, predict
+from perfmodel.speculation import Interval, Passes, Scenario, interval_of_speedup, ratio_log_error
 
 
 class VersionGain(Immutable):
@@ -63,11 +65,12 @@ def _older(query: Query) -> Iterator[VersionGain]:
 
 
 def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
-    batch = float(query.batch)
     context = float(query.context)
     gamma = int(query.gamma or 0)
-    p = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
-    speedup = float(p.speedup)
-    interval = interval_of_prediction(scenario, p, context)
-    word = verdict(scenario, context, speedup, interval, gamma)
-    return VersionGain(version, word, speedup, interval)
+    passes = Passes(scenario, float(query.batch), context, np.array([gamma]))
+    ratio = float(passes.ratios()[0])
+    gained = float(passes.gained[0])
+    error = ratio_log_error(scenario, passes, ratio)
+    interval = interval_of_speedup(scenario, gamma, gained, gained / ratio, error)
+    word = verdict(scenario, context, gained / ratio, interval, gamma)
+    return VersionGain(version, word, gained / ratio, interval)
