@@ -1,7 +1,7 @@
 """Numbers for people, with a unit, and remarks on answers."""
 
 from perfmodel.costs.pass_time import LIMITERS
-from perfmodel.speculation import KVCache
+from perfmodel.speculation import KVCapacity
 
 NONE, UNKNOWN = "none", "unknown"
 LAST_OF_UNIT = 999.5
@@ -97,7 +97,7 @@ def draft_in_words(draft: str, draft_kv: str) -> str:
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"
 
 
-def kv_cache_text(cache: KVCache) -> str:
+def kv_cache_text(cache: KVCapacity) -> str:
     """The caches in the words of a server's log, and what a draft takes from them."""
     each = ""
     if cache.groups > 1:

@@ -20,14 +20,14 @@ class Shared:
     """The parts of prompts that requests share; every field is an array over ``[request]``.
 
     paths: (node, tokens) of the prompt from its first token, without the end that no other request can have.
-    keeps: node of the rest of the request's context, which its session reuses (-1: none). follows: request of
-    the same session whose answer precedes this one (-1: none). think_s: seconds between that answer and this
-    request.
+    keeps: node of the rest of the request's context, which its session reuses; None without a session.
+    follows: request of the same session whose answer precedes this one; None for the first. think_s: seconds
+    between that answer and this request.
     """
 
     paths: Sequence[Path]
-    keeps: Sequence[int]
-    follows: Sequence[int] = ()
+    keeps: Sequence[int | None]
+    follows: Sequence[int | None] = ()
     think_s: Sequence[float] = ()
 
     def first(self, count: int) -> "Shared":
@@ -97,7 +97,7 @@ class BlockCache:
         """
         own, double = self.own.pop(request)
         rest = int(own + decoded)
-        kept = self.shared.keeps[request] if keep else -1
+        kept = self.shared.keeps[request] if keep else None
         left = list[int]()
         freed = own + decoded + double
         for node, _ in reversed(self.shared.paths[request]):
@@ -106,7 +106,7 @@ class BlockCache:
                 del self.users[node]
                 left.append(node)
                 freed += self.size[node]
-        last = -1 - request if kept < 0 else kept
+        last = _node_of(request) if kept is None else kept
         self.idle_tokens -= self.idle.pop(last, 0)  # of a request that was preempted before
         self.size[last] = self.size.get(last, 0) + rest
         for node in (last, *(node for node in left if node != kept)):
@@ -126,3 +126,8 @@ class BlockCache:
                 self.size.pop(node, None)
             else:
                 self.idle[node] = self.size[node] = tokens - gone
+
+
+def _node_of(request: int) -> int:
+    """The node of context that only this request has; nodes that requests share are numbered from 0."""
+    return -1 - request

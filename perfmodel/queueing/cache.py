@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.prefix import HitLaw
-from perfmodel.queueing.request import Request
+from perfmodel.queueing.request import QueuedRequest
 
 
 class Cache(ABC):
@@ -25,15 +25,15 @@ class Cache(ABC):
         return None
 
     @abstractmethod
-    def find(self, request: Request) -> tuple[int, int]:
+    def find(self, request: QueuedRequest) -> tuple[int, int]:
         """Prompt tokens that need not be computed, and the tokens of room that the prompt takes."""
 
     @abstractmethod
-    def enter(self, request: Request, needed_tokens: int) -> None:
+    def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
         """Takes the room that `find` returned."""
 
     @abstractmethod
-    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+    def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
         """Gives back the room of a request that decoded so many tokens. keep: whether its session goes on."""
 
     @abstractmethod
@@ -44,13 +44,13 @@ class Cache(ABC):
 class PrivateCache(Cache):
     """Each request has its own cache, and nothing is kept after it."""
 
-    def find(self, request: Request) -> tuple[int, int]:
+    def find(self, request: QueuedRequest) -> tuple[int, int]:
         return 0, request.prompt_tokens
 
-    def enter(self, request: Request, needed_tokens: int) -> None:
+    def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
         self.used_tokens += needed_tokens
 
-    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+    def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
         self.used_tokens -= request.prompt_tokens + decoded
 
     def trim(self) -> None:
@@ -70,16 +70,16 @@ class PrefixCache(Cache):
     def hit_rate(self) -> float | None:
         return self.blocks.hit_rate
 
-    def find(self, request: Request) -> tuple[int, int]:
+    def find(self, request: QueuedRequest) -> tuple[int, int]:
         return self.blocks.find(request.number, request.prompt_tokens)
 
-    def enter(self, request: Request, needed_tokens: int) -> None:
+    def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
         self.used_tokens += needed_tokens
         prompt = request.prompt_tokens
         self.blocks.enter(request.number, prompt, request.hit_tokens, needed_tokens, again=request.preempted)
         self.trim()
 
-    def leave(self, request: Request, decoded: float, keep: bool = True) -> None:
+    def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
         self.used_tokens -= self.blocks.leave(request.number, decoded, keep)
 
     def trim(self) -> None:

@@ -24,7 +24,7 @@ from perfmodel.queueing.batch_waits import BatchWaits
 from perfmodel.queueing.cache import Cache, PrefixCache, PrivateCache
 from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.request import Request
+from perfmodel.queueing.request import QueuedRequest
 from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.serving import PassOrder
@@ -87,7 +87,7 @@ def replay(
 
 def _requests(
     steps: StepTimes, arrivals: Arrivals, spread: float, seed: int, around: int | None
-) -> list[Request]:
+) -> list[QueuedRequest]:
     """The requests, with the work of each: iterations at one draft length times the gain of one, which is the
     same at every length.
     """
@@ -101,7 +101,7 @@ def _requests(
     late = np.random.default_rng([seed, 2]).random(decoded.size) < steps.passes_ahead
     columns = (arrivals.input_tokens, arrivals.output_tokens, work, decoded / work, arrivals.at_s, late)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Request(number, *row) for number, row in enumerate(rows)]
+    return [QueuedRequest(number, *row) for number, row in enumerate(rows)]
 
 
 def _cache(steps: StepTimes, lengths: Lengths, requests: Arrivals) -> Cache:
@@ -118,7 +118,7 @@ class Ending(NamedTuple):
     work: float
     number: int
     stay: int
-    request: Request
+    request: QueuedRequest
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class _Server:
         passes: Sequence[PassTimes],
         limits: Limits,
         cache: Cache,
-        requests: Sequence[Request],
+        requests: Sequence[QueuedRequest],
         senders: Senders,
         prompts_first: bool,
     ) -> None:
@@ -182,10 +182,10 @@ class _Server:
         self.pass_number = 0
         self.next_poll = 0
         self.work = 0.0
-        self.waiting = deque[Request]()
-        self.reading = deque[Request]()
+        self.waiting = deque[QueuedRequest]()
+        self.reading = deque[QueuedRequest]()
         self.endings: list[Ending] = []
-        self.youngest: list[Request] = []
+        self.youngest: list[QueuedRequest] = []
         self.running = 0
         self.grows = 0.0
         self.decoding_s = 0.0
@@ -249,7 +249,7 @@ class _Server:
             request.from_pass = max(self.pass_number, coming.from_pass) + ahead
             self.waiting.append(request)
 
-    def _prompts(self) -> list[Request]:
+    def _prompts(self) -> list[QueuedRequest]:
         """The requests whose prompts the coming pass reads, with the tokens of each."""
         budget = self.limits.max_num_batched_tokens
         if not self.prompts_first:
@@ -275,7 +275,7 @@ class _Server:
             requests.append(request)
         return requests
 
-    def _admit(self, request: Request) -> bool:
+    def _admit(self, request: QueuedRequest) -> bool:
         """Gives a request a seat and room in the cache, unless it has to wait."""
         if request.from_pass > self.pass_number and self.running:
             return False
@@ -292,7 +292,7 @@ class _Server:
         self.reading.append(request)
         return True
 
-    def _reserved_tokens(self, request: Request) -> float:
+    def _reserved_tokens(self, request: QueuedRequest) -> float:
         """Room that a new request must leave for tokens still to come."""
         share = self.limits.reserved_output
         return share * self.outstanding_tokens + request.output_tokens if share else 0.0
@@ -313,7 +313,7 @@ class _Server:
         passes = min(passes, int(room_tokens / (self.grows * each.gain)) + 1)
         return max(passes, 1)
 
-    def _pass(self, prompts: Sequence[Request], passes: int) -> None:
+    def _pass(self, prompts: Sequence[QueuedRequest], passes: int) -> None:
         """Runs a number of passes, the first of which reads prompts."""
         each = self.passes[min(self.running, self.last)]
         seconds = passes * each.decode_s
@@ -327,7 +327,7 @@ class _Server:
         self.outstanding_tokens -= passes * each.gain * self.grows
         self._read(prompts)
 
-    def _prompt_pass(self, prompts: Sequence[Request]) -> None:
+    def _prompt_pass(self, prompts: Sequence[QueuedRequest]) -> None:
         """Runs a pass of prompts alone, while those that decode wait."""
         each = self.passes[min(self.running, self.last)]
         seconds = self._prompts_s(each, prompts)
@@ -336,7 +336,7 @@ class _Server:
         self.pass_number += 1
         self._read(prompts)
 
-    def _read(self, prompts: Sequence[Request]) -> None:
+    def _read(self, prompts: Sequence[QueuedRequest]) -> None:
         """Prompts have been read as far as the pass had room; the whole ones decode."""
         if prompts:
             self.next_poll = self.pass_number
@@ -345,7 +345,7 @@ class _Server:
             if not request.unread_tokens:
                 self._start(request)
 
-    def _prompts_s(self, each: PassTimes, prompts: Sequence[Request]) -> float:
+    def _prompts_s(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> float:
         """Seconds that prompts add to a pass."""
         tokens = sum([request.part_tokens for request in prompts])
         if each.prompts_s is None:
@@ -357,7 +357,7 @@ class _Server:
             added_s += each.cached_s * pairs
         return added_s
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: QueuedRequest) -> None:
         """A prompt has been read. Its first token is out (unless the request was preempted before), and it
         decodes.
         """
@@ -392,13 +392,13 @@ class _Server:
         if self.cache.shared:
             self.cache.trim()
 
-    def _vacate(self, request: Request) -> None:
+    def _vacate(self, request: QueuedRequest) -> None:
         """A request stops decoding."""
         self.running -= 1
         self.grows -= request.growth
         request.stay += 1
 
-    def _leave(self, request: Request) -> None:
+    def _leave(self, request: QueuedRequest) -> None:
         """A request with all its tokens leaves, and its client may send another one."""
         request.ended_s = self.time_s
         self.cache.leave(request, request.output_tokens - 1)

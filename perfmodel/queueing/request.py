@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class QueuedRequest:
     """A request from its arrival to its last token; times in seconds.
 
     number: its place in the order of arrival. prompt_tokens, output_tokens, work: what is left to compute;

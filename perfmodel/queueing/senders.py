@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from perfmodel.queueing.blocks import Shared
-from perfmodel.queueing.request import Request
+from perfmodel.queueing.request import QueuedRequest
 
 
 class Coming(NamedTuple):
@@ -15,7 +15,7 @@ class Coming(NamedTuple):
     at_s: float
     number: int
     from_pass: int
-    request: Request
+    request: QueuedRequest
 
 
 class Senders:
@@ -29,7 +29,7 @@ class Senders:
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[QueuedRequest],
         shared: Shared | None,
         own_s: float,
         clients: int | None,
@@ -39,14 +39,19 @@ class Senders:
         self.closed = clients is not None
         self.cap = cap or len(requests)
         self.at_server = 0
-        self.held = deque[Request]()
-        self.later = dict[int, Request]()
+        self.held = deque[QueuedRequest]()
+        self.later = dict[int, QueuedRequest]()
         self.think_s: Sequence[float] = ()
         first = list(requests)
         if shared is not None and shared.follows:
             self.think_s = shared.think_s
-            self.later = {shared.follows[r.number]: r for r in requests if shared.follows[r.number] >= 0}
-            first = [request for request in requests if shared.follows[request.number] < 0]
+            first = []
+            for request in requests:
+                before = shared.follows[request.number]
+                if before is None:
+                    first.append(request)
+                else:
+                    self.later[before] = request
         begin = len(first) if clients is None else clients
         self.unsent = deque(first[begin:])
         self.coming = [Coming(r.sent_s + own_s, r.number, 0, r) for r in first[:begin]]
@@ -67,7 +72,7 @@ class Senders:
             self.at_server += 1
             yield coming
 
-    def answered(self, request: Request, time_s: float, from_pass: int) -> None:
+    def answered(self, request: QueuedRequest, time_s: float, from_pass: int) -> None:
         """A request has left the server. from_pass: the first pass that may take one that is sent now."""
         self.at_server -= 1
         if self.held:
@@ -78,6 +83,6 @@ class Senders:
         elif self.closed and self.unsent:
             self._send(self.unsent.popleft(), time_s, from_pass)
 
-    def _send(self, request: Request, at_s: float, from_pass: int) -> None:
+    def _send(self, request: QueuedRequest, at_s: float, from_pass: int) -> None:
         request.sent_s = at_s
         heappush(self.coming, Coming(at_s + self.own_s, request.number, from_pass, request))

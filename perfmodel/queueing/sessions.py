@@ -35,9 +35,9 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
         paths += [(*common, (session + 1, before)) for before in context[:-1]]
     requests = np.arange(sessions * turns)
     session_of, turn = np.divmod(requests, turns)
-    after = np.where(turn > 0, requests - 1, -1)
     think_s = random.exponential(reuse.think_s, requests.size)
-    shared = Shared(paths, (session_of + 1).tolist(), after.tolist(), think_s.tolist())
+    before = [None if first else request - 1 for request, first in enumerate(turn == 0)]
+    shared = Shared(paths, (session_of + 1).tolist(), before, think_s.tolist())
     return Arrivals(np.repeat(begin.at_s, turns), prompts.ravel(), outputs.ravel(), shared)
 
 
@@ -47,4 +47,4 @@ def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
     common = np.minimum(requests.input_tokens, int(reuse.prefix))
     tokens = np.where(begins, common, 0).tolist()
     paths = [((0, each),) if each else () for each in tokens]
-    return replace(requests, shared=Shared(paths, [-1] * len(paths)))
+    return replace(requests, shared=Shared(paths, [None] * len(paths)))

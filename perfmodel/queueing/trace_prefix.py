@@ -31,7 +31,7 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
         if prompt % block and full < len(ids):
             path.append((ids[full], prompt - full * block))
         paths.append(tuple(path))
-    return Shared(paths, [-1] * len(paths))
+    return Shared(paths, [None] * len(paths))
 
 
 def of_sessions(
@@ -43,18 +43,19 @@ def of_sessions(
     that answer. None stands for a request without a session.
     """
     paths: list[Path] = []
-    keeps = [-1] * len(sessions)
-    follows = [-1] * len(sessions)
+    keeps: list[int | None] = [None] * len(sessions)
+    follows: list[int | None] = [None] * len(sessions)
     before = dict[Hashable, int]()
     nodes = dict[Hashable, int]()
     contexts = (prompts + outputs - 1).tolist()
     for request, (prompt, session) in enumerate(zip(prompts.tolist(), sessions, strict=True)):
         path: Path = ()
         if session is not None:
-            keeps[request] = nodes.setdefault(session, len(nodes))
+            node = nodes.setdefault(session, len(nodes))
+            keeps[request] = node
             if session in before:
                 follows[request] = before[session]
-                path = ((keeps[request], min(contexts[before[session]], prompt)),)
+                path = ((node, min(contexts[before[session]], prompt)),)
             before[session] = request
         paths.append(path)
     return Shared(paths, keeps, follows, [0.0] * len(sessions))

@@ -10,7 +10,7 @@ from perfmodel.speculation.acceptance import (
     tokens_per_iteration,
 )
 from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, ServerSettings, account_of
-from perfmodel.speculation.capacity import KVCache, Memory, fraction_of, kv_cache_of, memory_of
+from perfmodel.speculation.capacity import KVCapacity, Memory, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.evidence import is_measured
 from perfmodel.speculation.iteration import (
     DEFAULT_MAX_GAMMA,
@@ -57,7 +57,7 @@ __all__ = [
     "MAX_CONTEXT",
     "MAX_GAMMA",
     "Account",
-    "KVCache",
+    "KVCapacity",
     "ServerSettings",
     "account_of",
     "fraction_of",

@@ -157,7 +157,7 @@ def _whole(sequences: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class KVCache:
+class KVCapacity:
     """What a server logs at its start, in its words.
 
     kv_tokens: tokens of all caches, in sequences of max_model_len (vLLM: "GPU KV cache size", SGLang:
@@ -186,7 +186,7 @@ class KVCache:
 @once
 def kv_cache_of(
     scenario: Scenario, gamma: int, fraction: float | None = None, running: float | None = None
-) -> KVCache:
+) -> KVCapacity:
     """The caches of a server that drafts `gamma` tokens. running: requests for which it has seats; None is
     the engine's default.
     """
@@ -208,7 +208,7 @@ def kv_cache_of(
     length = scenario.account.length(part)
     sequences = part.groups * part.stages * scenario.account.cache_share(part)
     concurrency = sequences * pool / each
-    return KVCache(
+    return KVCapacity(
         kv_tokens=int(length * concurrency),
         max_model_len=length,
         max_concurrency=concurrency,

@@ -99,7 +99,7 @@ def test_which_drafts_lose_a_block_on_which_engine(engine, draft, gamma, keeps, 
 def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_last_first() -> None:
     """Blocks of 10. Two requests of 100 tokens share 40; a session goes on after 60."""
     beginnings = [((0, 40),), ((0, 40),), (), ((3, 60),)]
-    shared = Shared(beginnings, [-1, -1, 3, 3])
+    shared = Shared(beginnings, [None, None, 3, 3])
     blocks = BlockCache(HitLaw(10), shared)
     assert blocks.find(0, 100) == (0, 100)
     blocks.enter(0, 100, 0, 100)
@@ -124,7 +124,7 @@ def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_la
 def test_a_short_prompt_does_not_shorten_an_idle_prefix() -> None:
     """Of 100 shared tokens the second of three prompts has 40."""
     beginnings = [((0, 100),), ((0, 40),), ((0, 100),)]
-    blocks = BlockCache(HitLaw(10), Shared(beginnings, [-1] * 3))
+    blocks = BlockCache(HitLaw(10), Shared(beginnings, [None] * 3))
     hits = []
     for request, prompt in ((0, 120), (1, 41), (2, 120)):
         hit, needed = blocks.find(request, prompt)
@@ -136,7 +136,7 @@ def test_a_short_prompt_does_not_shorten_an_idle_prefix() -> None:
 
 
 def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
-    shared = Shared([((0, 40),)] * 2, [-1, -1])
+    shared = Shared([((0, 40),)] * 2, [None, None])
     blocks = BlockCache(HitLaw(10, 1), shared)
     blocks.enter(0, 100, *blocks.find(0, 100))
     assert blocks.find(1, 100) == (30, 70)
@@ -147,7 +147,7 @@ def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
 
 
 def test_a_preempted_request_leaves_its_blocks_twice() -> None:
-    blocks = BlockCache(HitLaw(10), Shared([()], [-1]))
+    blocks = BlockCache(HitLaw(10), Shared([()], [None]))
     rounds = ((100, 50, 150, False), (150, 20, 320, True))
     for prompt, decoded, idle, again in rounds:
         blocks.enter(0, prompt, *blocks.find(0, prompt), again)
@@ -176,7 +176,7 @@ def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     steps = StepTimes(0, 1.0, decode_s, np.full(4, 0.1), 4, 0.01)
     reuse = Reuse(replace(LENGTHS, input_mean=100.0, output_mean=2.0))
     cached = reuse.cached(HitLaw(10), 100.0, reuse.first, np.ones(4))
-    shared = Shared([(), ((1, 101),)], [1, 1], [-1, 0], [0.0, 0.05])
+    shared = Shared([(), ((1, 101),)], [1, 1], [None, 0], [0.0, 0.05])
     prompts = np.array([100, 150])
     requests = Arrivals(np.zeros(2), prompts, np.array([2, 2]), shared)
     limits = TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).limits

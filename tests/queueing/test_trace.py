@@ -60,13 +60,19 @@ CHATS = "arrival_s,input_tokens,output_tokens,session_id\n0,100,20,a\n1,50,5,\n2
             "t.jsonl",
             HASHED,
             [((7, 512), (8, 512), (9, 76)), ((7, 512), (8, 512), (10, 176)), ()],
-            [-1, -1, -1],
+            [None, None, None],
             (),
         ),
         # a context of 119, then of 158 of which a shorter prompt takes its 60
-        ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [0, -1, 0, 0], [-1, -1, 0, 2]),
-        ("t.jsonl", MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'), [(), ()], [-1, 0], [-1, -1]),
-        ("t.jsonl", MOONCAKE.replace("[1]", '[ ], "session_id": 0'), [(), ()], [-1, 0], [-1, -1]),
+        ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [0, None, 0, 0], [None, None, 0, 2]),
+        (
+            "t.jsonl",
+            MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'),
+            [(), ()],
+            [None, 0],
+            [None, None],
+        ),
+        ("t.jsonl", MOONCAKE.replace("[1]", '[ ], "session_id": 0'), [(), ()], [None, 0], [None, None]),
     ],
 )
 def test_what_prompts_have_in_common(tmp_path, name, text, paths, keeps, follows):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
-from perfmodel.speculation import KVCache, Scenario, fraction_of, kv_cache_of
+from perfmodel.speculation import KVCapacity, Scenario, fraction_of, kv_cache_of
 from perfmodel.speculation.capacity import available_bytes, weight_bytes
 
 GIB = 2**30
@@ -19,7 +19,7 @@ def server(model: str, hardware: str, engine: str, gamma: int = 0, **flags: Any)
     return resolve_costs(question)
 
 
-def caches(*args: Any, gamma: int = 0, memory_fraction: float | None = None, **flags: Any) -> KVCache:
+def caches(*args: Any, gamma: int = 0, memory_fraction: float | None = None, **flags: Any) -> KVCapacity:
     return kv_cache_of(server(*args, gamma=gamma, **flags), gamma, memory_fraction)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from perfmodel.answers.question import Query, resolve
 from perfmodel.reading import read_csv
 from perfmodel.specs.engines.memory_facts import VLLMMemory, vllm_memory
-from perfmodel.speculation import Acceptance, KVCache, Scenario, kv_cache_of
+from perfmodel.speculation import Acceptance, KVCapacity, Scenario, kv_cache_of
 from perfmodel.speculation.accounts.vllm import GIB, VLLMAccount
 from perfmodel.speculation.capacity import weight_bytes
 from perfmodel.validate.records import BUNDLED
@@ -62,7 +62,7 @@ class Logged:
     pool_gib: float | None
     kv_tokens: float | None
 
-    def predicted(self, facts: VLLMMemory | None = None) -> KVCache:
+    def predicted(self, facts: VLLMMemory | None = None) -> KVCapacity:
         """The caches by the account, with other numbers for vLLM if `facts` is given."""
         scenario = self.scenario
         if facts is not None and isinstance(scenario.account, VLLMAccount):

@@ -7,7 +7,7 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.servers.base import longest_sequence
-from perfmodel.speculation import KVCache, Passes, Scenario, kv_cache_of
+from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Pick:
     objective: float
     joules_per_token: float | None
     power_w: float | None
-    kv_cache: KVCache
+    kv_cache: KVCapacity
     ttft_s: float | None = None
     slo_share: float | None = None
     load_share: float | None = None

@@ -187,7 +187,8 @@ class Ladder:
         requests = requests_at(self.question, self.loads[last])
         sooner_s = requests.at_s * (1.0 - self.loads[last] / load)
         if requests.shared is not None and requests.shared.follows:
-            sooner_s[np.array(requests.shared.follows) >= 0] = 0.0  # they follow an answer
+            answers_first = [before is not None for before in requests.shared.follows]
+            sooner_s[answers_first] = 0.0
         met = self._met(last)
         late = replace(met, ttft_s=met.ttft_s + sooner_s, e2e_s=met.e2e_s + sooner_s)
         return self._run(load).row(self.choice, late, closed, None)

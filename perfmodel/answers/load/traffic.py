@@ -46,7 +46,7 @@ from perfmodel.queueing.steps import step_times
 from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.specs.engines.serving import untimed_prompts
-from perfmodel.speculation import Acceptance, KVCache, Scenario, check_draft_length, kv_cache_of
+from perfmodel.speculation import Acceptance, KVCapacity, Scenario, check_draft_length, kv_cache_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -83,7 +83,7 @@ class Traffic(Answer):
     acceptance_std: float
     acceptance_std_source: str
     calibration: Calibrated
-    kv_cache: KVCache
+    kv_cache: KVCapacity
     warnings: tuple[str, ...]
     pools: Pools | None = None
     offload: Offload | None = None
@@ -172,7 +172,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RowsByLoad:
     """The rows of `traffic` by load, the baseline first, without intervals and notes. known: whether the
     draft's acceptance is.
     """
@@ -187,7 +187,7 @@ class Compared:
         return verdict_of(self.question, self.by_load[0], self.known)
 
 
-def compared(question: TrafficQuery, replays: bool) -> Compared:
+def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
     """What a server is compared with others by: the closed form alone, or the rows of `traffic`, some of
     which are replays.
     """
@@ -203,7 +203,7 @@ def compared(question: TrafficQuery, replays: bool) -> Compared:
         by_load = never_falling(by_load)
     if slowing(scenario, _mean_context(question)) is not None:
         by_load = [rows[:1] for rows in by_load]
-    return Compared(question, by_load, known)
+    return RowsByLoad(question, by_load, known)
 
 
 def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:

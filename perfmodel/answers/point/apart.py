@@ -24,7 +24,7 @@ from perfmodel.speculation import Scenario, memory_of
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DeviceUse:
     """One way to use all the devices, at the gamma and the batch of one replica with the most throughput."""
 
     tokens_per_s: float
@@ -44,10 +44,10 @@ class Apart:
 
     draft_hardware: str
     draft_devices: int
-    replicas: Layout | None
-    together: Layout | None
-    before: Layout | None
-    while_verifying: Layout | None
+    replicas: DeviceUse | None
+    together: DeviceUse | None
+    before: DeviceUse | None
+    while_verifying: DeviceUse | None
 
 
 def check_apart(draft: Draft) -> None:
@@ -95,13 +95,13 @@ def drafter_apart(
     if hit is not None:
         sped = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
-    def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> Layout | None:
+    def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
         rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])
         if not rate[at, gamma]:
             return None
         one = float(rate[at, gamma])
-        return Layout(copies * one, (at + 1) / one, at + 1, gamma)
+        return DeviceUse(copies * one, (at + 1) / one, at + 1, gamma)
 
     drafting = gammas > 0
     serves = rates > 0

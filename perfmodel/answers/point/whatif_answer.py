@@ -10,7 +10,7 @@ from perfmodel.answers.question import Query
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import context_text, devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
-from perfmodel.speculation import NONE_NEEDED, ContextLengths, KVCache, Memory
+from perfmodel.speculation import NONE_NEEDED, ContextLengths, KVCapacity, Memory
 
 BASELINE = "Baseline (no speculation), as asked"
 
@@ -99,7 +99,7 @@ class WhatIf(Answer):
     draft_setup_s: float
     break_even_new_tokens: int | None
     memory: Memory[float]
-    kv_cache: KVCache
+    kv_cache: KVCapacity
     calibration: Calibrated
     runs_in: str | None
     warnings: tuple[str, ...]

@@ -16,7 +16,7 @@ from perfmodel.answers.advice.pools.pairs import (
     splits_at_capacity,
     splits_of,
 )
-from perfmodel.answers.advice.pools.servers import Server, servers_for
+from perfmodel.answers.advice.pools.servers import PoolServer, servers_for
 from perfmodel.answers.advice.served import HEADROOM, OUT_OF_STEP
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.slo import SHARE_WANTED
@@ -59,11 +59,11 @@ class PoolLoad(ABC):
         """Requests per second by which pools are compared; 0 if they do not keep the limits."""
 
     @abstractmethod
-    def rate_of_servers(self, server: Server, count: int) -> float:
+    def rate_of_servers(self, server: PoolServer, count: int) -> float:
         """The same of some equal servers."""
 
     @abstractmethod
-    def place(self, server: Server, count: int) -> tuple[float, float]:
+    def place(self, server: PoolServer, count: int) -> tuple[float, float]:
         """Sorts equal servers by TPOT under the load, without the limits; then by capacity."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class PoolLoad(ABC):
         """The pools on the fewest devices that serve the load within the limits; None if none does."""
 
     @abstractmethod
-    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
+    def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
         """The fewest devices of equal servers that serve the load within the limits; None if none does."""
 
 
@@ -91,48 +91,48 @@ class AtRate(PoolLoad):
 
     @property
     def words(self) -> str:
-        """See `PoolLoad`."""
+        """The rate, as advice writes it."""
         return request_rate(self.rate)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """See `PoolLoad`."""
+        """The rate, for `traffic`."""
         return {"request_rate": self.rate}
 
     def of_each(self, servers: int) -> Array:
-        """See `PoolLoad`."""
+        """The same share of the rate for each server."""
         return np.array([self.rate / servers])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """See `PoolLoad`."""
+        """Splits near the ratio at which both pools are full."""
         return splits_at_capacity(pair, gpus)
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """See `PoolLoad`."""
+        """The bound of the pool that is full first."""
         return pair.bound(prefill, decode)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """See `PoolLoad`."""
+        """The highest rate within the limits, found by bisection up to the bound."""
         return highest(pools, limits_s, bound)
 
-    def rate_of_servers(self, server: Server, count: int) -> float:
-        """See `PoolLoad`."""
+    def rate_of_servers(self, server: PoolServer, count: int) -> float:
+        """As many times the highest rate of one server."""
         return count * server.highest
 
-    def place(self, server: Server, count: int) -> tuple[float, float]:
-        """See `PoolLoad`."""
+    def place(self, server: PoolServer, count: int) -> tuple[float, float]:
+        """By the TPOT at an equal share of the rate."""
         return server.tpot_s(self.rate / count), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """See `PoolLoad`."""
+        """A rate that is at least the asked one."""
         return self.rate <= rate
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """See `PoolLoad`."""
+        """Both pools at the asked rate."""
         return pools.at(self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """See `PoolLoad`."""
+        """Enough instances of each pool for the rate, and up to `MORE` beyond that bound."""
         counts = [
             (pair, math.ceil(self.rate / pair.prefill_rate), math.ceil(self.rate / pair.decode_rate), MORE)
             for pair in pairs
@@ -144,8 +144,8 @@ class AtRate(PoolLoad):
             return False
         return not limits_s or pools.share_within(limits_s, self.rate) >= SHARE_WANTED
 
-    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
-        """See `PoolLoad`."""
+    def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
+        """As many servers as the rate takes."""
         return servers_for(servers, self.rate)
 
 
@@ -160,26 +160,26 @@ class OfClients(PoolLoad):
 
     @property
     def words(self) -> str:
-        """See `PoolLoad`."""
+        """The number of clients, as advice writes it."""
         return f"{self.clients} client{'s' * (self.clients != 1)}"
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """See `PoolLoad`."""
+        """The clients for `traffic`, whose outputs vary so that they do not stay in step."""
         return {"max_concurrency": self.clients, "output_std": OUT_OF_STEP * self.output_len}
 
     def of_each(self, servers: int) -> Array:
-        """See `PoolLoad`."""
+        """An equal number of clients for each server, rounded up."""
         return np.array([float(math.ceil(self.clients / servers))])
 
     def split(self, pair: Pair, gpus: int) -> list[tuple[int, int]]:
-        """See `PoolLoad`. Few clients may need fewer prefill instances than full pools."""
+        """Few clients may need fewer prefill instances than full pools."""
         every = splits_of(pair, gpus)
         powers = [every[2**k - 1] for k in range(len(every).bit_length()) if 2**k <= len(every)]
         return sorted({*powers, *splits_at_capacity(pair, gpus)})
 
     def bound(self, pair: Pair, prefill: int, decode: int) -> float:
-        """See `PoolLoad`. All clients in the decode pool, or none of them ever in a queue."""
+        """All clients in the decode pool, or none of them ever in a queue."""
         each = pair.each
         batch = self.clients / decode
         alone = float(each.rising[0]) * min(batch, 1.0)
@@ -188,31 +188,31 @@ class OfClients(PoolLoad):
         return min(pair.bound(prefill, decode) / HEADROOM, decoding, self.clients / idle_s)
 
     def rate_of_pools(self, pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
-        """See `PoolLoad`."""
+        """The rate at which the clients are served; 0 beyond the limits."""
         row = self.row(pools, limits_s)
         kept = row.slo_share is None or row.slo_share >= SHARE_WANTED
         return row.request_rate if kept and not row.saturated else 0.0
 
-    def rate_of_servers(self, server: Server, count: int) -> float:
-        """See `PoolLoad`."""
+    def rate_of_servers(self, server: PoolServer, count: int) -> float:
+        """As many times the rate of one server with its clients; 0 beyond the limits."""
         share, rate = server.under(self.of_each(count))
         return count * float(rate[0]) if share[0] >= SHARE_WANTED else 0.0
 
-    def place(self, server: Server, count: int) -> tuple[float, float]:
-        """See `PoolLoad`."""
+    def place(self, server: PoolServer, count: int) -> tuple[float, float]:
+        """By the TPOT of one server with its clients."""
         load = server.question.loop.load(self.of_each(count))
         return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
 
     def suffices(self, rate: float) -> bool:
-        """See `PoolLoad`."""
+        """Any rate: the clients are served within the limits, or the rate is 0."""
         return rate > 0.0
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
-        """See `PoolLoad`."""
+        """Both pools with all clients, who think for no time."""
         return pools.with_clients(float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
-        """See `PoolLoad`. Without limits any number serves them."""
+        """Without limits any number serves them."""
         if not limits_s:
             return None
         counts = []
@@ -233,8 +233,8 @@ class OfClients(PoolLoad):
         first_s = limits_s.get("ttft", math.inf)
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))
 
-    def fewest_servers(self, servers: Sequence[Server]) -> Instances | None:
-        """See `PoolLoad`."""
+    def fewest_servers(self, servers: Sequence[PoolServer]) -> Instances | None:
+        """The fewest servers whose clients keep the limits."""
         best: Instances | None = None
         bounds = [(server, math.ceil(self.clients / server.clients_bound)) for server in servers]
         for server, least in sorted(bounds, key=lambda each: each[1] * each[0].gpus):

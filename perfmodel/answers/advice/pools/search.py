@@ -14,7 +14,7 @@ from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.load import AtRate, OfClients, PoolLoad
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, pairs_of
-from perfmodel.answers.advice.pools.servers import Server, servers_of
+from perfmodel.answers.advice.pools.servers import PoolServer, servers_of
 from perfmodel.answers.advice.served import HEADROOM
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
@@ -104,9 +104,9 @@ class Search:
             check=_check(best.question, best.steps.gamma, each, best.instance.layout.layout),
         )
 
-    def _best_server(self, servers: Sequence[Server]) -> tuple[Server | None, float]:
+    def _best_server(self, servers: Sequence[PoolServer]) -> tuple[PoolServer | None, float]:
         """The server of which the devices serve most within the limits, and their requests per second."""
-        best: Server | None = None
+        best: PoolServer | None = None
         rate = 0.0
         for server in sorted(servers, key=lambda each: -(self.gpus // each.gpus) * each.most):
             count = self.gpus // server.gpus
@@ -136,17 +136,16 @@ class Search:
         """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do
         not serve it, the ones with the highest capacity.
         """
-        order: dict[int, tuple[float, float]] = {}
-        candidates: dict[int, Candidate] = {}
-        for server in (server for each in made for server in servers_of(each)):
-            candidate = server.instance.candidate
-            count = self.gpus // server.gpus
-            place = self.load.place(server, count)
-            known = order.setdefault(id(candidate), place)
-            order[id(candidate)] = min(known, place)
-            candidates[id(candidate)] = candidate
-        first = sorted(candidates, key=lambda each: order[each])[:SHORTLIST]
-        return [candidates[each] for each in first]
+        placed = []
+        for drafting in made:
+            servers = list(servers_of(drafting))
+            for instance in drafting.instances:
+                of_instance = [server for server in servers if server.instance is instance]
+                places = [self.load.place(server, self.gpus // server.gpus) for server in of_instance]
+                if places:
+                    placed.append((min(places), instance.candidate))
+        placed.sort(key=lambda each: each[0])
+        return [candidate for _, candidate in placed[:SHORTLIST]]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
         """The two pools with the highest rate within the limits. Raises InputError without a link."""
@@ -204,7 +203,7 @@ class Search:
         )
 
 
-def _times_of_server(server: Server, load: Array) -> dict[str, float | None]:
+def _times_of_server(server: PoolServer, load: Array) -> dict[str, float | None]:
     """The times of one server under its share of the load."""
     question = server.question
     served = serve(server.steps, question.loop.load(load), server.limits, question.spread)

@@ -26,7 +26,7 @@ TRIED = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
+class PoolServer:
     """One server at one draft length. most: requests per second without limits on latency."""
 
     question: TrafficQuery
@@ -111,7 +111,7 @@ class Server:
         return low
 
 
-def servers_of(drafting: Drafting) -> Iterator[Server]:
+def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
     """All servers with a draft."""
     question = drafting.question
     for instance in drafting.instances:
@@ -119,10 +119,10 @@ def servers_of(drafting: Drafting) -> Iterator[Server]:
             limits = limits_of(question, instance.layout)
             most = HEADROOM * capacity(steps, question.lengths, limits)[0]
             if most:
-                yield Server(question, drafting.draft, instance, steps, most)
+                yield PoolServer(question, drafting.draft, instance, steps, most)
 
 
-def servers_for(servers: Iterable[Server], rate: float) -> Instances | None:
+def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
     """The fewest devices of equal servers that serve a rate; None if none keeps the limits."""
     best: Instances | None = None
     gpus = math.inf
