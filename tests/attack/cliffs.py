@@ -1,4 +1,7 @@
-"""One more sequence, or token of context, changes no pass's time by much unless the answer says why."""
+"""One more sequence, or token of context, changes no pass's time by much unless the answer says why.
+
+And more sequences serve no fewer tokens, unless the answer names a batch that serves more.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -13,6 +16,8 @@ from tests.attack import watch
 RISE, FALL = 1.1, 0.93
 """What is not much, beyond what is in proportion to the sequences."""
 WORDS = ("CUDA graphs pad", "longer than with one")
+LESS, SMALLER = 0.998, "serves more without a draft"
+"""Share of the tokens per second that a larger batch serves at least, and what an answer says otherwise."""
 DRAFTS = (
     *({"draft_kv": kv} for kv in ("full", "streamingllm:512", "snapkv:1k", "quest:512")),
     *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp:modules=1", "llama-3.2-1b")),
@@ -30,11 +35,10 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
             pair = whatif(query), whatif(replace(query, **{more: getattr(query, more) + 1}))
         except InputError:
             continue  # no such group, or no acceptance is known: not what is looked for here
-        tally.count(
-            f"one more of {more}",
-            explained(*pair),
-            f"{query}: silent" if steep(*pair) and not explained(*pair) else None,
-        )
+        silent = steep(*pair) and not explained(*pair)
+        slower = more == "batch" and serves_less(*pair) and not any(SMALLER in w for w in pair[1].warnings)
+        fault = f"{query}: silent" if silent or slower else None
+        tally.count(f"one more of {more}", explained(*pair), fault)
 
 
 def _question(rng: Random) -> Query:
@@ -65,6 +69,12 @@ def steep(less: WhatIf, more: WhatIf) -> bool:
         for name in ("target_step", "draft_step", "verify_step")
     )
     return any(s and not FALL <= m / s <= max(RISE, 1.02 * share) for s, m in passes)
+
+
+def serves_less(less: WhatIf, more: WhatIf) -> bool:
+    """Whether the larger batch serves fewer tokens per second without a draft."""
+    before, after = (a.query.batch / a.target_step.predicted_s for a in (less, more))
+    return after < LESS * before
 
 
 def explained(less: WhatIf, more: WhatIf) -> bool:
