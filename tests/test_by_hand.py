@@ -117,8 +117,8 @@ def test_mla_intensity(query):
 
 def test_a_prompt_of_mla_has_heads_of_its_own():
     # DeepSeek-V3, 1,000 tokens: 500,500 pairs x 61 layers x 128 heads x (192 + 128) x 2 FLOPs, not 576 + 512
-    part = scenario(model="deepseek-v3").target_shard
-    attention = the(AttentionOp, forward(part, 1.0, 1000.0, 0.0, Full()))
+    device_shard = scenario(model="deepseek-v3").target_shard
+    attention = the(AttentionOp, forward(device_shard, 1.0, 1000.0, 0.0, Full()))
     expected = 500_500 * 61 * 128 * 320 * 2
     assert attention.cost.flops == pytest.approx(expected, rel=1e-6)
 

@@ -144,8 +144,8 @@ def quantities(
     yield "own", method.own_bytes(context, layout)
     for cost in COSTS:
         step = getattr(method, cost)(context, layout)
-        for part in ("flops", "bytes", "kernels"):
-            yield f"{cost}.{part}", getattr(step, part)
+        for figure in ("flops", "bytes", "kernels"):
+            yield f"{cost}.{figure}", getattr(step, figure)
 
 
 @every_method

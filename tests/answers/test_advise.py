@@ -57,9 +57,9 @@ def test_the_most_batches_that_a_refusal_names_are_answered() -> None:
     question = ("llama-3.1-8b", "h100")
     with pytest.raises(InputError, match="batch: must be at most") as refusal:
         advise(*question, context=16384, batch=range(1, 1001), **asked)
-    found = re.search(r"at most (\d+) values with these drafts", str(refusal.value))
-    assert found
-    most = int(found[1])
+    match = re.search(r"at most (\d+) values with these drafts", str(refusal.value))
+    assert match
+    most = int(match[1])
     assert advise(*question, context=16384, batch=range(1, most + 1), **asked).headline()
     with pytest.raises(InputError, match=f"at most {most} values with these drafts"):
         advise(*question, context=16384, batch=range(1, most + 2), **asked)
@@ -98,14 +98,14 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
     "changes", [{"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}]
 )
 def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(changes: dict[str, object]) -> None:
-    given = {
+    question = {
         "model": "qwen2.5-7b",
         "batch": (1, 4, 9, 10, 11),
         "context": 32768,
         "rate": {},
         "max_gamma": 6,
     } | changes
-    a = advise(request(**given))
+    a = advise(request(**question))
     assert a.verdict == "unknown_acceptance"
     assert a.chosen.gamma == 0
     assert a.headline() == f"Undecided: {a.reason}"
@@ -120,13 +120,13 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     decay = typical_decay("eagle3")
     for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
         rates = "/".join(f"{first * decay**j:.12g}" for j in range(5))
-        measured = advise(request(**given | {"rate": {"eagle3": rates}}))
+        measured = advise(request(**question | {"rate": {"eagle3": rates}}))
         assert max(1.0, measured.gain(measured.chosen) or 0.0) == pytest.approx(gain, rel=1e-9)
     itself = next(one for one in a.unmeasured if one.draft == "self")
     for one in (a.unmeasured[0], itself):
         for alpha, verdict in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):
             rate = {f"{one.draft}@{one.draft_kv}": alpha}
-            assert (advise(request(**given | {"rate": rate})).chosen.gamma > 0) is verdict, one
+            assert (advise(request(**question | {"rate": rate})).chosen.gamma > 0) is verdict, one
 
 
 def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported() -> None:
@@ -275,8 +275,8 @@ def test_a_named_head_has_its_own_published_acceptance() -> None:
     """Two heads of one kind have different figures; a head without any says whose figures are used."""
     head = "lmsys/sglang-EAGLE3-LLaMA3.1-Instruct-8B"
     other = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
-    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4}
-    usual, first, second = (advise(**asked, draft=[name]).chosen for name in ("eagle3", head, other))
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4}
+    usual, first, second = (advise(**question, draft=[name]).chosen for name in ("eagle3", head, other))
     assert first.acceptance_source.startswith(head)
     assert first.tokens_per_iteration != usual.tokens_per_iteration
     assert second.acceptance_source.endswith(f"none is published for {other}")
@@ -318,19 +318,19 @@ def test_the_cache_is_counted_in_the_sequences_of_the_printed_line(load: dict[st
 
 
 def test_a_bound_that_nothing_keeps_is_answered_with_changes_that_keep_it() -> None:
-    asked = {"model": "gemma-3-27b", "hardware": "a100", "context": 16384, "max_tpot_ms": 30}
-    reason = advise(**asked).reason
+    question = {"model": "gemma-3-27b", "hardware": "a100", "context": 16384, "max_tpot_ms": 30}
+    reason = advise(**question).reason
     assert "one sequence would keep it with --weights fp8, with --tp 2 or on h100" in reason
     for change in ({"weights": "fp8"}, {"tp": (2,)}):
-        assert advise(**asked | change).chosen.tpot_s <= 0.03
-    assert "would keep" not in advise(**asked | {"max_tpot_ms": 0.1}).reason
+        assert advise(**question | change).chosen.tpot_s <= 0.03
+    assert "would keep" not in advise(**question | {"max_tpot_ms": 0.1}).reason
 
 
 def test_a_choice_slower_than_people_read_comes_with_one_that_is_not() -> None:
-    asked = {"model": "gpt-oss-120b", "hardware": "dgx-spark", "tp": (2,), "context": 32768}
-    free = advise(**asked)
+    question = {"model": "gpt-oss-120b", "hardware": "dgx-spark", "tp": (2,), "context": 32768}
+    free = advise(**question)
     assert free.chosen.tpot_s > READING_S
-    bounded = advise(**asked, max_tpot_ms=1e3 * READING_S)
+    bounded = advise(**question, max_tpot_ms=1e3 * READING_S)
     assert free.readable == bounded.chosen
     assert bounded.readable is None
 
@@ -349,12 +349,12 @@ def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:
 
 def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
     """vLLM captures no graphs for its verifications, so the host launches their attention."""
-    asked = {"model": "gpt-oss-120b", "context": 2048, "engine": "vllm", "tp": 4}
+    question = {"model": "gpt-oss-120b", "context": 2048, "engine": "vllm", "tp": 4}
     drafted = {"draft": ["ngram"], "rate": {"ngram": "0.9"}, "objective": "latency"}
-    p = advise(hardware="h100", **asked | drafted | {"tp": (4,)}).chosen
+    p = advise(hardware="h100", **question | drafted | {"tp": (4,)}).chosen
     point = {"draft": "ngram", "rate": "0.9", "batch": p.batch, "gamma": p.gamma}
     assert p.gamma > 0
-    assert p.tpot_s == pytest.approx(whatif(hardware="h100", **asked, **point).tpot_s)
+    assert p.tpot_s == pytest.approx(whatif(hardware="h100", **question, **point).tpot_s)
 
 
 @pytest.mark.parametrize(
@@ -362,10 +362,12 @@ def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
     [("qwen3.6-35b-a3b", "q4_k_m", "cpu_moe", -1), ("qwen3-32b", "q4_k_m", "gpu_layers", 1)],
 )
 def test_the_fewest_layers_on_the_host_that_fit(model: str, weights: str, flag: str, fewer: int) -> None:
-    asked = {"model": model, "hardware": "rtx-3060", "weights": weights, "context": 4096, "batch": (1,)}
-    match = re.search(rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**asked).reason)
+    question = {"model": model, "hardware": "rtx-3060", "weights": weights, "context": 4096, "batch": (1,)}
+    match = re.search(
+        rf"with --{flag.replace('_', '-')} (\d+) --host-bandwidth GB/s", advise(**question).reason
+    )
     assert match is not None
     number = int(match[1])
     host = {"host_bandwidth": 60}
-    assert advise(**asked, **host, **{flag: number}).chosen is not None
-    assert advise(**asked, **host, **{flag: number + fewer}).chosen is None
+    assert advise(**question, **host, **{flag: number}).chosen is not None
+    assert advise(**question, **host, **{flag: number + fewer}).chosen is None

@@ -132,12 +132,12 @@ def test_the_least_rate_is_answered_on_several_servers() -> None:
 
 def test_the_line_holds_one_sequence_beside_its_draft() -> None:
     """Llama-3.3-70B in 4 bits nearly fills two RTX 3090, and the draft's weights come on top."""
-    found = advise("llama-3.3-70b", "2xrtx-3090", weights="awq", objective="latency", context=8192)
-    assert found.chosen.gamma
-    cache = found.chosen.kv_cache
+    answer = advise("llama-3.3-70b", "2xrtx-3090", weights="awq", objective="latency", context=8192)
+    assert answer.chosen.gamma
+    cache = answer.chosen.kv_cache
     assert cache.baseline_kv_tokens > 10_240 > cache.kv_tokens
     assert cache.max_concurrency >= 1
-    assert f"--max-model-len {cache.max_model_len} " in found.serve.vllm_line
+    assert f"--max-model-len {cache.max_model_len} " in answer.serve.vllm_line
 
 
 def test_clients_get_the_layout_that_answers_the_most_requests() -> None:
@@ -159,9 +159,9 @@ def test_the_typical_gain_under_a_load_is_that_of_whatif_at_its_batch() -> None:
 
 
 def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:
-    asked = {"hardware": "8xh200", "weights": "fp8", "request_rate": 0.5} | LOAD | {"slo": "tpot:100"}
-    reason = advise("llama-3.1-405b", **asked).reason
+    question = {"hardware": "8xh200", "weights": "fp8", "request_rate": 0.5} | LOAD | {"slo": "tpot:100"}
+    reason = advise("llama-3.1-405b", **question).reason
     assert "no acceptance is known for llama-3.1-405b: likely" in reason
     stated = {"draft": ["ngram"], "rate": {"ngram": "0.1"}}
-    known = advise("llama-3.1-405b", **asked, **stated)
+    known = advise("llama-3.1-405b", **question, **stated)
     assert "no acceptance" not in known.reason

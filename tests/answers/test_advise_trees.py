@@ -31,8 +31,8 @@ def test_the_best_tree_costs_what_tree_says(objective: str, batch: Any, wins: bo
     assert (best.wins, best.over_choice > 1) == (wins, wins)
     common = {key: QUESTION[key] for key in ("model", "hardware", "engine", "context")}
     common |= {"rates": RATES, "draft": "eagle3"}
-    given = f"{best.steps}x{best.candidates}x{best.verified_tokens}"
-    same = tree(**common, batch=best.batch, given=given)
+    shape = f"{best.steps}x{best.candidates}x{best.verified_tokens}"
+    same = tree(**common, batch=best.batch, given=shape)
     assert best.tpot_s == pytest.approx(same.tpot_s, rel=1e-12)
     assert best.speedup == pytest.approx(same.speedup, rel=1e-12)
     assert best.tokens_per_iteration == pytest.approx(same.tokens_per_iteration, rel=1e-12)

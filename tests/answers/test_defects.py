@@ -53,9 +53,9 @@ def test_lengths_that_fall_off_the_captured_graphs_are_said_in_the_versions_that
 
 def test_a_backend_that_is_assumed_is_said_until_it_is_named() -> None:
     """vLLM on AMD runs AITER if it is told to; its own word for it is taken too."""
-    asked = {"model": "qwen3-8b", "hardware": "mi300x", "batch": 4, "context": 600, "draft": "eagle3"}
+    question = {"model": "qwen3-8b", "hardware": "mi300x", "batch": 4, "context": 600, "draft": "eagle3"}
     open_, named = (
-        pm.whatif(**asked, alpha=0.7, gamma=3, **more)
+        pm.whatif(**question, alpha=0.7, gamma=3, **more)
         for more in ({}, {"attention_backend": "ROCM_AITER_FA"})
     )
     assert any("AITER is assumed" in note for note in defects_named(open_))

@@ -102,9 +102,9 @@ def test_constants_of_another_device(verb: str) -> None:
 @pytest.mark.parametrize("verb", [v for v in VERBS if v != "tree"])
 def test_an_option_that_changes_nothing(verb: str) -> None:
     """A tree has no n-gram draft."""
-    asked = {"topk_reuse": 0.5, "state_rollback": "replay", "draft_weights": "fp8", "draft_kv_dtype": "fp8"}
-    said = doubts_of(verb, "ngram", **asked, calibration="ideal")
-    flags = [f"--{name.replace('_', '-')}" for name in asked]
+    options = {"topk_reuse": 0.5, "state_rollback": "replay", "draft_weights": "fp8", "draft_kv_dtype": "fp8"}
+    said = doubts_of(verb, "ngram", **options, calibration="ideal")
+    flags = [f"--{name.replace('_', '-')}" for name in options]
     assert re.findall(r"(--[\w-]+) has no effect: ", said) == flags
     assert "has no effect" not in doubts_of(verb, "ngram", model="qwen3-next-80b-a3b", hardware="h200")
 
@@ -213,5 +213,5 @@ def test_a_device_without_fixed_costs_has_none_to_move() -> None:
         assert rows.headline() == f"{len(rows)} x Move"
         assert rows._repr_html_().count("<tr>") == len(rows) + 1
     (read,) = (row for row in rows if row.input == "KV re-read factor of verification")
-    asked = [pm.whatif(**question, gamma=3, calibration=calibration, kv_reread=n) for n in (1, 4)]
-    assert [read.speedup_low, read.speedup_high] == [one.speedup for one in asked]
+    answers = [pm.whatif(**question, gamma=3, calibration=calibration, kv_reread=n) for n in (1, 4)]
+    assert [read.speedup_low, read.speedup_high] == [one.speedup for one in answers]

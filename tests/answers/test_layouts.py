@@ -132,8 +132,8 @@ def test_a_latent_cache_gets_data_parallel_attention() -> None:
     assert advice.chosen.dp == 8
     tensor_parallel = next(p for p in advice.layouts if p.layout == "TP 8")
     assert advice.gain(advice.chosen) > 2 * advice.gain(tensor_parallel)
-    given = advise("deepseek-v3", "h200", tp=8, dp="1,8", ep="1,8")
-    assert given.chosen.throughput_tokens_per_s == pytest.approx(advice.chosen.throughput_tokens_per_s)
+    by_degrees = advise("deepseek-v3", "h200", tp=8, dp="1,8", ep="1,8")
+    assert by_degrees.chosen.throughput_tokens_per_s == pytest.approx(advice.chosen.throughput_tokens_per_s)
 
 
 def test_layouts_that_do_not_run_are_skipped_with_the_reason() -> None:
@@ -171,35 +171,35 @@ def test_a_layout_in_words() -> None:
 
 def test_layers_on_several_devices_are_counted_with_all_of_them() -> None:
     """llama.cpp with half of the layers on each of two cards: one server, not two."""
-    asked = {"model": "gemma-4-31b", "context": 8192, "engine": "llamacpp", "weights": "q4_k_m"}
-    two = advise(hardware="2xrtx-3090", layer_split=2, **asked).chosen
+    question = {"model": "gemma-4-31b", "context": 8192, "engine": "llamacpp", "weights": "q4_k_m"}
+    two = advise(hardware="2xrtx-3090", layer_split=2, **question).chosen
     assert (two.layout, two.gpus, two.replicas) == ("layers on 2", 2, 1)
-    four = advise(hardware="4xrtx-3090", layer_split=2, **asked).chosen
+    four = advise(hardware="4xrtx-3090", layer_split=2, **question).chosen
     assert (four.layout, four.gpus, four.replicas) == ("2 x layers on 2", 4, 2)
     assert four.throughput_tokens_per_s_per_device == pytest.approx(two.throughput_tokens_per_s / 2)
     with pytest.raises(InputError, match="must be a divisor of"):
-        advise(hardware="3xrtx-3090", layer_split=2, **asked)
+        advise(hardware="3xrtx-3090", layer_split=2, **question)
 
 
 def test_cards_of_llama_cpp_are_divided_by_layers_too() -> None:
     """Three cards do not divide 64 heads; a model that two cannot hold has its layers on all three."""
-    asked = {"model": "qwen3-32b", "context": 8192, "weights": "q6_k", "engine": "llamacpp", "batch": (1,)}
-    searched = advise(hardware="3xrtx-3060", draft=["ngram"], **asked)
+    question = {"model": "qwen3-32b", "context": 8192, "weights": "q6_k", "engine": "llamacpp", "batch": (1,)}
+    searched = advise(hardware="3xrtx-3060", draft=["ngram"], **question)
     assert [p.layout for p in searched.layouts] == ["layers on 3"]
     p = searched.chosen
     assert (p.layer_split, p.gpus, p.tp) == (3, 3, 1)
-    stated = advise(hardware="3xrtx-3060", draft=["ngram"], layer_split=3, **asked).chosen
+    stated = advise(hardware="3xrtx-3060", draft=["ngram"], layer_split=3, **question).chosen
     assert p.tpot_s == stated.tpot_s
     assert "-sm layer" in searched.serve.lines["llamacpp"]
-    pair = advise(hardware="2xrtx-3090", draft=["ngram"], **asked)
+    pair = advise(hardware="2xrtx-3090", draft=["ngram"], **question)
     assert {p.layout for p in pair.layouts} == {"TP 2", "layers on 2"}
 
 
 def test_groups_over_pcie_are_searched_only_by_name() -> None:
-    asked = {"model": "qwen3-30b-a3b", "hardware": "4xrtx-pro-6000", "draft": ["ngram"], "context": 4096}
-    usual = advise(**asked)
+    question = {"model": "qwen3-30b-a3b", "hardware": "4xrtx-pro-6000", "draft": ["ngram"], "context": 4096}
+    usual = advise(**question)
     assert {(p.dp, p.ep) for p in usual.layouts} == {(1, 1)}
     assert any("over PCIe" in skip.reason for skip in usual.skipped)
-    named = advise(**asked, dp=(4,))
+    named = advise(**question, dp=(4,))
     assert {p.dp for p in named.layouts} == {4}
     assert not any("over PCIe" in skip.reason for skip in named.skipped)

@@ -58,14 +58,14 @@ def test_rows_add_up_to_the_pass_in_random_scenarios() -> None:
     """200 questions that are not refused, over engines, drafts and stages."""
     draw = random.Random(55)
     added = set[tuple[Any, ...]]()
-    asked = 0
-    while asked < 200:
+    answered = 0
+    while answered < 200:
         question = {name: draw.choice(values) for name, values in CHOICES.items()}
         try:
             answer = pm.ops(**question, alpha=0.7)
         except InputError:
             continue
-        asked += 1
+        answered += 1
         rows_s = sum(row.predicted_s for row in answer.ops)
         assert rows_s == pytest.approx(answer.total.predicted_s, rel=0.01), question
         added.add((question["engine"], question["stage"]))

@@ -52,8 +52,8 @@ def test_every_engine_has_a_line_for_each_verb(word: str) -> None:
 
 @pytest.mark.parametrize("word", servers())
 def test_an_unknown_version_is_refused_with_what_is_allowed(word: str, capsys) -> None:
-    asked = "whatif -m qwen3-8b -b 1 -c 1k --alpha 0.7 --draft ngram --hardware"
-    assert run([*asked.split(), DEVICES.get(word, "h100"), "--engine", f"{word}@latest"]) == 2
+    command = "whatif -m qwen3-8b -b 1 -c 1k --alpha 0.7 --draft ngram --hardware"
+    assert run([*command.split(), DEVICES.get(word, "h100"), "--engine", f"{word}@latest"]) == 2
     said = capsys.readouterr().err
     assert f"--engine: must be {word}" in said or "ENGINE@VERSION" in said
 
@@ -152,26 +152,26 @@ def test_the_head_that_an_answer_names_is_taken_as_a_draft() -> None:
     ],
 )
 def test_the_engines_own_flags_are_taken(ours: str, theirs: str, capsys) -> None:
-    asked = "whatif -m qwen3-30b-a3b --hardware h200 -b 8 -c 4k --alpha 0.7 --json"
+    command = "whatif -m qwen3-30b-a3b --hardware h200 -b 8 -c 4k --alpha 0.7 --json"
     if "--draft" not in ours:
-        asked += " --draft eagle3"
+        command += " --draft eagle3"
     answers = []
     for flags in (ours, theirs):
-        assert run(f"{asked} {flags}".split()) == 0, flags
+        assert run(f"{command} {flags}".split()) == 0, flags
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1]
 
 
 def test_a_server_for_latency_runs_as_many_sequences_as_its_draft_pays_for() -> None:
     """One sequence is the fastest, and the line still lets others run beside it; a named batch is kept."""
-    asked = {"model": "gpt-oss-120b", "hardware": "h100", "tp": 4, "objective": "latency"}
-    advice = advise(**asked)
+    question = {"model": "gpt-oss-120b", "hardware": "h100", "tp": 4, "objective": "latency"}
+    advice = advise(**question)
     assert advice.chosen.batch == 1
     on = advice.on_off
     most = on.looked_to if on.off_from is None else on.off_from - 1
     assert most > 10
     assert f"--max-num-seqs {most} " in advice.serve.lines["vllm"]
-    assert "--max-num-seqs 2 " in advise(**asked, batch=2).serve.lines["vllm"]
+    assert "--max-num-seqs 2 " in advise(**question, batch=2).serve.lines["vllm"]
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_a_doubt_begins_at_its_limit(met, asked, said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("met", "asked", "said"),
+    ("met", "question", "said"),
     [
         ({}, {"think_time": 9}, None),
         ({"hits": 0.66}, {"think_time": 9}, Doubt.EVICTED),
@@ -266,7 +266,7 @@ def test_a_doubt_begins_at_its_limit(met, asked, said) -> None:
         ({"cv": 0.6}, {}, None),
     ],
 )
-def test_a_doubt_of_hits_begins_at_its_limit(met, asked, said) -> None:
+def test_a_doubt_of_hits_begins_at_its_limit(met, question, said) -> None:
     """Of sessions of four turns, three of which return. An idle server finds all of what is kept."""
     met = {"hits": 1.0, "returns": 0.75, "cv": 0.0} | met
     cached = SimpleNamespace(
@@ -277,8 +277,8 @@ def test_a_doubt_of_hits_begins_at_its_limit(met, asked, said) -> None:
         at=lambda values, _: values,
         read=np.array([1000.0]),
     )
-    asked = {"turns": 4, "turn_input_len": 100, "tp": 8, "hardware": "h200"} | asked
-    assert found_doubts(met, asked, cached) == ((said,) if said else ())
+    question = {"turns": 4, "turn_input_len": 100, "tp": 8, "hardware": "h200"} | question
+    assert found_doubts(met, question, cached) == ((said,) if said else ())
 
 
 def test_one_row_per_load_which_says_who_made_it() -> None:

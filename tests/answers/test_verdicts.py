@@ -168,12 +168,12 @@ def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does
 def test_no_matrix_of_an_fp8_checkpoint_is_cut_inside_a_block(model: str, tp: int, part: str | None) -> None:
     """Widths 9728, 512 (whole experts do not help the shared one) and 12288 over 8 devices."""
     ep = tp if model == "qwen3-next-80b-a3b" else 1
-    asked = {"model": model, "weights": "fp8-block", "tp": tp, "ep": ep, "hardware": "h200"}
+    question = {"model": model, "weights": "fp8-block", "tp": tp, "ep": ep, "hardware": "h200"}
     if part is None:
-        scenario(**asked)
+        scenario(**question)
         return
     with pytest.raises(InputError, match=f"{part} of {model} are .* would divide a block"):
-        scenario(**asked)
+        scenario(**question)
 
 
 def test_no_verdict_is_sure_of_a_draft_with_layers_on_the_host() -> None:

@@ -58,8 +58,8 @@ def test_a_longer_draft_than_was_published_accepts_less_as_is_usual() -> None:
     """EAGLE-3 of Qwen3-8B: seven positions were published. A draft of nine gains less than twice what the
     eighth token could add.
     """
-    asked = {"batch": 4, "context": 400, "draft": "eagle3"}
-    seven, eight, nine = (whatif("qwen3-8b", "h100", gamma=g, **asked).acceptance for g in (7, 8, 9))
+    question = {"batch": 4, "context": 400, "draft": "eagle3"}
+    seven, eight, nine = (whatif("qwen3-8b", "h100", gamma=g, **question).acceptance for g in (7, 8, 9))
     eighth = eight.tokens_per_iteration - seven.tokens_per_iteration
     assert 0 < nine.tokens_per_iteration - eight.tokens_per_iteration < eighth
     assert f"a position beyond 7 at {typical_decay('eagle3'):.2f} of the one before" in nine.source

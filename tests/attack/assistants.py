@@ -43,13 +43,13 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     for number in range(count):
         rng = Random(f"{seed}:assistants:{number}")
         tool = rng.choice(list(TOOLS))
-        given = _spoiled(rng, tool, folder)
+        arguments = _spoiled(rng, tool, folder)
         answers: list[dict[str, Any]] = []
-        _, fault = watch.read(lambda: answers.append(called(tool, given, folder)))  # noqa: B023
+        _, fault = watch.read(lambda: answers.append(called(tool, arguments, folder)))  # noqa: B023
         fault = fault or _wrong(answers[0])
         refused = bool(answers) and "answer" not in answers[0]
         tally.count(
-            "perfmodel mcp", refused, fault and f"{fault}: {tool} {given!r:.300} (seed {seed}, {number})"
+            "perfmodel mcp", refused, fault and f"{fault}: {tool} {arguments!r:.300} (seed {seed}, {number})"
         )
 
 

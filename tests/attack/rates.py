@@ -38,27 +38,27 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
     rng = Random(f"{seed}:rates")
     while sum(tally.tried.values()) < count:
         kind = rng.choice(KINDS)
-        asked = _server(rng, kind)
+        server = _server(rng, kind)
         try:
-            loads = _loads(rng, kind, asked)
-            answers = [load_of.traffic(**asked, **load) for load in loads]
+            loads = _loads(rng, kind, server)
+            answers = [load_of.traffic(**server, **load) for load in loads]
         except InputError:
             continue  # the model does not fit, say
         for (lower, low), (higher, high) in itertools.combinations(zip(loads, answers, strict=True), 2):
             fault = fallen(low, high)
-            tally.count(kind, False, fault and f"{fault}: {asked} {lower} {higher}")
+            tally.count(kind, False, fault and f"{fault}: {server} {lower} {higher}")
 
 
 def _server(rng: Random, kind: str) -> dict[str, Any]:
     """A question without a load."""
-    asked = question(rng) | {"num_prompts": rng.choice(PROMPTS)}
+    server = question(rng) | {"num_prompts": rng.choice(PROMPTS)}
     if rng.random() < REPLAYED:
-        asked["replay"] = True
+        server["replay"] = True
     if kind.startswith("two pools"):
-        return _of_pools(rng, asked)
+        return _of_pools(rng, server)
     if rng.random() < OVER_NODES:
-        asked |= {"hardware": rng.choice(DEVICES), "ep": 1, "dp": 1} | rng.choice(LAYOUTS)
-    return asked
+        server |= {"hardware": rng.choice(DEVICES), "ep": 1, "dp": 1} | rng.choice(LAYOUTS)
+    return server
 
 
 def _of_pools(rng: Random, asked: dict[str, Any]) -> dict[str, Any]:

@@ -87,11 +87,11 @@ def called(rng: Random) -> None:
     else:
         predictor = rng.choice(predictors())
     method = rng.choice(list(METHODS))
-    given = [rng.choice(NUMBERS) for _ in range(rng.randint(*METHODS[method]))]
-    answer = getattr(predictor, method)(*given)
+    arguments = [rng.choice(NUMBERS) for _ in range(rng.randint(*METHODS[method]))]
+    answer = getattr(predictor, method)(*arguments)
     figures = [answer.low, answer.high] if hasattr(answer, "low") else answer
     if answer is not None and not np.all(np.isfinite(np.asarray(figures, float))):
-        raise ValueError(f"{method}{tuple(given)} is {answer}")
+        raise ValueError(f"{method}{tuple(arguments)} is {answer}")
 
 
 def answered(rng: Random, port: int) -> tuple[int, str | None]:

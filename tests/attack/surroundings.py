@@ -60,8 +60,8 @@ def attack(tally: watch.Tally, folder: Path) -> None:
             _count(tally, name, status, ended.status, ended.stderr)
         for name, env in LOCALES.items():
             command = [sys.executable, "-m", "perfmodel", *WHATIF, hardware]
-            given = os.environ | env
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, env=given)
+            environment = os.environ | env
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, env=environment)
             _count(tally, name, status, done.returncode, done.stderr.decode("utf-8", "replace"))
     device = (ROOT / "hardware/gpus/h100-sxm-80gb.yaml").read_bytes()
     for kind, data, file in (

@@ -122,14 +122,14 @@ class Verb:
         verb.
         """
         words = iter(line.split()[len(self.words) :])
-        given: dict[str, str | None] = {}
+        values: dict[str, str | None] = {}
         free = []
         for word in words:
             if word.startswith("--"):
-                given[word] = next(words) if self.options.get(word, True) else None  # an alias takes a value
+                values[word] = next(words) if self.options.get(word, True) else None  # an alias takes a value
             else:
                 free.append(word)
-        return given, free
+        return values, free
 
 
 @cache

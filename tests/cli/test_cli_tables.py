@@ -108,23 +108,23 @@ def test_what_is_assumed_is_noted_and_not_warned_of(capsys) -> None:
 
 
 def test_the_fastest_layout_is_shown_with_a_smaller_one_that_is_nearly_as_fast(capsys) -> None:
-    asked = "advise -m gpt-oss-120b --hardware h100 --tp 1,2,4,8 --objective latency"
+    command = "advise -m gpt-oss-120b --hardware h100 --tp 1,2,4,8 --objective latency"
     assert re.search(
-        r"TP 4 is \d+% slower and gives 1\.\d times the tokens per GPU", run(capsys, *shlex.split(asked))
+        r"TP 4 is \d+% slower and gives 1\.\d times the tokens per GPU", run(capsys, *shlex.split(command))
     )
 
 
 def test_the_engines_own_degrees_are_said(capsys) -> None:
-    asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -b 64 -c 4k"
-    shown = " ".join(run(capsys, *shlex.split(asked)).split())
+    command = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -b 64 -c 4k"
+    shown = " ".join(run(capsys, *shlex.split(command)).split())
     assert "--tensor-parallel-size 1 --data-parallel-size 8, which multiply there" in shown
 
 
 def test_no_smaller_throughput_is_called_the_highest(capsys) -> None:
     """A batch beyond those searched serves more than the best of these."""
-    asked = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -c 8k -b"
-    assert "highest throughput" not in run(capsys, *shlex.split(asked), "440")
-    assert "highest throughput" in run(capsys, *shlex.split(asked), "64")
+    command = "whatif -m deepseek-v3 --hardware h200 --tp 8 --dp 8 --ep 8 -c 8k -b"
+    assert "highest throughput" not in run(capsys, *shlex.split(command), "440")
+    assert "highest throughput" in run(capsys, *shlex.split(command), "64")
 
 
 def test_a_table_says_that_an_older_version_has_another_verdict(capsys) -> None:

@@ -124,9 +124,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_no_file_is_read_without_a_folder(folder: Path) -> None:
-    for tool, given in pointed_at([str(folder / "rows.json"), "/proc/self/environ", "/etc/passwd"]):
-        result = called(tool, given, None)
-        assert "answer" not in result, given
+    for tool, call_arguments in pointed_at([str(folder / "rows.json"), "/proc/self/environ", "/etc/passwd"]):
+        result = called(tool, call_arguments, None)
+        assert "answer" not in result, call_arguments
         assert "root:" not in result["text"]
         assert SECRET not in result["text"]
 
@@ -144,11 +144,11 @@ def test_no_file_is_read_without_a_folder(folder: Path) -> None:
 
 
 def test_no_refusal_quotes_a_file_of_the_folder(folder: Path) -> None:
-    for tool, given in pointed_at([str(folder / name) for name in (*FILES, "link.csv")]):
-        result = called(tool, given, folder)
+    for tool, call_arguments in pointed_at([str(folder / name) for name in (*FILES, "link.csv")]):
+        result = called(tool, call_arguments, folder)
         if "answer" not in result:
-            assert SECRET not in result["text"], given
-            assert "root:" not in result["text"], given
+            assert SECRET not in result["text"], call_arguments
+            assert "root:" not in result["text"], call_arguments
 
 
 def test_a_file_of_the_folder_is_named_relative_to_it(folder: Path) -> None:

@@ -61,17 +61,17 @@ def test_a_division_by_zero_is_numpys() -> None:
 
 def test_a_formula_that_is_asked_often_gives_the_same_values() -> None:
     """Its first values are those of the formula, the later ones those of its program."""
-    asked = []
+    evaluated = []
 
     def formula(batch, context):
-        asked.append(batch)
+        evaluated.append(batch)
         return np.maximum(batch * 3.0, context) / (1.0 + batch)
 
     runs = Runs()
     often = Formula(formula, "batch", "context", runs=runs)
     batches = [float(batch) for batch in range(3 * PATIENCE)]
     first = [often.at(batch, 9.0) for batch in batches]
-    assert len(asked) == PATIENCE + 1  # the last one was recorded
+    assert len(evaluated) == PATIENCE + 1  # the last one was recorded
     assert first == [formula(batch, 9.0) for batch in batches]
     assert [often.at(batch, 9.0) for batch in batches] == first
     other = Formula(formula, "batch", "context", runs=runs)  # of the same question: compiled at once

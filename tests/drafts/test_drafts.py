@@ -269,8 +269,8 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
     """Three of 64 x 96 on two devices, five tokens: inputs of a byte and a scale per 128, outputs of two
     bytes.
     """
-    part = scenario("self", tp=2, weights="fp8-block").draft_shard
-    op = dense("name", part, 64, 96, 5.0, 3.0)
+    device_shard = scenario("self", tp=2, weights="fp8-block").draft_shard
+    op = dense("name", device_shard, 64, 96, 5.0, 3.0)
     scales = 4 / 128**2  # of a block of weights
     assert op.cost.flops == 2 * 64 * 48 * 15
     assert op.cost.weight_bytes == 64 * 48 * 3 * (1 + scales)
@@ -279,7 +279,7 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
     assert op.cost.activation_bytes == (quantised_bytes + 48 * 2) * 15
     assert op.kernels == 3
     assert op.rows == 5
-    head = dense("name", part, 64, 96, 5.0, tensor="lm_head")
+    head = dense("name", device_shard, 64, 96, 5.0, tensor="lm_head")
     assert head.cost.weight_bytes == 2 * 64 * 48
 
 

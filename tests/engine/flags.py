@@ -105,8 +105,8 @@ def _spellings(head: str) -> tuple[list[str], Any]:
 def main(engine: Path, llama_server: Path) -> None:
     """Ask the engines and write the record."""
     script = Path(__file__).with_name("flags_of.py")
-    asked = [engine / "bin" / "python", script, engine]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    command = [engine / "bin" / "python", script, engine]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     engine_flags = json.loads(done.stdout.splitlines()[-1])
     shown = subprocess.run([llama_server, "--help"], capture_output=True, text=True, check=True)
     version = subprocess.run([llama_server, "--version"], capture_output=True, text=True, check=True)

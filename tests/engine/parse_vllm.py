@@ -116,8 +116,8 @@ def heads(models: Path) -> None:
     for name, config in kinds.items():
         (models / name).mkdir(exist_ok=True)
         (models / name / "config.json").write_text(json.dumps(config))
-        for part in ("tokenizer.json", "tokenizer_config.json"):
-            (models / name / part).write_text((models / "target" / part).read_text())
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (models / name / file).write_text((models / "target" / file).read_text())
 
 
 if __name__ == "__main__":

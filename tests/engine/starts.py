@@ -127,8 +127,8 @@ def write_models(engine: Path) -> Path:
     for name, config in CONFIGS.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "config.json").write_text(json.dumps(config))
-        for part in ("tokenizer.json", "tokenizer_config.json"):
-            (folder / name / part).write_text((engine / "models" / "target" / part).read_text())
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (folder / name / file).write_text((engine / "models" / "target" / file).read_text())
     return folder
 
 

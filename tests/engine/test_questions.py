@@ -79,23 +79,27 @@ def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
     format; else a remark says what the difference is.
     """
     for case in cases:
-        asked = case.question.get("weights")
+        question_format = case.question.get("weights")
         stated_format = load_model(case.question["model"]).weights
         if case.engine == "llamacpp":
-            assert asked is not None
-            assert asked.upper() in served(case), case.line
+            assert question_format is not None
+            assert question_format.upper() in served(case), case.line
             continue
-        if asked is None or asked in (stated_format, main_format(stated_format)):
+        if question_format is None or question_format in (stated_format, main_format(stated_format)):
             continue
-        if values(case).get("--quantization") == asked:
+        if values(case).get("--quantization") == question_format:
             assert stated_format == "bf16", case.line
             continue
         known = next(
             (row.weights for row in listed_checkpoints() if row.checkpoint == served(case)), stated_format
         )
         remark = case.advice.serve.remarks.get(case.engine, "")  # type: ignore[union-attr]
-        assert main_format(known)[:3] == asked[:3] or "awq" in (known[:3], asked[:3]), case.line
-        assert known == asked or f"{served(case)} is {known}; {asked} was priced" in remark, case.line
+        assert main_format(known)[:3] == question_format[:3] or "awq" in (known[:3], question_format[:3]), (
+            case.line
+        )
+        assert (
+            known == question_format or f"{served(case)} is {known}; {question_format} was priced" in remark
+        ), case.line
 
 
 def test_the_devices_of_a_line_are_those_of_the_question(cases) -> None:

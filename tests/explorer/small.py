@@ -47,12 +47,12 @@ def value(content: dict[str, Any], number: int, *place: int) -> float:
 def queries(content: dict[str, Any], case: dict[str, Any]) -> Iterator[tuple[tuple[int, int, int], Query]]:
     """Every point of a case, with the question that its flags ask."""
     words = shlex.split(case["flags"])
-    given: dict[str, Any] = dict(zip((w[2:].replace("-", "_") for w in words[::2]), words[1::2], strict=True))
-    given |= {name: int(given[name]) for name in ("tp", "max_gamma") if name in given}
+    flags: dict[str, Any] = dict(zip((w[2:].replace("-", "_") for w in words[::2]), words[1::2], strict=True))
+    flags |= {name: int(flags[name]) for name in ("tp", "max_gamma") if name in flags}
     axes = (content["batch"], content["context"], range(case["last_gamma"] + 1))
     for place in itertools.product(*(range(len(axis)) for axis in axes)):
         b, c, g = place
-        yield place, Query(**given, batch=axes[0][b], context=axes[1][c], gamma=g, alpha=0.7)
+        yield place, Query(**flags, batch=axes[0][b], context=axes[1][c], gamma=g, alpha=0.7)
 
 
 def of_pass(step: dict[str, Any]) -> dict[str, float]:

@@ -48,8 +48,8 @@ def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
     def drawn(alpha: float) -> str:
-        asked = resolve(replace(ASK, alpha=alpha))
-        figure = plots.surface(asked, points=9)
+        resolved = resolve(replace(ASK, alpha=alpha))
+        figure = plots.surface(resolved, points=9)
         return plots.save(figure, tmp_path / f"{alpha}.svg").read_text(encoding="utf-8")
 
     assert not fresh(drawn(0.81), drawn(0.83))

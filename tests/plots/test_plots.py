@@ -239,8 +239,8 @@ def test_the_fronts_are_those_of_advise() -> None:
     "change", [{"rate": {"self@streamingllm:512": "0.7"}}, {"kv_dtype": "fp8"}, {"batch": (1, 8)}], ids=str
 )
 def test_the_caption_of_fronts_says_what_was_asked(change: dict[str, Any]) -> None:
-    asked = plots.pareto(advise(CHOICE)).get_supxlabel()
-    assert plots.pareto(advise(replace(CHOICE, **change))).get_supxlabel() != asked
+    caption = plots.pareto(advise(CHOICE)).get_supxlabel()
+    assert plots.pareto(advise(replace(CHOICE, **change))).get_supxlabel() != caption
 
 
 def test_an_answer_without_fronts_draws_none() -> None:

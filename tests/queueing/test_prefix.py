@@ -73,9 +73,9 @@ def test_published_hits_lie_on_the_law() -> None:
     ],
 )
 def test_a_block_of_a_hybrid_is_raised_until_a_page_holds_a_state(model, kv_dtype, gamma, block) -> None:
-    asked = scenario(model, kv_dtype, draft="ngram")
-    assert PrefixSettings().law(asked, gamma) == HitLaw(block, 0)
-    assert PrefixSettings(block=64).law(asked, gamma).block == 64
+    question = scenario(model, kv_dtype, draft="ngram")
+    assert PrefixSettings().law(question, gamma) == HitLaw(block, 0)
+    assert PrefixSettings(block=64).law(question, gamma).block == 64
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     more, rate = SHARED[name]
     query = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"request_rate": rate})
     assert query.reuse is not None
-    asked = scenario("llama-3.1-8b")
-    (steps,) = step_times(asked, query.lengths, query.limits, [gamma], reuse=query.reuse)
+    question = scenario("llama-3.1-8b")
+    (steps,) = step_times(question, query.lengths, query.limits, [gamma], reuse=query.reuse)
     load = query.loop.load(query.loop.values)
     predicted = serve(steps, load, query.limits, 0.05)
     sessions = draw(query.reuse, 12_000, rate, 1.0, 1)

@@ -45,8 +45,8 @@ def best(two: bool, drafts: bool | None = None, **changes: Any) -> PoolOption:
 def pool_row(option: PoolOption, rate: float) -> Any:
     """The row of `traffic` for two pools at a rate."""
     question = {name: value for name, value in ASKED.items() if name not in ("gpus", "rate")}
-    asked = {"alpha": 0.7, "prefill": option.prefill, "decode": option.decode, "closed_form": True}
-    answer = pm.traffic(**question | asked | {"request_rate": rate, "gamma": option.gamma})
+    pools_asked = {"alpha": 0.7, "prefill": option.prefill, "decode": option.decode, "closed_form": True}
+    answer = pm.traffic(**question | pools_asked | {"request_rate": rate, "gamma": option.gamma})
     assert answer.pools is not None
     return next(row for row in answer.pools.rows if row.gamma == option.gamma)
 

@@ -150,11 +150,11 @@ def test_an_answer_about_nodes_costs_at_most_twice_that_about_a_box() -> None:
 
 
 def test_an_assumed_all_reduce_makes_answers_under_load_wider_too() -> None:
-    asked = V3 | {"input_len": 2048, "output_len": 256, "request_rate": 0.2, "closed_form": True}
-    asked = {name: value for name, value in asked.items() if name != "context"}
+    question = V3 | {"input_len": 2048, "output_len": 256, "request_rate": 0.2, "closed_form": True}
+    question = {name: value for name, value in question.items() if name != "context"}
 
     def width(tp: int) -> float:
-        interval = pm.traffic(**asked, tp=tp).rows[0].tpot_interval
+        interval = pm.traffic(**question, tp=tp).rows[0].tpot_interval
         assert interval is not None
         low, high = interval
         return high / low

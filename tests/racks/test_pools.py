@@ -98,7 +98,7 @@ def test_a_given_link_decides_the_transfer() -> None:
 @pytest.mark.parametrize(("prompt", "measured_ms"), [(128, 0.54), (2048, 2.51), (32768, 31.65)])
 def test_the_default_link_is_that_of_mooncake(prompt: int, measured_ms: float) -> None:
     """results/published/racks.csv, mooncake-vllm-h800: the constants of the link are fitted to these rows."""
-    asked = {
+    question = {
         "model": "qwen3-8b",
         "hardware": "h800",
         "engine": "vllm",
@@ -106,7 +106,7 @@ def test_the_default_link_is_that_of_mooncake(prompt: int, measured_ms: float) -
         "output_len": 128,
     }
     shape = {"prefill": "1x8", "decode": "1x8", "request_rate": 0.1, "gamma": 0, "closed_form": True}
-    answer = pm.traffic(**asked | shape).pools
+    answer = pm.traffic(**question | shape).pools
     assert answer is not None
     assert answer.rows[0].transfer_s * 1e3 == pytest.approx(measured_ms, rel=0.15)
 
@@ -134,11 +134,11 @@ def test_a_wrong_pool_is_one_line(changes: dict[str, Any], message: str) -> None
 
 def test_the_best_split_serves_at_least_the_rate_of_the_given_one() -> None:
     sizes = {"max_concurrency": 100_000, "gamma": 0}
-    given = pools(prefill="1x8", decode="4x8:dp8,ep8", **sizes)
-    prefill, decode = given.best_split[0]
+    named_split = pools(prefill="1x8", decode="4x8:dp8,ep8", **sizes)
+    prefill, decode = named_split.best_split[0]
     assert prefill + decode == 5
     best = pools(prefill=f"{prefill}x8", decode=f"{decode}x8:dp8,ep8", **sizes)
-    assert best.rows[0].output_tokens_per_s >= given.rows[0].output_tokens_per_s
+    assert best.rows[0].output_tokens_per_s >= named_split.rows[0].output_tokens_per_s
     assert best.best_split[0] == (prefill, decode)
 
 
@@ -255,8 +255,8 @@ def test_the_interval_of_tpot_contains_it_and_is_that_of_a_faster_and_a_slower_d
 @pytest.mark.parametrize("gamma", [0, 3])
 def test_the_interval_of_tpot_is_that_of_one_pool_where_no_request_meets_another(gamma: int) -> None:
     """And a busy pool that is slower has more of them at once, so that it is slower again."""
-    asked = ASKED | {"tp": 8, "dp": 8, "ep": 8, "request_rate": 0.01}
-    alone = next(each for each in pm.traffic(**asked).rows if each.gamma == gamma)
+    question = ASKED | {"tp": 8, "dp": 8, "ep": 8, "request_rate": 0.01}
+    alone = next(each for each in pm.traffic(**question).rows if each.gamma == gamma)
     assert alone.tpot_interval is not None
     low, high = alone.tpot_interval
     calm = row(gamma, request_rate=0.01).tpot_interval

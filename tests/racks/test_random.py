@@ -58,10 +58,12 @@ def test_one_node_is_the_box_and_one_more_instance_serves_no_less(seed: int) -> 
         ({"request_rate": choose.choice((0.5, 20))}, {"max_concurrency": choose.choice((4, 3000))})
     )
     lengths = {"input_len": 2048, "output_len": 256, "closed_form": True}
-    asked = question | load | choose.choice(DRAFTS) | lengths
+    load_question = question | load | choose.choice(DRAFTS) | lengths
 
     def served(prefill: int, decode: int) -> list[float]:
-        answer = pm.traffic(**asked, prefill=f"{prefill}x8{groups}", decode=f"{decode}x8{groups}").pools
+        answer = pm.traffic(
+            **load_question, prefill=f"{prefill}x8{groups}", decode=f"{decode}x8{groups}"
+        ).pools
         assert answer is not None
         return [row.output_tokens_per_s for row in answer.rows]
 

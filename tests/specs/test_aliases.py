@@ -80,12 +80,12 @@ FORMATS = {
 
 
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
-    for given, name in DEVICES.items():
-        assert load_gpu(given) == load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
-    for given, name in MODELS.items():
+    for pasted, name in DEVICES.items():
+        assert load_gpu(pasted) == load_gpu(f"  {pasted.upper()} ") == gpu.load_bundled(name)
+    for pasted, name in MODELS.items():
         bundled = model.load_bundled(name)
-        limit = {"max_position_embeddings": load_model(given).max_position_embeddings}  # of a variant
-        assert load_model(given) == bundled.replace(**limit)
+        limit = {"max_position_embeddings": load_model(pasted).max_position_embeddings}  # of a variant
+        assert load_model(pasted) == bundled.replace(**limit)
     assert load_gpu("MacBook Pro M4 Max 64GB").stated_memory.value == 64  # sold with several sizes
 
 

@@ -113,11 +113,11 @@ def test_a_refusal_quotes_forty_characters_of_a_file_and_eighty_of_a_flag(tmp_pa
     rows = {"schema_version": 1, "source": "a test", "rows": [row | {"draft_kv": method}]}
     path = tmp_path / "rates.json"
     path.write_text(json.dumps(rows))
-    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 1000, "draft": "self"}
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 1000, "draft": "self"}
     with pytest.raises(InputError, match=f"'{'k' * 37}\\.\\.\\.'"):
         advise(model="llama-3.1-8b", hardware="h100", acceptance=str(path))
     with pytest.raises(InputError, match=f"'{'k' * 77}\\.\\.\\.'"):
-        whatif(**asked, alpha=0.5, draft_kv=method)
+        whatif(**question, alpha=0.5, draft_kv=method)
 
 
 def test_yaml_may_be_fifty_deep() -> None:

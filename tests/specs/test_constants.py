@@ -230,9 +230,9 @@ def test_an_all_reduce_by_hand() -> None:
     of_a_file = {"knots": {"2": [[16, 2e-6], [64, 8e-6]]}, "source": "a test"}  # JSON has no numbers as keys
     assert AllReduce.of_mapping(of_a_file).knots == {2: curve.knots[2]}
     knots = ((1.0, 1.0), (2.0, 1.0))
-    for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
+    for by_devices in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):
         with pytest.raises(ValueError, match="knots must be given for 2 to 65536 devices"):
-            AllReduce(knots=given, source="a test")
+            AllReduce(knots=by_devices, source="a test")
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_the_nearest_device_of_the_maker_answers(
 def test_builds_sort_and_nothing_else_names_one() -> None:
     assert release("b9999") < release("b10000")
     assert parse_engine("llamacpp@b10451") == "llamacpp@b10451"
-    for given in ("llamacpp@0.3", "llamacpp@b", "llamacpp@"):
-        refused("a build of it, llamacpp@bNNNN", parse_engine, given)
+    for name in ("llamacpp@0.3", "llamacpp@b", "llamacpp@"):
+        refused("a build of it, llamacpp@bNNNN", parse_engine, name)
 
 
 def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:

@@ -205,9 +205,11 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
     assert resolve(query).precision.weights.name == "fp8-block-wo"
     assert weight_format("mxfp4").within(("bf16", "fp8", "fp4"), wide_mxfp4=True).name == "mxfp4"
     # vLLM and SGLang read formats that are asked for through Marlin, TensorRT-LLM does not
-    asked = replace(query, weights="fp8-block")
-    assert resolve(asked).precision.weights.name == "fp8-block-wo"
-    refused("--weights: a100-sxm-80gb has no published fp8 peak", resolve, replace(asked, engine="trtllm"))
+    eight_bit = replace(query, weights="fp8-block")
+    assert resolve(eight_bit).precision.weights.name == "fp8-block-wo"
+    refused(
+        "--weights: a100-sxm-80gb has no published fp8 peak", resolve, replace(eight_bit, engine="trtllm")
+    )
 
 
 def test_some_makers_checkpoints_in_nvfp4_bring_the_scales_of_an_fp8_cache() -> None:
@@ -305,8 +307,8 @@ def test_the_word_of_the_experts_names_the_checkpoint_itself() -> None:
     """``mxfp4`` for gpt-oss is its own checkpoint with attention in 16 bits; for other models it is all."""
 
     def weights(model: str, named: str | None) -> str:
-        asked = Query(model=model, hardware="h100", batch=1, context=1024, gamma=0, weights=named)
-        return resolve(asked).precision.weights.name
+        question = Query(model=model, hardware="h100", batch=1, context=1024, gamma=0, weights=named)
+        return resolve(question).precision.weights.name
 
     assert weights("gpt-oss-120b", "mxfp4") == weights("gpt-oss-120b", None) == "bf16,experts=mxfp4"
     assert weights("qwen3-30b-a3b", "mxfp4") == "mxfp4"

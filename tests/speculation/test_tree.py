@@ -151,11 +151,11 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
 
 def test_every_level_but_the_last_chooses_its_children() -> None:
     """Three levels are proposed in two passes; the constant's seconds come on top of each."""
-    asked = scenario()
+    plain = scenario()
     grown = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
     tree = grown.best(8, 3)
-    priced = with_calibration(asked, with_values(asked.machine.calibration, {"tree_level_s": 1e-3}))
-    longer_s = iteration_s(priced, 4.0, 8000.0, tree) - iteration_s(asked, 4.0, 8000.0, tree)
+    priced = with_calibration(plain, with_values(plain.machine.calibration, {"tree_level_s": 1e-3}))
+    longer_s = iteration_s(priced, 4.0, 8000.0, tree) - iteration_s(plain, 4.0, 8000.0, tree)
     assert longer_s == pytest.approx(2e-3)
     table = Growth(TreeAcceptance.of((0.6, 0.2)), 8, 3)
     _, total, _ = surface(priced, 4.0, 8000.0, table)

@@ -197,12 +197,12 @@ def test_the_action_checks_records_with_its_inputs(folder, tmp_path) -> None:
         (programs / name).chmod(0o755)
     baseline = str(folder / "b.json")
     inputs = dict.fromkeys(step["env"], "") | {"RESULTS": str(folder), "BASELINE": baseline}
-    given = inputs | {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    environment = inputs | {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     path = {"PATH": f"{programs}:{os.environ['PATH']}"}
 
     def status(**more: str) -> int:
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-        return subprocess.run(command, env=os.environ | given | path | more, check=False).returncode
+        return subprocess.run(command, env=os.environ | environment | path | more, check=False).returncode
 
     assert status() == 2  # no baseline yet
     assert check(folder, "--baseline", str(folder / "b.json"), "--write") == 0

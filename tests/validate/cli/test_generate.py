@@ -112,8 +112,8 @@ def test_token_trees(folder) -> None:
 )
 def test_what_was_run_is_predicted(folder, drafted, gamma, tree) -> None:
     """With the tokens per iteration that were observed, which are printed with two digits."""
-    asked = ["--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16", *drafted]
-    text = output("--checkpoint", folder, *asked)
+    flags = ["--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16", *drafted]
+    text = output("--checkpoint", folder, *flags)
     cells = row(text, "snapkv:40")
     gained = float(cells[8])
     question = Query(folder, "h100-sxm-80gb", 2, 80, gamma, draft_kv="snapkv:40", tokens_per_iteration=gained)

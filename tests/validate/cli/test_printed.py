@@ -46,8 +46,8 @@ def test_observed_acceptance_in_a_line() -> None:
 
 
 def test_the_ends_of_a_share(capsys) -> None:
-    for given in ("0", "-1%", "1001%", "x"):
-        assert run(["validate", "check", "--max-error", given]) == 2
+    for share in ("0", "-1%", "1001%", "x"):
+        assert run(["validate", "check", "--max-error", share]) == 2
         assert "--max-error: must be a number" in capsys.readouterr().err
 
 

@@ -45,9 +45,9 @@ class Guarded(TorchFunctionMode):
         unwritten = func in (torch.empty, torch.empty_like, torch.Tensor.new_empty)
         if not unwritten or out.is_meta:
             return out
-        held = torch.full((out.nbytes + 128,), 255, dtype=torch.uint8)
-        self.behind.append(held[out.nbytes :])
-        return held[: out.nbytes].view(out.dtype).view(out.shape)
+        buffer = torch.full((out.nbytes + 128,), 255, dtype=torch.uint8)
+        self.behind.append(buffer[out.nbytes :])
+        return buffer[: out.nbytes].view(out.dtype).view(out.shape)
 
 
 def specification(**changes: Any) -> ModelSpec:

@@ -43,16 +43,16 @@ def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -
     rows = list[torch.Tensor]()
     positions = torch.arange(len(text) - 1)[None]
     target(torch.tensor([text[:-1]]), positions, causal, tap=features)
-    given = head.project(features.take(len(text) - 1))
+    projected = head.project(features.take(len(text) - 1))
     tokens = text[1:]
     for token in drafted:
-        head.give(given, torch.zeros(1, dtype=torch.int64))
+        head.give(projected, torch.zeros(1, dtype=torch.int64))
         positions = torch.arange(len(tokens))[None]
         hidden = head(torch.tensor([tokens]), positions, causal)
         last = head.logits(hidden)[0, -1]
         rows.append(last.softmax(-1))
         tokens = [*tokens, token]
-        given = torch.cat((given, head.output[:, -1:]), 1)
+        projected = torch.cat((projected, head.output[:, -1:]), 1)
     return torch.stack(rows)
 
 

@@ -36,9 +36,9 @@ def test_a_weight_by_hand() -> None:
     and 96.
     """
     weight = torch.tensor([[448.0, -300.0, 1.0], [0.5, -0.25, 0.1]])
-    given = torch.nn.Linear(3, 2)
-    given.weight.data = weight
-    linear = Fp8Linear(given)
+    dense = torch.nn.Linear(3, 2)
+    dense.weight.data = weight
+    linear = Fp8Linear(dense)
     assert linear.weight.dtype == FP8
     assert linear.weight.float().tolist() == [[448.0, -288.0, 1.0], [448.0, -224.0, 88.0]]
     assert linear.scale.tolist() == pytest.approx([1.0, 0.5 / 448], rel=1e-7)

@@ -241,8 +241,8 @@ def poison(cache: KVCache) -> None:
     zero).
     """
     outside = torch.arange(cache.capacity) >= cache.lengths[:, None]
-    for part in (cache.k, cache.v):
-        part.masked_fill_(outside[None, :, None, :, None], 1e6)
+    for tensor in (cache.k, cache.v):
+        tensor.masked_fill_(outside[None, :, None, :, None], 1e6)
 
 
 @pytest.mark.parametrize("method", METHODS)

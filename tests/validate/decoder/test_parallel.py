@@ -71,8 +71,8 @@ def run(case: dict[str, Any], shard: RankShard) -> list[list[int]]:
     model = build(tiny_spec(**EVEN, **shape), weights, shard, fp8)
     draft = None
     if draft_tp:
-        part = for_draft(shard, draft_tp) if shard.size > 1 else shard
-        draft = build(tiny_spec(**EVEN, num_hidden_layers=1), weights, part)
+        draft_shard = for_draft(shard, draft_tp) if shard.size > 1 else shard
+        draft = build(tiny_spec(**EVEN, num_hidden_layers=1), weights, draft_shard)
     request = Request(len(PROMPTS), 40, NEW, sampling=sampling, **case)
     return make_decoder(model, request, draft).generate(PROMPTS, NEW, seed=1).tokens
 

@@ -113,9 +113,9 @@ def test_drafts_are_drawn_from_what_the_account_says(
     chunk = min(chunk, budget - sinks)
     for prompt, account in zip(prompts, accounts, strict=True):
         for start in range(0, len(prompt) - 1, chunk):  # the last token is fed with the first drafted one
-            part = prompt[:-1][start : start + chunk]
-            account.run(part)
-            account.commit(len(part))
+            window = prompt[:-1][start : start + chunk]
+            account.run(window)
+            account.commit(len(window))
     for _ in range(14):
         drafted, probs = decoder.propose(state)
         logits = decoder.verify(state, drafted)

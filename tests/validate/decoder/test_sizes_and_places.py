@@ -274,10 +274,10 @@ def fifth_of_six() -> Iterator[RankShard]:
 
 @pytest.mark.parametrize(("size", "rank", "neighbours"), [(2, 0, [4, 5]), (3, 1, [3, 4, 5])])
 def test_drafts_split_over_fewer_ranks(fifth_of_six, size, rank, neighbours) -> None:
-    part = shard.for_draft(fifth_of_six, size)
-    assert part.rank == rank
-    assert part.size == size
-    assert dist.get_process_group_ranks(part.group) == neighbours
+    draft_shard = shard.for_draft(fifth_of_six, size)
+    assert draft_shard.rank == rank
+    assert draft_shard.size == size
+    assert dist.get_process_group_ranks(draft_shard.group) == neighbours
 
 
 def test_sizes_over_which_no_draft_is_split() -> None:
