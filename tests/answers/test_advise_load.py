@@ -1,5 +1,6 @@
 """`advise` under a load: its figures are those of `traffic`, and no fewer GPUs serve the load."""
 
+import re
 from functools import cache
 
 import pytest
@@ -75,6 +76,14 @@ def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
     assert answer.chosen is None
     assert "2 GPUs do not serve 16 requests/s of 4000 + 500 tokens" in answer.reason
     assert "; 4 would" in answer.reason
+
+
+def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
+    many = advise("llama-3.1-8b", "2xh100", clients=400, **LOAD)
+    assert many.verdict == "infeasible"
+    most = int(re.search(r"; about (\d+) clients would be within them", many.reason)[1])
+    assert advise("llama-3.1-8b", "2xh100", clients=most, **LOAD).verdict != "infeasible"
+    assert advise("llama-3.1-8b", "2xh100", clients=2 * most, **LOAD).verdict == "infeasible"
 
 
 def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reasons import likely_text
-from perfmodel.answers.advice.served import Served, estimated
+from perfmodel.answers.advice.served import Served, estimated, most_clients
 from perfmodel.answers.text import clients, request_rate, seconds
 from perfmodel.errors import InputError
 from perfmodel.specs import load_model
@@ -77,7 +77,18 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
     these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
-    return f"{these} serve {_in_words(question)}{share}{enough}{_in_fp8(question, candidates)}"
+    others = f"{enough}{_fewer_clients(question, candidates)}{_in_fp8(question, candidates)}"
+    return f"{these} serve {_in_words(question)}{share}{others}"
+
+
+def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:
+    """How many clients the devices would serve within the limits; empty for a rate or if they serve none."""
+    if question.clients is None or not question.latency_limits_ms:
+        return ""
+    drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
+    most = [most_clients(question, candidate, drafts=False) for candidate in candidates.baselines]
+    most += [most_clients(question, candidate, drafts=True) for candidate in drafted]
+    return f"; about {clients(max(most))} would be within them" if any(most) else ""
 
 
 def _in_fp8(question: AdviseQuery, candidates: Candidates) -> str:

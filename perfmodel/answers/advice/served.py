@@ -24,6 +24,8 @@ OUT_OF_STEP = 0.05
 """Standard deviation of the output lengths between clients, as a share of their mean. Clients of a real load
 do not stay in step, as those of equal answers do; from this share on their times no longer change.
 """
+FEWER_CLIENTS = 44
+"""Numbers of clients that are tried below one that is too large, each nine tenths of the one before."""
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the limits decide the number."""
 
@@ -193,6 +195,18 @@ def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) 
     by_load = compared(asked, replays=False).by_load
     rows = (row for rows in by_load for row in rows)
     return _servers_for(question, _met(rows, drafts))
+
+
+def most_clients(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int:
+    """Nine tenths of the most clients that the servers of a candidate serve within the limits by the closed
+    form, which replays may not quite confirm; 0 if they serve none.
+    """
+    each = _share(question, candidate.layout.replicas)
+    shares = sorted({math.ceil(each * 0.9**fewer) for fewer in range(1, FEWER_CLIENTS)})
+    asked = question_of(question, candidate, drafts, **_clients_each(question, shares))
+    by_load = compared(asked, replays=False).by_load
+    met = _met((row for rows in by_load for row in rows), drafts)
+    return math.floor(0.9 * max(met, default=0)) * candidate.layout.replicas
 
 
 def _replicas_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:

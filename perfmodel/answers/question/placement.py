@@ -162,7 +162,8 @@ def _check_integers(calibration: Calibration, gpu: GPUSpec, model: ModelSpec, pr
         raise refuse(
             "--hardware",
             f"{stack} with int4 experts",
-            f"of {', '.join(makers)}: elsewhere Triton runs them, which was never measured",
+            f"of {', '.join(makers)}: elsewhere Triton runs them, which was never measured "
+            "(--weights mxfp4 or fp8 has kernels)",
             gpu.name,
         )
 
