@@ -139,7 +139,7 @@ def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported
 
 def test_a_choice_that_is_close_only_at_its_own_batch_says_so() -> None:
     query = {"model": "qwen3-next-80b-a3b", "hardware": "h200", "tp": (8,), "context": 4096}
-    by_position = "/".join(["0.46"] * 16)
+    by_position = "/".join(["0.53"] * 16)
     a = advise(AdviseQuery(batch=(8, 64), rate={"ngram": by_position}, max_tpot_ms=8, **query))
     assert a.verdict == "too_close_to_call"
     assert a.robustness.gain_over_baseline_interval[0] > 1
