@@ -1,5 +1,6 @@
 """`advise` under a load: its figures are those of `traffic`, and no fewer GPUs serve the load."""
 
+import random
 import re
 from functools import cache
 
@@ -49,6 +50,34 @@ def test_the_figures_are_those_of_traffic(model: str, hardware: str, rate: float
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu)
         assert p.slo_share >= 0.9
     assert answer.verdict in ("speculate", "likely_speculate", "too_close_to_call")
+
+
+@pytest.mark.parametrize("seed", first_fast([(seed,) for seed in range(8)]))
+def test_no_layout_asked_alone_ends_requests_sooner(seed: int) -> None:
+    """A random load: no layout of the same GPUs beats the choice by more than 3 %, one that was not replayed
+    included.
+    """
+    draws = random.Random(seed)
+    model, draft = draws.choice((("llama-3.1-8b", "eagle3"), ("gpt-oss-120b", "eagle3"), ("glm-4.6", "mtp")))
+    load = draws.choice(({"request_rate": draws.choice((1, 4))}, {"clients": draws.choice((8, 50))}))
+    asked = {
+        "hardware": draws.choice(("h100", "h200", "b200")),
+        "gpus": draws.choice((4, 8)),
+        "draft": [draft],
+    }
+    asked |= load | {"input_len": draws.choice((500, 4000)), "output_len": draws.choice((100, 600))}
+    found = advise(model, **asked)
+    if found.chosen is None:
+        return
+
+    def request_s(p: Pick) -> float:
+        return p.ttft_s + (asked["output_len"] - 1) * p.tpot_s
+
+    for skipped in {(p.tp, p.dp, p.ep) for p in found.layouts}:
+        tp, dp, ep = ((size,) for size in skipped)
+        alone = advise(model, **asked, tp=tp, dp=dp, ep=ep).chosen
+        if alone is not None:
+            assert request_s(found.chosen) <= 1.03 * request_s(alone)
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:
