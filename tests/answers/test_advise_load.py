@@ -115,6 +115,19 @@ def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
     assert advise("llama-3.1-8b", "2xh100", clients=2 * most, **LOAD).verdict == "infeasible"
 
 
+def test_a_cache_in_fp8_is_named_where_memory_lacks_seats() -> None:
+    asked = {"clients": 40, "input_len": 20_000, "output_len": 1000, "draft": ["ngram"]}
+    found = advise("minimax-m2", "4xh100", weights="fp8", **asked)
+    words = r"memory for (\d+) of 40 requests of a server: with --kv-dtype fp8 for (\d+),"
+    seats, more = map(int, re.search(words, found.reason).groups())
+    assert more > seats
+    changed = advise("minimax-m2", "4xh100", weights="fp8", kv_dtype="fp8", **asked)
+    assert "--kv-dtype" not in changed.reason
+    assert changed.chosen.all_servers_tokens_per_s > found.chosen.all_servers_tokens_per_s
+    roomy = advise("llama-3.1-8b", "h100", gpus=1, clients=8, input_len=500, output_len=100)
+    assert "--kv-dtype" not in roomy.reason
+
+
 def test_where_nothing_fits_or_no_limit_is_met_the_reason_says_so() -> None:
     too_large = advise("kimi-k2", "h100", request_rate=2, input_len=4000, output_len=500)
     assert too_large.verdict == "infeasible"

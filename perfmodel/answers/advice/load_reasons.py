@@ -13,12 +13,17 @@ from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served, estimated, most_clients
 from perfmodel.answers.text import clients, request_rate, seconds
 from perfmodel.errors import InputError
-from perfmodel.specs import load_model
+from perfmodel.specs import engine_of, load_model
+
+WITH_FP8_CACHE = ("vllm", "sglang")
+"""Engines whose cache may be in FP8 whatever the checkpoint."""
+NOTICED = 0.95
+"""Largest ratio of the times of a request from which a change is worth naming."""
 
 
 def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, rival: Served | None) -> str:
     """What the load takes with the choice, and without a draft or with one."""
-    needs = f"{_in_words(question)}: {_of(chosen)}"
+    needs = f"{_in_words(question)}: {_of(chosen)}{_in_fp8_cache(question, chosen)}"
     if not chosen.row.gamma:
         if rival is None:
             return f"{needs}{_unknown(question, chosen)}"
@@ -26,6 +31,37 @@ def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, 
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
     return f"{needs}; without a draft {_of(baseline)}"
+
+
+def _in_fp8_cache(question: AdviseQuery, chosen: Served) -> str:
+    """What a cache in FP8 would change where memory has no room for all clients of a server, by the closed
+    form; empty if it would change little, or the question names a format.
+    """
+    layout = chosen.candidate.layout
+    most = chosen.asked.max_concurrency
+    engine = engine_of(chosen.candidate.scenario.machine.calibration)
+    if question.kv_dtype is not None or most is None or engine not in WITH_FP8_CACHE:
+        return ""
+    if chosen.seats >= max(most):
+        return ""
+    smaller = replace(question, kv_dtype="fp8", gpus=layout.gpus)
+    drafts = chosen.row.gamma != 0
+    try:
+        found = find_candidates(smaller, [layout])
+        tried = [estimated(smaller, each, drafts) for each in (found.drafted if drafts else found.baselines)]
+    except InputError:
+        return ""
+    more = [each for each in tried if each is not None and each.seats > chosen.seats]
+    if not more:
+        return ""
+    best = min(more, key=lambda each: each.request_s)
+    if best.request_s > NOTICED * chosen.request_s:
+        return ""
+    times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
+    return (
+        f", and memory for {chosen.seats} of {max(most)} requests of a server: with --kv-dtype fp8 "
+        f"for {best.seats}, and a request takes {times}"
+    )
 
 
 def _unknown(question: AdviseQuery, chosen: Served) -> str:
