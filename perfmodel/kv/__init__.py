@@ -59,7 +59,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
 
 
 @cache
-def _types(kind: type[KVMethod]) -> dict[str, Any]:
+def _types(kind: type[Any]) -> dict[str, Any]:
     """Field -> type of a method."""
     return get_type_hints(kind)
 

@@ -203,21 +203,15 @@ def step_times(
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
     laws = list[HitLaw]()
     if reuse is not None:
-        met = engines or [reuse.engine] * len(gammas)
-        laws = [engine.law(scenario, gamma) for engine, gamma in zip(met, gammas, strict=True)]
+        caches = engines or [reuse.engine] * len(gammas)
+        laws = [cache.law(scenario, gamma) for cache, gamma in zip(caches, gammas, strict=True)]
         if reuse.prefix:
             shared = np.array([reuse.shared(law) for law in laws])
-            alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
-            once = (1.0 / sequences - 1.0 / alone) / reuse.share  # share of the room, kept once for all
-            sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
+            unshared = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
+            sequences = _with_prefix_once(sequences, unshared, reuse.share)
     largest = np.clip(sequences.max(), 1.0, limits.max_num_seqs)
     n = np.arange(1.0, largest + 1.0)[:, None]
-    verification = scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0)
-    decode = np.broadcast_to(verification, (n.size, drafted.size))
-    if drafted.any():
-        draft = scenario.draft_token_s(n, np.asarray([context]), drafted)
-        overhead = scenario.overhead_s(n, context)
-        decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
+    decode = _iteration_s(scenario, n, context, drafted)
     gained = scenario.tokens_per_iteration(drafted)
     survival = None
     known = scenario.acceptance
@@ -265,6 +259,27 @@ def step_times(
             )
         )
     return times
+
+
+def _with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
+    """Sequences that fit where the prefix that a `share` of them begins with is cached once for all,
+    ``[draft length]``.
+
+    sequences: that fit with all of their contexts. unshared: that fit without the prefix.
+    """
+    prefix_room = (1.0 / sequences - 1.0 / unshared) / share
+    return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)
+
+
+def _iteration_s(scenario: Scenario, batch: Array, context: float, drafted: NDArray[np.int64]) -> Array:
+    """Seconds of an iteration, a baseline step where none is drafted, ``[running batch, draft length]``."""
+    verification = scenario.target_pass_s(batch, context, drafted.astype(np.float64) + 1.0)
+    seconds = np.broadcast_to(verification, (batch.size, drafted.size))
+    if not drafted.any():
+        return seconds
+    draft = scenario.draft_token_s(batch, np.asarray([context]), drafted)
+    overhead = scenario.overhead_s(batch, context)
+    return np.asarray(seconds + np.where(drafted > 0, drafted * draft + overhead, 0.0))
 
 
 @cache

@@ -16,6 +16,7 @@ LEAST_DECODING = 0.02
 ENDLESS = 1e100
 """Cost of a request if more arrive than leave at hundreds of batches."""
 TINY = 1e-12
+"""Least hit rate by which a loss of hits is divided."""
 SELDOM = 1e-3
 """Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 
@@ -31,7 +32,7 @@ def switched(
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
     decode = decode_times(times, chosen.size)[at, chosen]
     prompt = prompt_times(times, chosen.size)[at, chosen]
-    share = values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)[0]
+    share, _ = shares_and_values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)
     mean = float(np.average(gained, weights=share))
     used = [times[k] for k in set(chosen.tolist())]
     longest = max(used, key=lambda t: t.gamma)
@@ -77,20 +78,21 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
     return np.arange(1.0, seats + 1)[:, None] / (iterations * decode) * decoding
 
 
-def values(leave: Array, rate: float) -> tuple[Array, Array]:
-    """Share of time and relative value of each running batch n = 1 ... seats.
+def shares_and_values(leave: Array, rate: float) -> tuple[Array, Array]:
+    """Share of time and relative value of each running batch n = 1 ... seats, from the requests/s that leave
+    at each while `rate` arrive (birth and death process).
 
     The share is at least `SELDOM` of the largest one. The value is the cost of one more request, compared
     with n - 1 requests.
     """
-    n = np.arange(1.0, leave.size + 1)
+    batches = np.arange(1.0, leave.size + 1)
     logs = np.cumsum(np.log(rate / leave))
     share = shares_of(np.concatenate([[0.0], logs]))[1:]
-    mean = float(share @ n)
+    mean = float(share @ batches)
     worth = np.empty(leave.size)
     later = 0.0
     for i in range(leave.size - 1, -1, -1):
-        later = (n[i] - mean + rate * later) / leave[i]
+        later = (batches[i] - mean + rate * later) / leave[i]
         later = min(max(later, 0.0), ENDLESS)
         worth[i] = later
     return np.maximum(share, SELDOM * share.max()), worth

@@ -9,7 +9,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import capacity, occupancy
 from perfmodel.queueing.policies.table import by_batch, walk
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.queueing.switching import values
+from perfmodel.queueing.switching import shares_and_values
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
 
@@ -109,7 +109,7 @@ def test_what_one_request_more_costs_balances_at_the_empty_end():
     """Shares of 1, 4/5, 4/5 4/8 and 4/5 4/8 4/10; where nobody is, an arrival at 4 costs what the mean of all
     is.
     """
-    share, worth = values(np.array([5.0, 8.0, 10.0]), 4.0)
+    share, worth = shares_and_values(np.array([5.0, 8.0, 10.0]), 4.0)
     weights = np.array([1.0, 0.8, 0.4, 0.16])
     mean = weights @ np.arange(4.0) / weights.sum()
     np.testing.assert_allclose(share, weights[1:] / weights.sum())

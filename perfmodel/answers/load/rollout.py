@@ -18,6 +18,7 @@ from perfmodel.queueing.sessions import sharing
 COMPARED = "auto,table,tail"
 """Policies that a rollout compares by default."""
 MOST_DONE = 0.9
+"""Share of the requests that are done when the tail of a rollout begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,25 +88,35 @@ def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int
         requests = sharing(requests, question.reuse, question.seed)
     (cap,) = question.max_concurrency or ()
     rows = list[RolloutRow]()
-    load = question.lengths, question.limits, requests, None, question.spread, question.seed, cap
     for server in servers:
         served = [choice for choice in server.choices if choice.steps.seats]
-        replays = [replay(choice.steps, *load) for choice in served]
-        for choice, of in zip(served, replays, strict=True):
-            base = replays[0]
-            most_done_s = float(np.quantile(of.e2e_s, MOST_DONE))
-            output_tokens = float(of.output_tokens.sum())
+        replays = [
+            replay(
+                choice.steps,
+                question.lengths,
+                question.limits,
+                requests,
+                spread=question.spread,
+                seed=question.seed,
+                cap=cap,
+            )
+            for choice in served
+        ]
+        baseline = replays[0]
+        for choice, replayed in zip(served, replays, strict=True):
+            most_done_s = float(np.quantile(replayed.e2e_s, MOST_DONE))
+            output_tokens = float(replayed.output_tokens.sum())
             rows.append(
                 RolloutRow(
                     age=server.age,
                     alpha=server.alpha,
                     gamma=choice.gamma,
-                    makespan_s=of.duration_s,
-                    tail_s=of.duration_s - most_done_s,
-                    output_tokens_per_s=output_tokens / of.duration_s,
-                    speedup=base.duration_s / of.duration_s,
-                    stream_speedup=base.mean_tpot_s / of.mean_tpot_s,
-                    preemptions=of.preemptions,
+                    makespan_s=replayed.duration_s,
+                    tail_s=replayed.duration_s - most_done_s,
+                    output_tokens_per_s=output_tokens / replayed.duration_s,
+                    speedup=baseline.duration_s / replayed.duration_s,
+                    stream_speedup=baseline.mean_tpot_s / replayed.mean_tpot_s,
+                    preemptions=replayed.preemptions,
                     table=choice.table,
                 )
             )

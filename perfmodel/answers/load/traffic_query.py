@@ -125,16 +125,16 @@ class TrafficQuery(TrafficArguments):
         """The limits of the server."""
         groups = self.dp  # each has seats and a token budget of its own
         return Limits(
-            groups * self.group_seats,
-            groups * (self.max_num_batched_tokens or self._budget()),
-            self.memory_fraction,
-            self.long_prefill_token_threshold,
-            None if self.schedule is None else PassOrder(self.schedule),
-            self.scheduler_recv_interval,
-            self._drafting_seats,
-            self._reserved_output,
-            self.batch_wait_timeout_iters,
-            self.batch_wait_max_tokens_ratio,
+            max_num_seqs=groups * self.group_seats,
+            max_num_batched_tokens=groups * (self.max_num_batched_tokens or self._budget()),
+            memory_fraction=self.memory_fraction,
+            max_prompt_part=self.long_prefill_token_threshold,
+            order=None if self.schedule is None else PassOrder(self.schedule),
+            poll_passes=self.scheduler_recv_interval,
+            drafting_seats=self._drafting_seats,
+            reserved_output=self._reserved_output,
+            batch_wait_passes=self.batch_wait_timeout_iters,
+            batch_wait_share=self.batch_wait_max_tokens_ratio,
         )
 
     @cached_property
@@ -149,12 +149,12 @@ class TrafficQuery(TrafficArguments):
         if self.opens and self.max_concurrency:
             cap = int(self.max_concurrency[0])
         return Loop(
-            self.opens,
-            np.asarray(loads, float).ravel(),
-            self.lengths,
-            1.0 / (1.0 + bursts),
-            self.reusing.think_of_all_s,
-            cap,
+            opens=self.opens,
+            values=np.asarray(loads, float).ravel(),
+            lengths=self.lengths,
+            burstiness=1.0 / (1.0 + bursts),
+            think_s=self.reusing.think_of_all_s,
+            cap=cap,
         )
 
     @property

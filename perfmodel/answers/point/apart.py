@@ -35,7 +35,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A drafter on `draft_devices` additional devices. A layout is None where not one sequence fits.
+    """A drafter on `draft_devices` additional devices. A use is None where not one sequence fits.
 
     replicas: all devices as replicas without a draft. together: with the draft on the target's devices.
     before: with a separate drafter, before the verification. while_verifying: with a separate drafter, during
@@ -71,7 +71,7 @@ def drafter_apart(
     hit: float | None,
     outcomes: int,
 ) -> Apart:
-    """The layouts of a question with a separate drafter.
+    """The uses of all devices that a question with a separate drafter compares.
 
     near: the scenario on the target's devices. far: the scenario on the drafter's devices, which gives the
     draft's times and memory. most: the largest batch. Raises InputError as `check_apart` does.
@@ -95,7 +95,7 @@ def drafter_apart(
     if hit is not None:
         sped = hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
-    def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
+    def best_use(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> DeviceUse | None:
         rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])
         if not rate[at, gamma]:
@@ -108,8 +108,8 @@ def drafter_apart(
     return Apart(
         far.machine.gpu.name,
         more,
-        layout(serves & ~drafting, p.iteration_s, replicas),
-        layout(serves & drafting, p.iteration_s, replicas),
-        layout(fits & drafting, one_after_other),
-        None if sped is None else layout(fits & drafting, sped),
+        best_use(serves & ~drafting, p.iteration_s, replicas),
+        best_use(serves & drafting, p.iteration_s, replicas),
+        best_use(fits & drafting, one_after_other),
+        None if sped is None else best_use(fits & drafting, sped),
     )

@@ -16,7 +16,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.queueing.switching import decode_times, leaving, switched, values
+from perfmodel.queueing.switching import decode_times, leaving, shares_and_values, switched
 
 PASSES_OF_A_CHANGE = 1.0
 """Assumed: a change loses one pass, because another graph runs and the draft has to catch up with its
@@ -84,7 +84,7 @@ def by_batch(
     leave = leaving(times, lengths, rate, seats)
     chosen = np.argmax(leave, 1)
     for _ in range(TABLE_ROUNDS):
-        share, worth = values(leave[at, chosen], rate)
+        share, worth = shares_and_values(leave[at, chosen], rate)
         crossed = np.roll(share, 1) * rate  # from the second batch on
         toll = 2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]  # down as often as up
         better = walk(-share[:, None] * leave * worth[:, None], toll)
