@@ -119,11 +119,11 @@ def test_the_accepted_path_is_moved_together(target, small, prompts, kind) -> No
         check_cache(draft_cache, small, state, behind=2)
 
 
-def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
+def test_scripted_paths_have_the_stated_rates(small, prompts) -> None:
     """By rank and at every level, whatever the models say; children beyond the rates are never accepted."""
     rates = (0.5, 0.2, 0.1)
     request = Request(400, 8, 30, 3, draft_kv="streamingllm:16", tree=branching("4x2x1"), script=rates)
-    decoder = make_decoder(target, request)
+    decoder = make_decoder(small, request)
     counter = watched(decoder)
     prompt = prompts[0][:8]
     out = decoder.generate([prompt] * 400, 30, seed=1)
