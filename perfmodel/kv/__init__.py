@@ -50,7 +50,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
             raise InputError(f"{where} needs {key}, as in {resolved.example}")
-    types = _types(resolved)
+    types = _types(resolved.name)
     values = {key: _value(value, types[key], where, key) for key, value in given.items()}
     try:
         return resolved(**values)
@@ -59,9 +59,9 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
 
 
 @cache
-def _types(kind: type[Any]) -> dict[str, Any]:
-    """Field -> type of a method."""
-    return get_type_hints(kind)
+def _types(name: str) -> dict[str, Any]:
+    """Field -> type of a method, by its exact name."""
+    return get_type_hints(method(name))
 
 
 def _resolve(name: str, flag: str) -> type[KVMethod]:
