@@ -109,9 +109,9 @@ def few_layers(
         )
     experts = target.moe if keep_experts and not target.mtp_dense else None
     moe = experts.replace(first_dense_layers=0) if experts else None
-    indexer = target.indexer.replace(layers=layers) if target.indexer and keep_experts else None
-    if target.compressed:  # DeepSeek-V4's module attends to its window alone
-        indexer = None
+    indexer = None
+    if target.indexer and keep_experts and not target.compressed:  # DeepSeek-V4's attends to its window alone
+        indexer = target.indexer.replace(layers=layers, dense_layers=0)
     changed = {
         "name": f"{name} of {target.name}",
         "num_hidden_layers": layers,

@@ -252,6 +252,7 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
         ),
         ("gemma-3-4b", {}, True, {"num_sliding_layers": 0}),
         ("deepseek-v3", {}, True, {"routed": 2}),
+        ("minimax-m3", {}, True, {"routed": 2, "indexed": 2, "plain": 0}),
     ],
 )
 def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, expected: dict) -> None:
@@ -260,6 +261,8 @@ def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, e
         cut
     )
     shape["routed"] = cut.num_moe_layers
+    if cut.indexer:
+        shape |= {"indexed": cut.indexer.layers, "plain": cut.indexer.dense_layers}
     assert {name: shape[name] for name in expected} == expected
     few = Eagle.shape(cut.replace(vocab_size=1000), {"features": 3})
     assert few.vocab_size == 1000  # no more words than its target has

@@ -90,6 +90,7 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
 
 EXPERTS = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
 STATE = {"kind": "conv", "num_key_heads": 1, "num_value_heads": 1, "key_head_dim": 1, "value_head_dim": 1}
+INDEXER = {"num_heads": 4, "head_dim": 128, "topk": 2048, "layers": 1}
 GATE = {"name": "gate", "inputs": 1, "outputs": 1}
 SLIDING = {"num_attention_heads": 4, "head_dim": 8}
 
@@ -113,6 +114,7 @@ SLIDING = {"num_attention_heads": 4, "head_dim": 8}
         ("projections", [GATE | {"layers": 1}], [GATE | {"layers": 0}]),
         ("sliding_heads", SLIDING | {"num_key_value_heads": 2}, SLIDING | {"num_key_value_heads": 3}),
         ("num_sliding_layers", 32, 33),
+        ("indexer", INDEXER | {"dense_layers": 32}, INDEXER | {"dense_layers": 33}),
     ],
 )
 def test_the_ends_of_what_a_model_may_have(key, last, beyond) -> None:

@@ -119,6 +119,9 @@ class ModelSpec(AttentionHeads):
             raise ValueError(
                 f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_mlp_layers})"
             )
+        full = self.num_attention_layers - self.num_sliding_layers
+        if self.indexer and self.indexer.dense_layers > full:
+            raise ValueError(f"indexer.dense_layers must be at most the {full} layers of full attention")
         if (
             not 0 <= self.num_attention_layers <= self.num_hidden_layers
             or self.num_mlp_layers > self.num_hidden_layers
