@@ -134,18 +134,11 @@ def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
         raise not_installed(who, name, extra) from None
 
 
-_FILES = {
-    "model": " For any other model give a file, such as ./config.json",
-    "device": " For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
-}
-"""Noun -> how to ask about one that is not listed."""
-
-
 def unknown_name(
-    where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()
+    where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = (), otherwise: str = ""
 ) -> InputError:
     """Refuse a name that is not in the list, with the nearest ones. `aliases` are suggested but never
-    listed.
+    listed. otherwise: a sentence that tells how to ask about others.
     """
     import difflib  # no answer needs it
 
@@ -157,6 +150,6 @@ def unknown_name(
     else:
         listed = [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
-    file = _FILES.get(noun, "")
+    hint += f" {otherwise}" if otherwise else ""
     most = SHOWN if _IN_FILE.get() else SHOWN_OF_FLAG
-    return InputError(f"{where}: no {noun} named {shortened(given, most)!r}; {hint}{file}")
+    return InputError(f"{where}: no {noun} named {shortened(given, most)!r}; {hint}")

@@ -169,6 +169,13 @@ def alias_table(
     return table
 
 
+OWN_FILE = {
+    "models": "For any other model give a file, such as ./config.json",
+    "gpus": "For any other device give a file of its peaks, such as ./mine.yaml (docs/gpu.md)",
+}
+"""Folder -> how to ask about what it does not have."""
+
+
 def bundled_name(
     folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, str]] = dict
 ) -> str:
@@ -184,5 +191,5 @@ def bundled_name(
         return aliases()[key]
     joined = {found for alias, found in aliases().items() if alias.replace("-", "") == key.replace("-", "")}
     if len(joined) != 1:
-        raise unknown_name(flag, noun, name, known, aliases())
+        raise unknown_name(flag, noun, name, known, aliases(), OWN_FILE.get(folder, ""))
     return joined.pop()
