@@ -70,7 +70,7 @@ CHECKED = {
 """Engine -> the version whose parser takes the lines."""
 
 
-def room(context: int, sequences: int) -> int:
+def room(context: int, sequences: int, gamma: int) -> int:
     """Tokens of a sequence, for lines that no device limits."""
     return context + 1024
 

@@ -66,7 +66,7 @@ class Logged:
         """The caches by the account, with other numbers for vLLM if `facts` is given."""
         scenario = self.scenario
         if facts is not None and isinstance(scenario.account, VLLMAccount):
-            scenario = replace(scenario, account=replace(scenario.account, facts=facts))
+            scenario = replace(scenario, account=scenario.account.replace(facts=facts))
         return kv_cache_of(scenario, self.gamma, self.memory_fraction)
 
     def log_error(self, facts: VLLMMemory | None = None) -> float:

@@ -114,7 +114,7 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
         of = stated[figure]["llama.cpp"]
         assert of["shipped"] < seen
         assert of["error"] < unseen
-        assert 0.85 <= of.get("inside", 0.9) <= 0.98
+        assert 0.8 <= of.get("inside", 0.9) <= 0.98
     for name in ("own", "borrowed", "llamacpp"):
         assert 0.85 <= stated["coverage"]["step"][name]["inside"] <= 0.95
     for name in ("known", "new", "llamacpp"):
