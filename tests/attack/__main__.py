@@ -109,21 +109,21 @@ def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
 PARTS: dict[str, Callable[[], Part]] = {  # the longest first
     "inputs": lambda: tallied("file or command | inputs | refused in one line | failed", spoiled),
     "faults": broken,
-    "gate": lambda: tallied(
-        "data of | numbers changed | refused | unseen",
-        lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
-    ),
-    "cliffs": lambda: tallied(
-        "pairs of questions | tried | explained by a warning | not explained",
-        lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
+    "rates": lambda: tallied(
+        "load | pairs of questions | refused | shorter",
+        lambda tally, _: rates.attack(tally, SEED, LOADS),
     ),
     "better": lambda: tallied(
         "better figure | pairs of questions | refused | slower",
         lambda tally, folder: better.attack(tally, folder, SEED, BETTER),
     ),
-    "rates": lambda: tallied(
-        "load | pairs of questions | refused | shorter",
-        lambda tally, _: rates.attack(tally, SEED, LOADS),
+    "cliffs": lambda: tallied(
+        "pairs of questions | tried | explained by a warning | not explained",
+        lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
+    ),
+    "gate": lambda: tallied(
+        "data of | numbers changed | refused | unseen",
+        lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
     ),
 }
 

@@ -26,6 +26,8 @@ NOT_FINITE = re.compile(
     r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-]|  \[by definition)", re.IGNORECASE
 )
 """The ideal calibration's blend power is infinite by definition."""
+PROMPT = re.compile(r"^--- prompt .*?(?=^--- continuation )", re.DOTALL | re.MULTILINE)
+"""The end of a prompt, whose own word may be nan."""
 
 
 class OverrunError(BaseException):
@@ -134,8 +136,10 @@ def _printed(status: int, out: str, err: str) -> str | None:
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:
             return f"not JSON: {error}"
-    elif not_finite := NOT_FINITE.search(out):
-        return f"not finite: {out[max(0, not_finite.start() - 60) : not_finite.end() + 20]!r}"
+        return None
+    printed = PROMPT.sub("", out)
+    if not_finite := NOT_FINITE.search(printed):
+        return f"not finite: {printed[max(0, not_finite.start() - 60) : not_finite.end() + 20]!r}"
     return None
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ class MixedRequests:
         for at, (name, one) in enumerate(classes.items()):
             chosen = class_of == at
             if not chosen.any():
-                raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
+                allowed = f"enough for a request of class {name} of {Path(question.mix).name}"
+                raise refuse("--num-prompts", None, allowed, count)
             lengths = Lengths(float(one.input_len), float(one.output_len), one.input_std, one.output_std)
             drawn = arrivals(lengths, count, None, question.burstiness, seed + at)
             inputs[chosen] = drawn.input_tokens[chosen]
