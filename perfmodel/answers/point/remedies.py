@@ -57,7 +57,7 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     helpful = []
     for switch, changed in scenario.known[_switched]:
         changed = changed.with_acceptance(scenario.acceptance)
-        remedy = _with(switch, changed, workload, query.max_gamma)
+        remedy = _with(switch, changed, workload, query.max_gamma, speedup)
         if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
             helpful.append(remedy)
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
@@ -86,14 +86,16 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
             yield f"--draft-tp {degree}", {"draft_tp": degree}
 
 
-def _with(switch: str, changed: Scenario, workload: Workload, max_gamma: int) -> Remedy | None:
-    """The speedup with a switch; None if it is impossible, or drafts nothing."""
+def _with(
+    switch: str, changed: Scenario, workload: Workload, max_gamma: int, speedup: float
+) -> Remedy | None:
+    """The speedup with a switch; None if it is impossible, drafts nothing, or is no faster."""
     try:
         best = predict(changed, workload, max_gamma, at_best=True)
     except InputError:
         return None
     gamma = int(best.gamma)
-    if not gamma:
+    if not gamma or best.speedup <= speedup:
         return None
     interval = interval_of_prediction(changed, best, float(workload.context))
     return Remedy(switch, gamma, float(best.speedup), interval)
