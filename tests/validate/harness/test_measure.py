@@ -195,7 +195,7 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     ("more", "changes", "words"),
     [
         (("--calibration", "nope"), {}, "no calibration named 'nope'"),
-        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+        ((), {"hardware": "zeon-nope"}, "no device named 'zeon-nope'"),
         (
             (),
             {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}},
