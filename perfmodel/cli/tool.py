@@ -15,7 +15,7 @@ from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.declaration import Verb
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.errors import InputError, as_names, shortened
+from perfmodel.errors import InputError, as_names, one_line, shortened
 from perfmodel.reading import only
 
 TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, advise, traffic, schedule)}
@@ -35,8 +35,8 @@ def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, An
             return {"text": answer.headline(), "answer": answer.as_dict()}
     except InputError as error:
         if error.of_file is None:
-            return {"text": str(error)}
-        place = as_names(error.of_file)
+            return {"text": one_line(str(error))}
+        place = one_line(as_names(error.of_file))
         return {"text": f"{place}: does not answer this question; the command line names the fault"}
 
 

@@ -151,6 +151,13 @@ def test_no_refusal_quotes_a_file_of_the_folder(folder: Path) -> None:
             assert "root:" not in result["text"], call_arguments
 
 
+@pytest.mark.parametrize("name", ["a\x00b", "a\nb", "a\x1b[31mb"])
+def test_a_refusal_is_one_line_for_any_name(folder: Path, name: str) -> None:
+    for tool, call_arguments in (("advise", {"acceptance": name}), (name, {})):
+        result = called(tool, {"model": "llama-3.1-8b", "hardware": "h100"} | call_arguments, folder)
+        assert result["text"].isprintable(), call_arguments
+
+
 def test_a_file_of_the_folder_is_named_relative_to_it(folder: Path) -> None:
     from perfmodel.cli.mcp import server
 
