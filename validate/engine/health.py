@@ -27,6 +27,8 @@ MOST_OF_IT = 2 / 3
 """Share of the excess over the prediction from which prompts explain it."""
 LEAST_SHARE = 0.05
 """Share of the time from which prompts are named."""
+OFF_SHARE = 0.25
+"""Share of the time from which prompts put a load off: a choice. A healthy vLLM (CPU) spent 15 % on them."""
 _TPOT = "vllm:request_time_per_output_token_seconds"
 """Seconds per output token, by request."""
 _GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
@@ -149,7 +151,9 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
     ]
     excess_s = iteration_s - predicted.iteration_s
     explained = iteration_s * (1.0 - share) <= high or iteration_s * share >= MOST_OF_IT * excess_s
-    half = _half(iteration_s > high, explained, expectation.rejected, pace, signs)
+    usual_prompts = iteration_s * (1.0 - share) <= high and share < OFF_SHARE
+    slow = iteration_s > high and not (usual_prompts and _is_unhindered(pace, signs))
+    half = _half(slow, explained, expectation.rejected, pace, signs)
     times_slower = iteration_s / predicted.iteration_s
     if half is Half.STEP and expectation.times_fewer > times_slower:
         half = Half.ACCEPTANCE
@@ -166,6 +170,9 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
         )
     if iteration_s > high:
         lines.append(f"an iteration takes {times_slower:.1f} times as long as predicted")
+    if iteration_s > high and not slow:
+        prompts_s = iteration_s * share
+        lines.append(f"prompts take {seconds(prompts_s)} of it; the rest is as long as predicted")
     if iteration_s < low:
         lines.append(
             f"faster than predicted: an iteration takes {times_slower:.2f} times as long; are the model, its "
@@ -186,6 +193,12 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
             "and look slow; let a load run for three lines of the log and ask again"
         )
     return Health(half, tuple(lines))
+
+
+def _is_unhindered(pace: Pace, signs: list[Sign]) -> bool:
+    """Whether no request waits, and the log has no sign of a slow step or a full cache."""
+    hindering = any(sign.decides or sign.half is Half.LOAD for sign in signs)
+    return pace.waiting < 1 and not hindering
 
 
 def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list[Sign]) -> Half:
