@@ -107,6 +107,13 @@ class PublicRun:
         return self.kind is not RunKind.SPECULATION or all(needed)
 
     @property
+    def gained(self) -> float:
+        """Tokens per iteration of a run with drafts, as a question states them."""
+        assert self.gamma
+        assert self.tokens_per_iteration
+        return min(self.tokens_per_iteration, self.gamma + MOST_GAINED)
+
+    @property
     def ratio(self) -> float | None:
         """The ratio of an iteration to a baseline step."""
         if self.tokens_per_iteration and self.time_ms and self.baseline_ms:
@@ -226,16 +233,13 @@ def _served(run: PublicRun) -> Answered:
 
 
 def _speculation(run: PublicRun) -> list[Answered]:
-    assert run.gamma
-    assert run.tokens_per_iteration
     assert run.speedup
-    gained = min(run.tokens_per_iteration, run.gamma + MOST_GAINED)
     a = whatif(
         batch=run.batch,
         context=round(run.context_tokens),
         gamma=run.gamma,
         draft=run.draft,
-        tokens_per_iteration=gained,
+        tokens_per_iteration=run.gained,
         **run.query_arguments(degree_of(run)),
     )
     if a.speedup is None:

@@ -14,6 +14,7 @@ import numpy as np
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.specs import DRIFT, LLAMACPP, VERSION, files, load_model
+from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies import choices, llamacpp, mlx
@@ -34,6 +35,8 @@ DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
 SURE = ("pays", "does_not_pay")
 NEAR = 0.03
 """Part of the throughput that a draft length close to the best one may lose."""
+ROUNDING = 1e-9
+"""Relative distance to an end that is rounding: a width is the error of a row, which lies exactly there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class JudgedRun:
     """A row in the statistics.
 
     off: logarithm of predicted over measured, with constants fitted without the row's source. shipped: the
-    same with the constants of answers. interval: of an answer, over the measured value.
+    same with the constants of answers. interval: of an answer, over the measured value. ratio: of an
+    iteration to a step, behind a speedup, as answers predict it.
     """
 
     source: str
@@ -53,6 +57,7 @@ class JudgedRun:
     shipped: float
     interval: tuple[float, float] | None = None
     kind: str = ""
+    ratio: float | None = None
 
     @property
     def half_width(self) -> float:
@@ -61,13 +66,18 @@ class JudgedRun:
         low, high = self.interval
         return (high / low) ** 0.5 - 1.0
 
-    def inside(self, by: float = 0.0) -> bool:
-        """Whether the 90 % interval contains the measured value. by: log error that is first added to the
-        prediction, which moves both ends.
+    @property
+    def interval_left_out(self) -> tuple[float, float]:
+        """The interval around the prediction by constants that were fitted without the row's source, over the
+        measured value. That of a speedup has the width for its own share of extra time.
         """
         assert self.interval
-        low, high = self.interval
-        return low * math.exp(by) <= 1.0 <= high * math.exp(by)
+        widening = 1.0
+        if self.ratio is not None:
+            ratio = self.ratio * math.exp(self.shipped - self.off)
+            widening = float(extra_share(ratio) / extra_share(self.ratio))
+        low, high = (math.log(end) - self.shipped for end in self.interval)
+        return math.exp(self.off + widening * low), math.exp(self.off + widening * high)
 
 
 def judged(figure: str) -> list[JudgedRun]:
@@ -98,6 +108,7 @@ def _of_run(a: Answered, off: float) -> JudgedRun:
         shipped=a.off,
         interval=interval,
         kind=llamacpp.kind_of(run) if run.engine == LLAMACPP else "",
+        ratio=run.gained / a.predicted if a.figure == "speedup" else None,
     )
 
 
@@ -119,7 +130,7 @@ def _of_tables(figure: str) -> list[JudgedRun]:
     rows = []
     for row, off in zip(ratios.rows, off_by_row, strict=True):
         if figure == "ratio":
-            rows.append(_of_table_row(row, off, off, None))
+            rows.append(_of_table_row(row, off, off))
         elif row.gained and row.width == 1:
             a = whatif(_question_of(row, row.gained))
             measured = row.gained / row.ratio
@@ -127,13 +138,13 @@ def _of_tables(figure: str) -> list[JudgedRun]:
             assert a.speedup_interval
             low, high = a.speedup_interval
             shipped = math.log(a.speedup / measured)
-            rows.append(_of_table_row(row, -off, shipped, (low / measured, high / measured)))
+            of_table = _of_table_row(row, -off, shipped)
+            interval = (low / measured, high / measured)
+            rows.append(replace(of_table, interval=interval, ratio=a.iteration_s / a.ar_tpot_s))
     return rows
 
 
-def _of_table_row(
-    row: Iteration, off: float, shipped: float, interval: tuple[float, float] | None
-) -> JudgedRun:
+def _of_table_row(row: Iteration, off: float, shipped: float) -> JudgedRun:
     return JudgedRun(
         source=row.study,
         engine=row.engine,
@@ -142,7 +153,6 @@ def _of_table_row(
         draft=row.kind,
         off=off,
         shipped=shipped,
-        interval=interval,
     )
 
 
@@ -314,12 +324,16 @@ def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
     }
     stated = [r for r in rows if r.interval]
     if stated:
-        inside = sum(r.inside(r.off - r.shipped) for r in stated)
-        inside_shipped = sum(r.inside() for r in stated)
-        figures["inside"] = inside / len(stated)
-        figures["inside_shipped"] = inside_shipped / len(stated)
+        figures["inside"] = _share_inside([r.interval_left_out for r in stated])
+        figures["inside_shipped"] = _share_inside([r.interval for r in stated if r.interval])
         figures["width"] = float(np.median([r.half_width for r in stated]))
     return figures
+
+
+def _share_inside(intervals: Sequence[tuple[float, float]]) -> float:
+    """Share of the intervals, which are over measured values, that contain theirs."""
+    inside = [low <= 1.0 + ROUNDING and high >= 1.0 - ROUNDING for low, high in intervals]
+    return float(np.mean(inside))
 
 
 def _mean(rows: Sequence[JudgedRun]) -> float:

@@ -106,15 +106,15 @@ def test_sources_left_out_are_off_by_what_is_promised() -> None:
     """By the record, which `test_accuracy` compares with the code.
 
     The widths are those of sources left out. Constants that have seen a row err less on it, so more rows lie
-    inside as shipped: 0.96 of 305. So do rows whose class of devices has few others. Coverage judges each row
-    by widths without its source.
+    inside as shipped. So do rows whose class of devices has few others. Coverage judges each row by widths
+    without its source.
     """
     stated = gate.read(accuracy.PATH)["sources"]
     for figure, seen, unseen in (("step", 0.09, 0.15), ("ratio", 0.06, 0.1), ("speedup", 0.06, 0.1)):
         of = stated[figure]["llama.cpp"]
         assert of["shipped"] < seen
         assert of["error"] < unseen
-        assert 0.8 <= of.get("inside", 0.9) <= 0.98
+        assert 0.85 <= of.get("inside", 0.9) <= 0.98
     for name in ("own", "borrowed", "llamacpp"):
         assert 0.85 <= stated["coverage"]["step"][name]["inside"] <= 0.95
     for name in ("known", "new", "llamacpp"):
@@ -147,6 +147,15 @@ def test_errors_of_a_part_by_hand() -> None:
     assert errors["worst"] == {"source": "b", "error": pytest.approx(worst)}
     assert errors["width"] == pytest.approx((first_width + second_width) / 2 - 1)
     assert "inside" not in group_errors(PARTS[1:2])
+
+
+def test_an_interval_of_a_speedup_is_as_wide_as_its_own_extra_time() -> None:
+    """Answers predict iterations of two steps, of which a half is extra time. Without the source it is three
+    quarters of four, so each end is half as far again from the prediction, as a logarithm.
+    """
+    row = JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "mtp", math.log(0.5), 0.0, (0.64, 1.44), ratio=2.0)
+    assert row.interval_left_out == pytest.approx((0.5 * 0.64**1.5, 0.5 * 1.44**1.5))
+    assert replace(row, ratio=None).interval_left_out == pytest.approx((0.32, 0.72))
 
 
 def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -> None:
