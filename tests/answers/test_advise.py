@@ -340,11 +340,15 @@ def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:
     asked = {"model": "qwen3-8b", "hardware": "h100", "context": 2048}
     drafted = {"draft": "eagle3", "rate": "0.85", "batch": 1}
     latency = {"objective": "latency", "rate": {"eagle3": "0.85"}}
-    assert advise(**asked, **latency).chosen.gamma == 3
+    of_one_rate = advise(**asked, **latency)
+    assert of_one_rate.chosen.gamma == 3
+    assert any("2 more than the one position" in warning for warning in of_one_rate.warnings)
     assert whatif(**asked, **drafted).gamma_optimal == 3
     assert whatif(**asked, **drafted, gamma=7).gamma_optimal == 9
     by_position = "/".join(["0.85"] * 8)
-    assert advise(**asked, **latency | {"rate": {"eagle3": by_position}}).chosen.gamma > 3
+    of_all = advise(**asked, **latency | {"rate": {"eagle3": by_position}})
+    assert of_all.chosen.gamma > 3
+    assert not any("that it measures" in warning for warning in of_all.warnings)
 
 
 def test_an_ngram_draft_is_priced_as_in_whatif() -> None:

@@ -30,6 +30,7 @@ from perfmodel.specs.models.conversions import Conversion
 from perfmodel.specs.models.ggml import plain_of, repository
 from perfmodel.specs.models.model import name_of, named_format
 from perfmodel.speculation import Memory, Scenario, is_transferred, memory_of
+from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
 FAR = 30.0
 """Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
@@ -180,7 +181,7 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
 
 def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
     """Warnings about an acceptance of 1, one that was measured at another draft length, or for short prompts
-    only.
+    only; and that the acceptance limits the length.
     """
     known = scenario.acceptance
     if known is None:
@@ -192,6 +193,13 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
         yield (
             f"the acceptance was measured at {nearest:.0f} drafted token{'s' * (nearest > 1)} and is used "
             f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
+        )
+    if known.measured_to is not None and gamma == known.max_gamma:
+        positions = "one position" if known.measured_to == 1 else f"{known.measured_to} positions"
+        yield Note(
+            f"gamma {gamma} is the longest draft that is recommended from this acceptance: "
+            f"{BEYOND_MEASURED} more than the {positions} that it measures; rates by position (--rate, "
+            "--acceptance) allow longer ones"
         )
     if SHORT in known.source and context > SHORT_TOKENS:
         yield (
