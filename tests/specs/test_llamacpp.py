@@ -64,6 +64,7 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
         ("llama3.1:8b-instruct-q8_0", "llama-3.1-8b", "q8_0"),
         ("qwen3:30b", "qwen3-30b-a3b", "q4_k_m"),
         ("gpt-oss:20b", "gpt-oss-20b", "mxfp4_moe"),
+        ("gpt-oss:20b-q8_0", "gpt-oss-20b", "q8_0"),
         ("mistral-small3.2:24b", "mistral-small-3.2-24b", "q4_k_m"),
     ],
 )

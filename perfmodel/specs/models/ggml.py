@@ -173,14 +173,15 @@ _TAG = re.compile(
 )
 
 
-def ollama_tag(model: str) -> tuple[str, str, str] | None:
-    """Model, size and mix of ``NAME:SIZE[-MIX]``, a model of Ollama's library; None for any other name.
+def ollama_tag(model: str) -> tuple[str, str, str | None] | None:
+    """Model, size and mix of ``NAME:SIZE[-MIX]``, a model of Ollama's library.
 
-    Without a mix it is `USUAL_MIX`, which the library has under a bare size (recalled).
+    The mix is None if none is stated; the result is None for any other name.
     """
     if (matched := _TAG.fullmatch(model)) is None:
         return None
-    return matched[1], matched[2], (matched[3] or USUAL_MIX).lower()
+    mix = (matched[3] or "").lower()
+    return matched[1], matched[2], _IN_NAMES.get(mix, mix) or None
 
 
 def repository(model: str) -> tuple[str, str | None] | None:

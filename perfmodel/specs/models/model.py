@@ -53,8 +53,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and is_file(name)):
         return _read(path)
     if repo := repository(name):
-        base = load_model(repo[0], flag)
-        return base.replace(weights=repo[1] or CONVERTED.get(base.weights, USUAL_MIX))
+        return _as_file(load_model(repo[0], flag), repo[1])
     if tag := ollama_tag(name):
         return _of_ollama(*tag, flag)
     spec = _quantised(key) or load_bundled(
@@ -186,7 +185,14 @@ def _plain(name: str) -> str | None:
     return None
 
 
-def _of_ollama(family: str, size: str, mix: str, flag: str) -> ModelSpec:
+def _as_file(base: ModelSpec, mix: str | None) -> ModelSpec:
+    """A model in a mix of llama.cpp, by default the one to which its checkpoint is converted: `USUAL_MIX`
+    but for native formats. Ollama's library has the same one under a bare size (recalled).
+    """
+    return base.replace(weights=mix or CONVERTED.get(base.weights, USUAL_MIX))
+
+
+def _of_ollama(family: str, size: str, mix: str | None, flag: str) -> ModelSpec:
     """The model of a tag of Ollama, in its mix. A size such as 30b also means a model with experts, 30b-a3b.
 
     Raises InputError for a tag whose model is not listed.
@@ -194,11 +200,9 @@ def _of_ollama(family: str, size: str, mix: str, flag: str) -> ModelSpec:
     name = f"{family}-{size}".lower()
     plain = name.replace("-", "")
     with suppress(InputError):
-        base = load_model(files.bundled_name("models", "model", name, flag, aliases), flag)
-        return base.replace(weights=CONVERTED.get(base.weights, mix))
+        return _as_file(load_model(files.bundled_name("models", "model", name, flag, aliases), flag), mix)
     alike = [each for each in files.bundled_names("models") if _means(each.replace("-", ""), plain)]
-    base = load_model(min(alike, key=len, default=name), flag)
-    return base.replace(weights=CONVERTED.get(base.weights, mix))
+    return _as_file(load_model(min(alike, key=len, default=name), flag), mix)
 
 
 def _means(bundled: str, plain: str) -> bool:
