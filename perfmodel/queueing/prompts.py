@@ -82,11 +82,17 @@ def prompt_attention_s(scenario: Scenario, tokens: Floats) -> Floats:
 
 
 def prompt_launches_s(scenario: Scenario, of_engine: EngineRequests, tokens: float, drafts: bool) -> float:
-    """Seconds that a pass over so many prompt tokens takes longer because its kernels are launched one by
-    one, or, where the engine runs it as CUDA graphs, each piece of a graph and what cuts it.
+    """Seconds that launches add to a pass over so many prompt tokens."""
+    graphs = tokens <= _graph_tokens(scenario, drafts)
+    return _launches_s(scenario, of_engine, graphs)
+
+
+def _launches_s(scenario: Scenario, of_engine: EngineRequests, graphs: bool) -> float:
+    """Seconds that launches add to a pass over prompts whose kernels are launched one by one, or, with
+    graphs, each piece of a CUDA graph and what cuts it.
     """
     ops = _prompt_ops(scenario, 1.0)
-    if tokens <= _graph_tokens(scenario, drafts):
+    if graphs:
         cuts = sum(op.kernels for op in ops if op.cuts_graphs)
         launches = 1.0 + cuts + sum(op.prompt_kernels for op in ops if op.cuts_graphs)
     else:
@@ -165,11 +171,12 @@ class PromptPrograms:
         layers = Program(lambda tokens: layers_s(scenario, tokens, of_engine), "tokens")
         attention = Program(lambda tokens: prompt_attention_s(scenario, tokens), "tokens")
         draft = Program(lambda tokens: prompt_draft_s(scenario, tokens), "tokens")
-        eager_s = prompt_launches_s(scenario, of_engine, math.inf, False)
-        graphs_s = prompt_launches_s(scenario, of_engine, 0.0, False)
+        one_by_one_s = _launches_s(scenario, of_engine, graphs=False)
+        graphs_s = _launches_s(scenario, of_engine, graphs=True)
+        most_tokens = {drafts: _graph_tokens(scenario, drafts) for drafts in (False, True)}
 
         def launches_s(tokens: float, drafts: bool) -> float:
-            return graphs_s if tokens <= _graph_tokens(scenario, drafts) else eager_s
+            return graphs_s if tokens <= most_tokens[drafts] else one_by_one_s
 
         return cls(
             layers,

@@ -106,6 +106,19 @@ def test_the_passes_of_traffic(engine: str, gamma: int) -> None:
     assert mixed - decoding == pytest.approx(added, rel=0.02)
 
 
+def test_a_server_that_drafts_may_launch_its_prompts_one_by_one() -> None:
+    """SGLang 0.5.10 has graphs of prompts without a draft only; 0.5.9 has none, 0.5.12 has both."""
+
+    def prompt_s(version: str, gamma: int) -> float:
+        question = {"draft": "eagle3", "alpha": 0.7, "engine": f"sglang@{version}"}
+        return predictor("qwen3-8b", "h100", **question).forward_s([100], [0], gamma)
+
+    before = prompt_s("0.5.9", 3)
+    assert prompt_s("0.5.10", 3) == before
+    assert prompt_s("0.5.12", 3) < before
+    assert prompt_s("0.5.10", 0) < prompt_s("0.5.9", 0)
+
+
 def test_prompts_cost_more_together_and_less_where_cached() -> None:
     p = predictor("llama-3.1-8b", "h100", alpha=0.7)
     assert p.prefill_s(4000) > p.prefill_s(2000) > p.prefill_s(100)
