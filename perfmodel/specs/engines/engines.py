@@ -10,7 +10,7 @@ kernels. Changes between versions of an engine are factors from a version on.
 import datetime
 import re
 from functools import cache
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import Meta, field
 
@@ -20,6 +20,7 @@ from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
+Fact = TypeVar("Fact")
 FOLDER = "fitted"
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
@@ -184,6 +185,14 @@ def release(version: str) -> tuple[int, ...]:
         return ()
     major, minor, patch, candidate = matched.groups()
     return int(major), int(minor), int(patch or 0), int(candidate) if candidate else _NO_CANDIDATE
+
+
+def since(table: dict[str, Fact], version: str) -> Fact:
+    """The fact of a table by version that holds for a release; an empty version is the newest."""
+    known = sorted(table, key=release)
+    if not version:
+        return table[known[-1]]
+    return table[max((v for v in known if release(v) <= release(version)), key=release, default=known[0])]
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:

@@ -1,26 +1,16 @@
 """What serving engines take of a device's memory, from ``hardware/memory/<engine>.yaml``."""
 
 from functools import cache
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
-from perfmodel.specs.engines.engines import release
 
 Size = Annotated[float, Meta(ge=0, le=1e6)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-Fact = TypeVar("Fact")
 FOLDER = "memory"
-
-
-def since(table: dict[str, Fact], version: str) -> Fact:
-    """The fact of a table by version that holds for a release; an empty version is the newest."""
-    known = sorted(table, key=release)
-    if not version:
-        return table[known[-1]]
-    return table[max((v for v in known if release(v) <= release(version)), key=release, default=known[0])]
 
 
 class BatchedTokens(Frozen):

@@ -16,7 +16,7 @@ from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import EngineAttention
-from perfmodel.specs.engines.engines import BUILD, engines, release
+from perfmodel.specs.engines.engines import BUILD, engines, release, since
 from perfmodel.specs.engines.prompt_graphs import PromptGraphs
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
 
@@ -83,29 +83,37 @@ class Defect(Frozen):
         return release(self.since or "0.0") <= at and (self.until is None or at < release(self.until))
 
 
-class Seats(Frozen):
-    """Default number of concurrent requests of an engine: `usual`, and `large` from a version and a memory
-    size on.
-
-    but: word in the names of devices that never get `large`. drafting: of all groups of a server that drafts,
-    if that is another number.
+class LargeSeats(Frozen):
+    """The default on devices with much memory, from a version on. but: word in the names of devices that
+    never get it.
     """
 
-    usual: Annotated[int, Meta(ge=1)]
-    large: Annotated[int, Meta(ge=1)] | None = None
-    from_bytes: float = 0.0
-    since: str = ""
-    but: str = ""
-    drafting: Annotated[int, Meta(ge=1)] | None = None
-    source: str
+    seats: Positive
+    from_bytes: Annotated[float, Meta(gt=0)]
+    since: str
+    but: Annotated[str, Meta(min_length=1)]
+
+    def hold(self, version: str, gpu: GPUSpec) -> bool:
+        """Whether a version has it on a device; an empty version is the newest."""
+        is_large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes
+        is_new = not version or release(version) >= release(self.since)
+        return is_large and is_new and self.but not in gpu.name
+
+
+class Seats(Frozen):
+    """Default number of concurrent requests of an engine. large: another default of some devices. drafting:
+    of all groups of a server that drafts, if that is another number.
+    """
+
+    usual: Positive
+    large: LargeSeats | None = None
+    drafting: Positive | None = None
+    source: Text
 
     def of(self, version: str, gpu: GPUSpec) -> int:
         """The number on one device without a draft. version: empty for the newest."""
-        if self.large is None:
-            return self.usual
-        large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes and self.but not in gpu.name
-        if large and release(version or self.since) >= release(self.since):
-            return self.large
+        if self.large is not None and self.large.hold(version, gpu):
+            return self.large.seats
         return self.usual
 
 
@@ -130,10 +138,7 @@ class Scheduler(Frozen):
 
     def order(self, version: str) -> PassOrder:
         """The default of a version; of the newest if it is empty."""
-        known = sorted(self.passes, key=release)
-        if version:
-            known = [since for since in known if release(since) <= release(version)] or known[:1]
-        return self.passes[known[-1]]
+        return since(self.passes, version)
 
 
 class ReservedOutput(Frozen):
@@ -260,8 +265,8 @@ class ServingEngine(Stack):
     def calibration_word(self, version: str) -> str:
         """The word in the names of the calibrations of a version; empty for the engine's own."""
         known = sorted(self.calibrations, key=release)
-        since = [first for first in known if not version or release(first) <= release(version)]
-        return self.calibrations[since[-1]] if since else ""
+        reached = [first for first in known if not version or release(first) <= release(version)]
+        return self.calibrations[reached[-1]] if reached else ""
 
     @property
     def numbers_builds(self) -> bool:

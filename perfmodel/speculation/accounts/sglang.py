@@ -6,6 +6,7 @@ from perfmodel.costs import Shard
 from perfmodel.operations import Floats
 from perfmodel.specs import GPUSpec, release
 from perfmodel.specs.boundary.units import FACTORS
+from perfmodel.specs.engines.engines import since
 from perfmodel.specs.engines.memory_facts import SGLangMemory, sglang_memory
 from perfmodel.speculation.accounts.base import Account, Drafts
 
@@ -65,19 +66,12 @@ class SGLangAccount(Account):
         """States have a part of the memory of their own, with slots for prefixes and for drafted tokens."""
         if not np.any(state):
             return pool / cached
-        slots = self._state_slots + np.where(np.greater(copies, 1.0), copies, 0.0)
+        slots = since(sglang_memory().state_slots, self.server.version) + np.where(
+            np.greater(copies, 1.0), copies, 0.0
+        )
         of_caches = pool * _cache_share() / cached
         of_states = pool * (1.0 - _cache_share()) / (state * slots)
         return np.minimum(of_caches, of_states)
-
-    @property
-    def _state_slots(self) -> int:
-        """States of a running request in this version."""
-        by_version = sglang_memory().state_slots
-        known = sorted(by_version, key=release)
-        version = self.server.version
-        holding = [since for since in known if not version or release(since) <= release(version)]
-        return by_version[holding[-1]]
 
     def sequence_bytes(self, gpu: GPUSpec, shard: Shard, draft_token_bytes: float, drafted: int) -> float:
         tokens = self.length(shard)

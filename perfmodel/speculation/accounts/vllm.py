@@ -10,7 +10,8 @@ from msgspec import field
 from perfmodel.costs import Shard
 from perfmodel.specs import GPUSpec, release, serving_engines
 from perfmodel.specs.boundary.units import FACTORS
-from perfmodel.specs.engines.memory_facts import Activation, VLLMMemory, since, vllm_memory
+from perfmodel.specs.engines.engines import since
+from perfmodel.specs.engines.memory_facts import Activation, VLLMMemory, vllm_memory
 from perfmodel.speculation.accounts.base import Account, Drafts
 
 GIB = FACTORS["GiB"]
