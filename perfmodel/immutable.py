@@ -1,5 +1,7 @@
-"""Records that never change. A cold start makes some fifty classes of them, each in a thirtieth of the time
-of a frozen dataclass.
+"""Records that code makes and that never change. A cold start makes some fifty classes of them, each in a
+thirtieth of the time of a frozen dataclass.
+
+A record that a file states is a `specs.boundary.frozen.Frozen`, whose keys, types and limits are checked.
 """
 
 from abc import ABCMeta
