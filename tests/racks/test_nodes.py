@@ -54,6 +54,13 @@ def test_all_local_experts_are_read_so_verification_pays_payload_only() -> None:
     assert verifying.predicted_s > 1.5 * sent.predicted_s
 
 
+def test_messages_have_the_bytes_of_a_ranks_tokens() -> None:
+    """16 tokens of a rank go to 8 experts each, with 7,168 values; no other operation sends any."""
+    wide = {"nodes": "8x8", "ep": 64, "dp": 64, "batch": 64 * 16}
+    sent = {op.name: op.message_bytes for op in pm.ops(**V3 | wide).ops if op.message_bytes}
+    assert sent == dict.fromkeys(("dispatch", "combine"), 16 * 8 * 7168)
+
+
 def test_latent_attention_of_whole_heads_computes_when_it_verifies() -> None:
     long = {"context": 32768, "gamma": 1, "stage": "verify", "draft": "mtp"}
     on_nodes = {"nodes": "2x8", "ep": 16, "dp": 16, "batch": 256}

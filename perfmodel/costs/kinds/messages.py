@@ -114,9 +114,10 @@ class ExchangeOp(MessageOp):
         return (("comm", self.kernels * seconds),), None
 
     def lower_s(self, group: DeviceGroup) -> Floats:
-        """Physical lower bound: the values cross the link once, in a byte each."""
-        return self.kernels * group.link_s(self.devices, self.values * self.tokens)
+        """Physical lower bound: the payload crosses the link once."""
+        return self.kernels * group.link_s(self.devices, self.sent_bytes)
 
     @property
     def sent_bytes(self) -> Floats:
-        return self.values
+        """Payload of a message, in a byte for each value; the results that are sent back may have more."""
+        return self.values * self.tokens
