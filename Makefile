@@ -44,7 +44,7 @@ test-starts: $(VENV)/.dev  ## the lines that are printed: vLLM's and SGLang's pa
 	$(BIN)/python -m tests.engine.lines .engine
 	$(BIN)/python -m tests.engine.starts .engine
 
-attack: $(VENV)/.dev  ## hostile inputs, better devices, kills and full disks (under 10 minutes); rewrites docs/reliability.md; PARTS="faults" runs some
+attack: $(VENV)/.dev  ## hostile inputs, better devices, kills and full disks (11 minutes of processor time); rewrites docs/reliability.md; PARTS="faults" runs some
 	nice $(BIN)/python -m tests.attack $(PARTS)
 
 browser:  ## a browser for the explorer's tests, where apt may install one; they skip elsewhere
@@ -78,12 +78,12 @@ docs: $(VENV)/.dev  ## regenerate pinned answers, tables, outputs and pictures i
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-constants: $(VENV)/.dev  ## fit the costs of engines and all folds again (3 minutes), then run sources
+constants: $(VENV)/.dev  ## fit the costs of engines and all folds again (2 minutes), then run sources
 	$(BIN)/perfmodel validate calibrate engines --write
 	$(BIN)/perfmodel validate calibrate llamacpp --write
 	$(MAKE) sources
 
-sources: $(VENV)/.dev  ## fit the errors of held-out sources and write the accuracy page (6 minutes)
+sources: $(VENV)/.dev  ## fit the errors of held-out sources and write the accuracy page (10 minutes)
 	$(BIN)/perfmodel validate calibrate sources --write
 	$(BIN)/perfmodel validate accuracy --write
 
