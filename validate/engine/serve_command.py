@@ -5,12 +5,20 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 
-_COMMAND = re.compile(
-    r"(?:vllm serve|-m sglang\.launch_server|sglang serve|llama-server|trtllm-serve|mlx_lm\.server)\b.*", re.S
-)
-ENGINES = {"vllm": "vllm", "sglang": "sglang", "llama": "llamacpp", "trtllm": "trtllm", "mlx": "mlx"}
+PROGRAMS = {
+    "vllm serve": "vllm",
+    "-m sglang.launch_server": "sglang",
+    "sglang serve": "sglang",
+    "llama-server": "llamacpp",
+    "trtllm-serve": "trtllm",
+    "mlx_lm.server": "mlx",
+}
 """Beginning of a command -> ``--engine``."""
+MODEL_FIRST = ("vllm", "trtllm")
+"""Engines whose commands name the model without a flag."""
+_COMMAND = re.compile(rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?P<options>.*)", re.S)
 FLAGS = {
     "--model": "--model",
     "--model-path": "--model",
@@ -42,25 +50,25 @@ SERVED_WHOLE = 99
 
 def question_of(text: str) -> str | None:
     """The question about a server, by the command that starts it; None for any other text."""
-    started = _COMMAND.search(text)
-    if started is None:
+    command = _COMMAND.search(text)
+    if command is None:
         return None
-    with suppress(ValueError):  # an open quote
-        words = shlex.split(started[0].replace("\\\n", " "))
-        asked = dict(_flags(words))
-        engine = next(engine for word, engine in ENGINES.items() if word in started[0][:24])
-        asked = {"--hardware": "DEVICE"} | asked | {"--engine": engine, "--batch": "1", "--context": "8k"}
+    engine = PROGRAMS[command["program"]]
+    with suppress(ValueError):  # an open quote, or a configuration that is no JSON
+        options = shlex.split(command["options"].replace("\\\n", " "))
+        asked = {"--hardware": "DEVICE"}
+        if engine in MODEL_FIRST and options and not options[0].startswith("-"):
+            asked["--model"] = options[0]
+        asked |= dict(_flags(options))
+        asked |= {"--engine": engine, "--batch": "1", "--context": "8k"}
         words = [word for pair in asked.items() for word in pair]
         return shlex.join(["perfmodel", "whatif", *words])
     return None
 
 
-def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
-    """The flags of the question, from the words of a command."""
-    before = {"vllm": 2, "trtllm-serve": 1}.get(words[0])
-    if before is not None and len(words) > before:
-        yield "--model", words[before]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
+    """The flags of the question, from the options of a command."""
+    for word, following in pairwise([*options, ""]):
         name, _, value = word.partition("=")
         flag = name.replace("_", "-")
         value = value or following

@@ -88,6 +88,13 @@ def needed(where: str, key: str, value: float | None) -> float:
     return value
 
 
+def stated_lengths(where: str, facts: GivenFacts) -> tuple[float, float]:
+    """Tokens of a prompt and of an answer of a text that prints neither. Without ``output=N`` the step lies
+    behind one token, so that ``input=N`` is its context. Raises MissingFact without ``input=N``.
+    """
+    return needed(where, "input", facts.input), facts.output or 1.0
+
+
 def speculation(
     where: str, facts: GivenFacts, accepted: float | None, gamma: int | None
 ) -> tuple[int, float]:

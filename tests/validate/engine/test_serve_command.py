@@ -30,7 +30,9 @@ END = "--batch 1 --context 8k"
         ),
         ("llama-server -m x.gguf -ngl 99", f"--model x.gguf --engine llamacpp {END}"),
         ("trtllm-serve nvidia/x --tp_size 2", f"--model nvidia/x --tp 2 --engine trtllm {END}"),
+        ("trtllm-serve meta-llama/x", f"--model meta-llama/x --engine trtllm {END}"),
         ("vllm serve", f"--engine vllm {END}"),
+        ("vllm serve --tensor-parallel-size=2", f"--tp 2 --engine vllm {END}"),
     ],
 )
 def test_the_question_about_a_server(command: str, asks: str) -> None:

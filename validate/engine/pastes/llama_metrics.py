@@ -6,7 +6,7 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
 
 _PAGE = re.compile(r"^\s*llamacpp:tokens_predicted_seconds_total", re.M)
 
@@ -27,8 +27,9 @@ class LlamaMetrics(TextForm):
         seconds = total(where, text, "llamacpp:tokens_predicted_seconds")
         if not tokens or not seconds:
             raise refuse(where, "tokens_predicted_total", "above 0: nothing was decoded", tokens)
-        slots = total(where, text, "llamacpp:n_busy_slots_per_decode") or 1.0
-        lengths = (needed(where, "input", facts.input), facts.output or 1.0)
+        slots = total(where, text, "llamacpp:n_busy_slots_per_decode") or None
+        batch = needed(where, "batch", facts.batch or slots)
+        lengths = stated_lengths(where, facts)
         drafted = speculation(where, facts, None, None)
         mean_s = seconds / tokens * drafted[1]
-        return [step(where, mean_s, facts.batch or slots, lengths, drafted, how="mean time of a token")]
+        return [step(where, mean_s, batch, lengths, drafted, how="mean time of a token")]

@@ -10,7 +10,7 @@ from statistics import median
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation, stated_lengths
 from perfmodel.validate.solving import grouped
 
 _LINE = re.compile(
@@ -33,17 +33,25 @@ class TrtllmLog(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        decoding = [line for line in _LINE.finditer(text) if line["prompts"] == "0" and int(line["requests"])]
+        decoding = list(filter(_decodes_alone, _LINE.finditer(text)))
         if not decoding:
             raise InputError(f"{where}: has no iteration that decodes alone: paste lines behind the prompts")
         loads = grouped(decoding, lambda line: (int(line["requests"]), int(line["tokens"])))
         return [_step(where, lines, *load, facts) for load, lines in loads.items()]
 
 
+def _decodes_alone(line: re.Match[str]) -> bool:
+    """Whether an iteration reads no prompt, and verifies as many tokens of each request."""
+    requests = int(line["requests"])
+    tokens = int(line["tokens"])
+    return line["prompts"] == "0" and 0 < requests <= tokens and tokens % requests == 0
+
+
 def _step(where: str, lines: list[re.Match[str]], requests: int, tokens: int, facts: GivenFacts) -> Timing:
     """An iteration of this many requests and verified tokens."""
     length = tokens // requests - 1
     drafted = speculation(where, facts, None, length or None)
-    lengths = (needed(where, "input", facts.input), facts.output or 1.0)
     seconds = median(float(line["ms"]) for line in lines) / 1e3
-    return step(where, seconds, float(requests), lengths, drafted, how="median iteration")
+    return step(
+        where, seconds, float(requests), stated_lengths(where, facts), drafted, how="median iteration"
+    )

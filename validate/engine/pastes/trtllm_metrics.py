@@ -6,7 +6,7 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation, stated_lengths
 
 _PAGE = re.compile(r"^\s*(trtllm[:_]time_per_output_token_seconds)_sum", re.M)
 
@@ -30,6 +30,6 @@ class TrtllmMetrics(TextForm):
         if not tokens or not seconds:
             raise refuse(where, "time_per_output_token_seconds", "above 0: nothing was decoded", tokens)
         batch = needed(where, "batch", facts.batch)
-        lengths = (needed(where, "input", facts.input), facts.output or 1.0)
+        lengths = stated_lengths(where, facts)
         drafted = speculation(where, facts, None, None)
         return [step(where, seconds / tokens * drafted[1], batch, lengths, drafted, how="mean TPOT")]
