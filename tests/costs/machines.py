@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.costs.kinds.attention import AttentionOp
 from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.operations import Cost
+from perfmodel.operations import Array, Cost
 from perfmodel.specs import (
     Calibration,
     ModelSpec,
@@ -81,3 +83,8 @@ def linear(memory_s: float, compute_s: float, kernels: int = 0, **more) -> GemmO
 
 def attention(kv_s: float, compute_s: float = 0.0, kernels: int = 0, **more) -> AttentionOp:
     return AttentionOp("attention", kernels, Cost(flops=compute_s * F, kv_bytes=kv_s * BW), **more)
+
+
+def never_falls(seconds: Array) -> bool:
+    """By more than rounding."""
+    return bool(np.all(np.diff(seconds) >= -1e-12 * seconds[1:]))

@@ -1,8 +1,4 @@
-"""Counts to seconds: bounds that always hold, the calibration's parts one by one, the names of limiters,
-shares that never fall with rows, and all-reduces.
-"""
-
-from dataclasses import replace
+"""Counts to seconds: bounds that always hold, the calibration's parts one by one, the names of limiters."""
 
 import numpy as np
 import pytest
@@ -13,14 +9,12 @@ from perfmodel.costs.kinds.gemm import GemmOp
 from perfmodel.costs.kinds.messages import AllReduceOp
 from perfmodel.costs.kinds.small import SmallOp
 from perfmodel.costs.kinds.state import StateOp
-from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
-from perfmodel.operations import Array, Cost
-from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, interpolated, load_gpu
-from perfmodel.specs.calibrations.constants import AllReduce
+from perfmodel.operations import Cost
+from perfmodel.specs import WEIGHT_FORMATS, Calibration, files, load_gpu
 from perfmodel.specs.calibrations.engine_constants import Curves
 from perfmodel.specs.models.formats import KV_FORMATS
 from tests.costs.machines import (
@@ -292,125 +286,3 @@ def test_unpacking_is_time_of_the_weights() -> None:
     assert time.terms_s["param_load"] == pytest.approx(2.0)
     assert time.terms_s["flops"] == pytest.approx(3.0)
     assert machine(weight_unpack_s=1e-8, gemm_blend_power=1.0).op_limiter(op) == "param_load"
-
-
-# Shares of the roofline, pooled where times would fall with rows.
-
-
-def gemm_s(rows, shares, ridge, moved: float = 0.0):
-    """Time of a GEMM in units of one load of its weights; it moves `moved` of their bytes more per row."""
-    loaded, computed = (interpolated(curve, rows) for curve in monotone_shares(shares, ridge))
-    loaded_s = (1.0 + moved * rows) / loaded
-    computed_s = rows / ridge / computed
-    return np.maximum(loaded_s, computed_s)
-
-
-def test_a_fall_becomes_the_geometric_mean_of_the_highest_before_and_the_lowest_after() -> None:
-    """Times of 1, 8 and 16 rows: 2, 4 and 1.25."""
-    rows = np.array([1.0, 8.0, 16.0])
-    shares = ((1.0, 0.5), (8.0, 0.25), (16.0, 0.8))
-    seconds = gemm_s(rows, shares, 1e6)
-    np.testing.assert_allclose(seconds, [2.5**0.5, 5**0.5, 5**0.5], rtol=1e-12)
-
-
-def test_measured_times_that_rise_stay() -> None:
-    """Ridge 4, shares .8 at 1 and 16 rows: one load up to 4 rows, and 1 / (.8 x 4) of one per row beyond."""
-    rows = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
-    seconds = gemm_s(rows, ((1.0, 0.8), (16.0, 0.8)), 4.0)
-    np.testing.assert_allclose(seconds, [1.25, 1.25, 1.25, 2.5, 5.0, 20.0], rtol=1e-12)
-
-
-def test_a_share_that_falls_beyond_the_ridge_moves_no_time_below_it() -> None:
-    """At 129 rows a second tile begins, and the share falls to a third."""
-    shares = ((1.0, 0.8), (128.0, 0.75), (129.0, 0.25), (1024.0, 0.7))
-    rows = np.asarray(100.0)
-    seconds = [float(gemm_s(rows, shares, ridge)) for ridge in (128.0, 129.0, 140.0)]
-    np.testing.assert_allclose(seconds, [seconds[0]] * 3, rtol=1e-2)
-
-
-SHARES = st.lists(st.floats(0.05, 1.0), min_size=2, max_size=9)
-
-
-def at_powers_of_two(shares: list[float]) -> tuple[tuple[float, float], ...]:
-    """(rows, share): the first at one row."""
-    return tuple((2.0**i, share) for i, share in enumerate(shares))
-
-
-def never_falls(seconds: Array) -> bool:
-    """By more than rounding."""
-    return bool(np.all(np.diff(seconds) >= -1e-12 * seconds[1:]))
-
-
-@given(shares=SHARES, ridge=st.floats(0.5, 2000.0), moved=st.floats(0.0, 0.5))
-def test_no_gemm_is_faster_with_more_rows(shares: list[float], ridge: float, moved: float) -> None:
-    knots = at_powers_of_two(shares)
-    seconds = gemm_s(np.arange(1.0, 400.0), knots, ridge, moved)
-    assert never_falls(seconds)
-
-
-@given(shares=SHARES, ridge=st.floats(0.5, 2000.0), faster=st.floats(1.0, 4.0), moved=st.floats(0.0, 0.5))
-def test_no_gemm_is_slower_on_a_better_device(
-    shares: list[float], ridge: float, faster: float, moved: float
-) -> None:
-    """A higher peak raises the ridge; a higher bandwidth lowers it, and one load takes less time."""
-    knots = at_powers_of_two(shares)
-    rows = np.arange(1.0, 400.0)
-    seconds = gemm_s(rows, knots, ridge, moved)
-    longest_s = seconds * (1 + 1e-12)
-    higher_peak_s = gemm_s(rows, knots, ridge * faster, moved)
-    assert np.all(higher_peak_s <= longest_s)
-    higher_bandwidth_s = gemm_s(rows, knots, ridge / faster, moved) / faster
-    assert np.all(higher_bandwidth_s <= longest_s)
-
-
-# All-reduces, never below the link.
-
-KNOTS = AllReduce(
-    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))},
-    source="made up for the test",
-)
-
-
-def allreduce(size, tp: int = 8, **values):
-    op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=size, devices=tp)
-    return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
-
-
-def test_all_reduce_at_between_and_beyond_its_knots() -> None:
-    for size, seconds in KNOTS.knots[8]:
-        assert allreduce(size) == pytest.approx(seconds, rel=1e-12)
-    # halfway in the logarithms
-    geometric_mean_s = (1e-5 * 1e-4) ** 0.5
-    assert allreduce(1e5, tp=2) == pytest.approx(geometric_mean_s, rel=1e-12)
-    assert allreduce(100.0) == pytest.approx(2e-5)
-    assert allreduce(4e6) == pytest.approx(8e-4)
-    assert allreduce(1e4, allreduce_multiplier=1.5) == pytest.approx(3e-5)
-    # the link is the floor: 1e6 bytes at 300 GB/s
-    assert allreduce(1e6, allreduce_multiplier=1e-6) == pytest.approx(1e6 / LINK)
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(1, 1e12), min_size=2, max_size=20))
-def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
-    message = np.sort(np.array(sizes))
-    seconds = allreduce(message)
-    assert never_falls(seconds)
-    assert np.all(seconds >= message / LINK)
-
-
-def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
-    with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
-        allreduce(1e5, tp=4)
-
-
-def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
-    """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
-    op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=1e4, devices=2)
-    pair = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
-    alone = A100.replace(link=None, peer_access=False)
-    through_memory = replace(pair, gpu=alone)
-    assert through_memory.op_predicted_s(op) == pytest.approx(4.2e-5 + 1e4 * 5.2e-10)
-    linked = replace(pair, gpu=A100.replace(peer_access=False))
-    assert linked.op_predicted_s(op) == pytest.approx(1e-5)
-    assert not load_gpu("rtx-5090").peer_access
-    assert load_gpu("rtx-pro-6000").peer_access
