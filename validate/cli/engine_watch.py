@@ -1,8 +1,7 @@
 """``perfmodel validate engine --watch``: whether the served draft length is still good."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import click
 
@@ -18,8 +17,9 @@ from perfmodel.validate.engine.acceptance import (
     counts_drafts,
     draft_length,
     import_text,
-    states_positions,
 )
+from perfmodel.validate.engine.acceptance.contexts import MissingContexts
+from perfmodel.validate.engine.acceptance.counters import states_positions
 from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.client import without_words
@@ -34,8 +34,22 @@ from perfmodel.validate.engine.watch import (
     running,
 )
 
-_METHOD = re.compile(r"['\"]?(?:method|speculative_algorithm)['\"]?\s*[:=]\s*['\"](\w+)")
-"""The kind of draft in the configuration that vLLM and SGLang log."""
+FURTHER = (
+    "tp",
+    "ep",
+    "dp",
+    "layer_split",
+    "cpu_moe",
+    "gpu_layers",
+    "host_bandwidth",
+    "attention_backend",
+    "weights",
+    "kv_dtype",
+    "draft_tp",
+    "engine",
+    "calibration",
+)
+"""Arguments of a question besides its model, device and draft."""
 
 
 def watch_pages(question: EngineQuestion) -> None:
@@ -76,7 +90,7 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
             raise click.exceptions.Exit(1)
     if all(of_range.holds for of_range in drifts):
         return say(f"keep K = {served[0].gamma}")
-    say_whole(f"run instead: {command(query, served[-1], further_flags(question, query))}")
+    say_whole(f"run instead: {command(query, served[-1], further_flags(query))}")
     raise click.exceptions.Exit(1)
 
 
@@ -114,8 +128,8 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
     while there is a key.
     """
     if question.draft is None:
-        method = _METHOD.search(text)
-        of_method = f" of method {method[1]}" if method else ""
+        method = LoggedConfig.of(text).method
+        of_method = f" of method {method}" if method else ""
         raise InputError(f"--draft: must be given: {where} counts drafts{of_method}")
     gamma = question.gamma or draft_length(text)
     if gamma is None and not states_positions(text):
@@ -143,10 +157,8 @@ def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Se
     """
     try:
         return import_text(where, text, None, subject).rows
-    except InputError as error:
-        context = None
-        if str(error).startswith("--context: must be given") and not subject.context:
-            context = predicted_context(query, text)
+    except MissingContexts:
+        context = predicted_context(query, text)
         if context is None:
             raise
     say(
@@ -155,25 +167,12 @@ def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Se
     return import_text(where, text, None, replace(subject, context=(max(round(context), 1),))).rows
 
 
-def further_flags(question: EngineQuestion, query: Query) -> Sequence[str]:
+def further_flags(query: Query) -> Sequence[str]:
     """The flags of the question that its model, device and draft do not say."""
-    values = {
-        "--tp": query.tp if query.tp > 1 else None,
-        "--ep": query.ep if query.ep > 1 else None,
-        "--dp": query.dp if query.dp > 1 else None,
-        "--layer-split": query.layer_split if query.layer_split > 1 else None,
-        "--cpu-moe": query.cpu_moe or None,
-        "--gpu-layers": query.gpu_layers,
-        "--host-bandwidth": query.host_bandwidth,
-        "--attention-backend": query.attention_backend,
-        "--weights": question.weights,
-        "--kv-dtype": question.kv_dtype,
-        "--draft-tp": question.draft_tp,
-        "--engine": query.engine,
-        "--calibration": query.calibration,
-    }
+    defaults = {field.name: field.default for field in fields(Query)}
     words = []
-    for flag, value in values.items():
-        if value is not None:
-            words += [flag, str(value)]
+    for name in FURTHER:
+        value = getattr(query, name)
+        if value != defaults[name]:
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return words

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from perfmodel.answers.question import Query
 
-_VERSION = re.compile(r"LLM engine \(v(\d+\.\d+\.\d+)|vLLM API server version (\d+\.\d+\.\d+)")
+_VERSION = re.compile(r"(?:LLM engine \(v|vLLM API server version )(\d+\.\d+\.\d+)")
 _TP = re.compile(r"\b(?:tensor_parallel_size|tp_size)['\"]?[=:]\s*(\d+)")
 _QUANTIZATION = re.compile(r"\bquantization['\"]?[=:]\s*['\"]?(\w+)")
 _CACHE = re.compile(r"\bkv_cache_dtype['\"]?[=:]\s*['\"]?(\w+)")
+_METHOD = re.compile(r"['\"]?(?:method|speculative_algorithm)['\"]?\s*[:=]\s*['\"](\w+)")
 FORMATS = {
     "fp8": "fp8",
     "w8a8_fp8": "fp8",
@@ -25,27 +26,28 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class LoggedConfig:
-    """version: of vLLM, which prints it. weights: as `--weights` has it. None: not printed, or not known
-    here.
+    """version: of vLLM, which prints it. weights: as `--weights` has it. method: the engine's word for the
+    kind of draft. None: not printed, or not known here.
     """
 
     version: str | None = None
     tp: int | None = None
     weights: str | None = None
     cache: str | None = None
+    method: str | None = None
 
     @classmethod
     def of(cls, text: str) -> "LoggedConfig":
         """From a log; the first lines that state each figure."""
-        version = _VERSION.search(text)
-        tp = _TP.search(text)
-        quantization = _QUANTIZATION.search(text)
-        cache = _CACHE.search(text)
+        tp = _first(_TP, text)
+        quantization = _first(_QUANTIZATION, text) or ""
+        cache = _first(_CACHE, text) or ""
         return cls(
-            version and (version[1] or version[2]),
-            int(tp[1]) if tp else None,
-            FORMATS.get(quantization[1].lower()) if quantization else None,
-            "fp8" if cache and cache[1].startswith("fp8") else None,
+            version=_first(_VERSION, text),
+            tp=int(tp) if tp else None,
+            weights=FORMATS.get(quantization.lower()),
+            cache="fp8" if cache.startswith("fp8") else None,
+            method=_first(_METHOD, text),
         )
 
     def differences(self, query: Query, weights: str) -> Iterator[str]:
@@ -56,3 +58,9 @@ class LoggedConfig:
             yield f"the log has {self.weights} weights, and {weights} are assumed: --weights {self.weights}"
         if self.cache is not None and query.kv_dtype is None:
             yield f"the log has a KV cache in {self.cache}, and none was asked: --kv-dtype {self.cache}"
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    """The group of the first match; None without one."""
+    printed = pattern.search(text)
+    return None if printed is None else printed[1]

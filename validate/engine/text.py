@@ -13,8 +13,6 @@ from perfmodel.reading import parse_json
 
 MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
-
-
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")

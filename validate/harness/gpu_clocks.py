@@ -12,8 +12,6 @@ import torch
 
 WATCH_MS = 250
 """Milliseconds between samples of a device's clocks."""
-
-
 THROTTLED = 0xFFFFFFFFFFFFFFFE
 """NVML's reasons for a lower clock, except idleness (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
 

@@ -14,7 +14,7 @@ from perfmodel.specs import files, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
-from perfmodel.validate.engine.acceptance.contexts import Contexts
+from perfmodel.validate.engine.acceptance.contexts import Contexts, MissingContexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
@@ -23,16 +23,6 @@ MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglan
 `read` returns the rates of rows, each with the contexts at which they were counted (None if the text does not
 state them), and their origin.
 """
-
-
-POSITIONS = (
-    "er-position acceptance rate",
-    "acceptance rate per position",
-    "_per_pos",
-    "_per_position",
-    "_histogram",
-)
-"""Words of the texts that count drafts by position or by accepted tokens."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
@@ -77,11 +67,6 @@ def draft_length(text: str) -> int | None:
     return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
 
 
-def states_positions(text: str) -> bool:
-    """Whether a text counts drafts by accepted tokens or position, and so states their length."""
-    return any(word in text for word in POSITIONS)
-
-
 def _row(
     where: str, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
 ) -> dict[str, Any]:
@@ -93,7 +78,7 @@ def _row(
     if subject.context:
         contexts = Contexts.given(subject.context)
     if contexts is None:
-        raise InputError(
+        raise MissingContexts(
             f"--context: must be given: {where} does not state the lengths of its requests; one number, or "
             "the ends of the range that was served, such as 500,4000"
         )

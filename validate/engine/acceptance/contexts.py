@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from perfmodel.errors import InputError
 from perfmodel.validate.engine.text import is_count
 
 LEAST_KNOWN = 0.5
@@ -15,6 +16,10 @@ count at the mean.
 """
 LEAST_SHARE = 0.1
 """Share of all drafts from which those of one octave of contexts get their own row."""
+
+
+class MissingContexts(InputError):
+    """Figures about drafts without the lengths of their requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,19 @@ SHORT = 0.02
 """Share of tokens that drafts of one length may lack at the ends of requests."""
 TRUNCATING = ("ngram", "suffix")
 """Kinds of draft that stop early if they find no more tokens; this is part of their acceptance."""
+POSITIONS = (
+    "er-position acceptance rate",
+    "acceptance rate per position",
+    "_per_pos",
+    "_per_position",
+    "_histogram",
+)
+"""Words of the texts that count drafts by position or by accepted tokens."""
+
+
+def states_positions(text: str) -> bool:
+    """Whether a text counts drafts by accepted tokens or position, and so states their length."""
+    return any(word in text for word in POSITIONS)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,12 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
 from perfmodel.speculation.acceptance import MAX_POSITIONS, alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
+from perfmodel.validate.engine.acceptance.counters import (
+    AcceptanceSubject,
+    Counted,
+    Counters,
+    states_positions,
+)
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.text import floats, is_count, is_json, parse_objects
@@ -85,7 +90,7 @@ def draft_length(text: str) -> int | None:
     lines = _FIRST_ENGINE.findall(text)
     if lines:
         return int(lines[-1][0]) or None
-    if "er-position acceptance rate" in text or "accepted_tokens_per_pos" in text or is_json(text):
+    if is_json(text) or states_positions(text):
         return None
     drafts = total("", text, "vllm:spec_decode_num_drafts")
     if drafts:
@@ -98,7 +103,9 @@ def _length_of(line: re.Match[str]) -> int | None:
     """The draft length behind a line's mean length; None if the line leaves it open."""
     gained = float(line["mean"] or 1.0) - 1.0
     accepted = float(line["accepted"])
-    return round(float(line["drafted"]) * gained / accepted) or None if gained > 0.0 and accepted else None
+    if gained <= 0.0 or not accepted:
+        return None
+    return round(float(line["drafted"]) * gained / accepted) or None
 
 
 def _of_totals(where: str, line: re.Match[str]) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def _constant(where: str, name: str, gained: float, length: float) -> dict[str, 
 
 def _mean_of_lines(where: str, text: str, subject: AcceptanceSubject) -> dict[str, Any] | None:
     """The constant rate of lines that state no positions; None for any other text."""
-    if is_json(text) or "Per-position acceptance rate: " in text:
+    if is_json(text) or states_positions(text):
         return None
     lines = list(_MEAN.finditer(text))
     if not lines:
@@ -138,7 +145,7 @@ def _mean_of_page(where: str, text: str) -> dict[str, Any] | None:
     drafts = total(where, text, f"{prefix}drafts")
     accepted = total(where, text, f"{prefix}accepted_tokens")
     drafted = total(where, text, f"{prefix}draft_tokens")
-    if not drafts or not drafted or f"{prefix}accepted_tokens_per_pos" in text:
+    if not drafts or not drafted or states_positions(text):
         return None
     return _constant(where, "accepted_tokens", 1.0 + accepted / drafts, round(drafted / drafts))
 

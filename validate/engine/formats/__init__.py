@@ -85,8 +85,6 @@ FORMATS = {
         "llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd
     ),
 }
-
-
 UNKNOWN = (
     "holds no benchmark known here: paste a log of vLLM, SGLang, llama.cpp or TensorRT-LLM, a page of "
     "metrics, the output of a benchmark client, or a speed alone (35 tok/s); docs/engine.md lists all forms"

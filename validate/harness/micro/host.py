@@ -10,8 +10,6 @@ from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
 """Least bytes between two touches of the same data in a kernel that counts for the bandwidth."""
-
-
 MOVING = ("copy", "read", "gemm")
 
 
