@@ -107,9 +107,11 @@ def two_writers(job: Job, folder: Path, rng: Random, whole: Whole) -> tuple[int,
 
 def _refused(job: Job, folder: Path, ended: Ending, empty: bool = True) -> Wrong:
     lines = [line for line in ended.stderr.splitlines() if line and not line.startswith(("WARNING", "next:"))]
+    if "Traceback" in ended.stderr:
+        return f"status {ended.status}: {ended.stderr[-300:]!r}"
     if ended.status == 0 or AGAIN in ended.stderr:
         return None
-    if ended.status != 2 or not lines or not lines[-1].startswith("error: ") or "Traceback" in ended.stderr:
+    if ended.status != 2 or not lines or not lines[-1].startswith("error: "):
         return f"status {ended.status}: {ended.stderr[-300:]!r}"
     return "a refused run left a result" if empty and job.results(folder) else None
 

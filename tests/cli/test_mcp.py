@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,18 @@ START: dict[str, Any] = {
         "clientInfo": {"name": "a test", "version": "1"},
     },
 }
+PATIENCE_S = 60.0
+"""A server that takes longer to begin or to stop its calls does neither."""
 SLOW = ASKED["traffic"] | {"request_rate": "0.1..40+0.1", "replay": True}
+
+
+def waited_for(calls: Callable[[], int], count: int) -> int:
+    """The number of running calls, once it is `count`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while calls() != count:
+        assert time.monotonic() < deadline, f"{calls()} calls run, not {count}"
+        time.sleep(0.05)
+    return count
 
 
 def test_calls_wait_for_their_turn_and_stop_when_they_are_cancelled() -> None:
@@ -219,15 +231,11 @@ def test_calls_wait_for_their_turn_and_stop_when_they_are_cancelled() -> None:
         for number in range(AT_ONCE + 2):
             call = {"name": "traffic", "arguments": SLOW}
             send({"method": "tools/call", "id": number, "params": call})
-        most = 0
-        while most < AT_ONCE:
-            most = max(most, calls())
-            time.sleep(0.05)
+        most = waited_for(calls, AT_ONCE)
         for number in range(AT_ONCE + 2):
             most = max(most, calls())
             send({"method": "notifications/cancelled", "params": {"requestId": number}})
-        while calls():
-            time.sleep(0.05)
         assert most == AT_ONCE
+        waited_for(calls, 0)
         process.stdin.close()
         assert process.wait(timeout=60) == 0
