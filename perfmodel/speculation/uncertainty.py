@@ -21,7 +21,7 @@ from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.speculation.evidence import speedup_class, step_class
-from perfmodel.speculation.iteration import Passes, Prediction
+from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
@@ -51,12 +51,13 @@ def speedup_interval(
     return interval_of_speedup(scenario, gamma, float(passes.gained[0]), speedup, error)
 
 
-def interval_of_prediction(scenario: Scenario, p: Prediction, context: float) -> Interval | None:
-    """`speedup_interval` of a predicted point, whose passes are timed already."""
-    gamma = int(p.gamma)
-    passes = Passes(scenario, float(p.batch), context, np.array([gamma]))
-    error = ratio_log_error(scenario, passes, float(p.iteration_s / p.target_s))
-    return interval_of_speedup(scenario, gamma, float(p.tokens_per_iteration), float(p.speedup), error)
+def interval_of_timed(
+    scenario: Scenario, batch: float, context: float, gamma: int, gained: float, speedup: float
+) -> Interval | None:
+    """`speedup_interval` of a point whose passes are timed already. gained: its tokens per iteration."""
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    error = ratio_log_error(scenario, passes, gained / speedup)
+    return interval_of_speedup(scenario, gamma, gained, speedup, error)
 
 
 def interval_of_speedup(

@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_attention, engine_of
-from perfmodel.speculation import Scenario, Workload, interval_of_prediction, memory_of, predict
+from perfmodel.speculation import Passes, Scenario, interval_of_timed, memory_of
 
 WORTH_A_SWITCH = 1.1
 """Ratio of speedups from which a switch is worth a word, although its interval contains 1."""
@@ -53,11 +55,10 @@ def remedies(query: Query, scenario: Scenario, speedup: float) -> tuple[Remedy, 
     if _switched not in scenario.known:  # no switch depends on the workload
         scenario.known[_switched] = tuple(_switched(query, scenario))
     enough = WORTH_A_SWITCH * max(speedup, 1.0)
-    workload = Workload.of(query.batch, query.context)
     helpful = []
     for switch, changed in scenario.known[_switched]:
         changed = changed.with_acceptance(scenario.acceptance)
-        remedy = _with(switch, changed, workload, query.max_gamma, speedup)
+        remedy = _with(switch, changed, query, speedup)
         if remedy is not None and remedy.helps(enough) and _fits(changed, remedy.gamma, query):
             helpful.append(remedy)
     return tuple(sorted(helpful, key=lambda remedy: -remedy.speedup))
@@ -86,19 +87,21 @@ def _switches(query: Query, scenario: Scenario) -> Iterator[tuple[str, dict[str,
             yield f"--draft-tp {degree}", {"draft_tp": degree}
 
 
-def _with(
-    switch: str, changed: Scenario, workload: Workload, max_gamma: int, speedup: float
-) -> Remedy | None:
+def _with(switch: str, changed: Scenario, query: Query, speedup: float) -> Remedy | None:
     """The speedup with a switch; None if it is impossible, drafts nothing, or is no faster."""
+    batch = float(query.batch)
+    context = float(query.context)
+    passes = Passes(changed, batch, context, np.arange(changed.longest(query.max_gamma) + 1))
     try:
-        best = predict(changed, workload, max_gamma, at_best=True)
+        by_length = passes.speedups(changed)
     except InputError:
         return None
-    gamma = int(best.gamma)
-    if not gamma or best.speedup <= speedup:
+    gamma = int(by_length.argmax())
+    best = float(by_length[gamma])
+    if not gamma or best <= speedup:
         return None
-    interval = interval_of_prediction(changed, best, float(workload.context))
-    return Remedy(switch, gamma, float(best.speedup), interval)
+    gained = float(passes.gained[gamma])
+    return Remedy(switch, gamma, best, interval_of_timed(changed, batch, context, gamma, gained, best))
 
 
 def _fits(changed: Scenario, gamma: int, query: Query) -> bool:

@@ -11,7 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.immutable import Immutable
 from perfmodel.specs import DRIFT, engine_of
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation import Interval, Passes, Scenario, interval_of_speedup, ratio_log_error
+from perfmodel.speculation import Interval, Passes, Scenario, interval_of_timed
 
 
 class VersionGain(Immutable):
@@ -65,12 +65,11 @@ def _older(query: Query) -> Iterator[VersionGain]:
 
 
 def _gain(query: Query, scenario: Scenario, version: str) -> VersionGain:
+    batch = float(query.batch)
     context = float(query.context)
     gamma = int(query.gamma or 0)
-    passes = Passes(scenario, float(query.batch), context, np.array([gamma]))
-    ratio = float(passes.ratios()[0])
-    gained = float(passes.gained[0])
-    error = ratio_log_error(scenario, passes, ratio)
-    interval = interval_of_speedup(scenario, gamma, gained, gained / ratio, error)
-    word = verdict(scenario, context, gained / ratio, interval, gamma)
-    return VersionGain(version, word, gained / ratio, interval)
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    speedup = float(passes.speedups(scenario)[0])
+    interval = interval_of_timed(scenario, batch, context, gamma, float(passes.gained[0]), speedup)
+    word = verdict(scenario, context, speedup, interval, gamma)
+    return VersionGain(version, word, speedup, interval)
