@@ -197,8 +197,7 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
 
 def _is_unhindered(pace: Pace, signs: list[Sign]) -> bool:
     """Whether no request waits, and the log has no sign of a slow step or a full cache."""
-    hindering = any(sign.decides or sign.half is Half.LOAD for sign in signs)
-    return pace.waiting < 1 and not hindering
+    return pace.waiting < 1 and not any(sign.decides for sign in signs)
 
 
 def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list[Sign]) -> Half:
@@ -207,7 +206,7 @@ def _half(slower: bool, explained: bool, rejected: bool, pace: Pace, signs: list
     """
     if not slower:
         return Half.ACCEPTANCE if rejected else Half.NONE
-    loaded = explained or pace.waiting >= 1 or any(sign.half is Half.LOAD for sign in signs)
+    loaded = explained or pace.waiting >= 1 or any(sign.half is Half.LOAD and sign.decides for sign in signs)
     slow = any(sign.half is Half.STEP and sign.decides for sign in signs)
     return Half.LOAD if loaded and not slow else Half.STEP
 

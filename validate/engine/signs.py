@@ -19,7 +19,7 @@ class Half(Enum):
 @dataclass(frozen=True, slots=True)
 class Sign:
     """Words in a log that explain a slow server. decides: whether a server without the trait is usual, so
-    that the words tell a slow step from a load.
+    that the words alone say which half is off.
     """
 
     pattern: re.Pattern[str]
@@ -111,6 +111,7 @@ SIGNS = (
         re.compile(r"[Mm]ax_?\s?running_?\s?requests is reset to \d+ for speculative"),
         Half.LOAD,
         "the server takes fewer requests at once because it speculates",
+        decides=False,
     ),
 )
 """Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp."""

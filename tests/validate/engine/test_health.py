@@ -232,16 +232,22 @@ def test_two_lines_that_agree_are_inside_a_load(tmp_path, capsys) -> None:
     assert status == 1
 
 
-HARMLESS = "Custom allreduce is disabled because it is not supported on more than two PCIe-only GPUs."
+USUAL = {
+    "the custom all-reduce is off": "Custom allreduce is disabled because it is not supported on more than "
+    "two PCIe-only GPUs.",
+    "the server takes fewer requests": "max_running_requests is reset to 48 for speculative decoding.",
+}
+"""Meaning of a sign that many servers have, and their line."""
 
 
-def test_a_sign_that_many_servers_have_does_not_hide_a_load(tmp_path, capsys) -> None:
+@pytest.mark.parametrize("meaning", USUAL)
+def test_a_sign_that_many_servers_have_decides_nothing(tmp_path, capsys, meaning: str) -> None:
     slow = predicted_tokens_per_s() / 4
-    _, loaded = watched(tmp_path, capsys, vllm_log(slow, waiting=20, first=HARMLESS))
+    _, loaded = watched(tmp_path, capsys, vllm_log(slow, waiting=20, first=USUAL[meaning]))
     assert "health: the load is off" in loaded
-    _, alone = watched(tmp_path, capsys, vllm_log(slow, first=HARMLESS))
+    _, alone = watched(tmp_path, capsys, vllm_log(slow, first=USUAL[meaning]))
     assert "health: the iteration is off" in alone
-    assert "seen in the log: the custom all-reduce is off" in alone
+    assert f"seen in the log: {meaning}" in alone
 
 
 def test_a_log_of_drafts_needs_to_know_which(tmp_path, capsys) -> None:
