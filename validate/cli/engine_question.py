@@ -53,8 +53,8 @@ class EngineQuestion(Question):
         ),
     ] = None
     tp: arg.TP = argument(default=1)
-    ep: Annotated[int, Argument("Expert-parallel groups.", "N")] = 1
-    dp: Annotated[int, Argument("Data-parallel attention groups.", "N")] = 1
+    ep: arg.EP = argument(default=1)
+    dp: arg.DP = argument(default=1)
     layer_split: Annotated[
         int, Argument("Devices that share the layers and run in turn (-sm layer).", "N", group="Engine")
     ] = 1

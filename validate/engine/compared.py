@@ -26,6 +26,7 @@ POSSIBLE = (
     "layers or experts on the host, a power or clock limit, other programs on the device, a fallback of the "
     "attention, another format than was asked"
 )
+"""Reasons for a slow step that a text need not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ class ComparedStep:
             )
 
 
-def compared(query: Query, timing: Timing, usual: tuple[float, float] | None = None) -> ComparedStep:
-    """A step against its prediction. usual: expected tokens per iteration, least and most."""
+def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) -> ComparedStep:
+    """A step against its prediction. usual: see `ComparedStep`."""
     drafting = timing.gamma > 0
     question = replace(
         query,

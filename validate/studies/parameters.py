@@ -113,6 +113,8 @@ _PIECEWISE = (
 )
 _STATE_VERIFY_S = 5.5e-5
 """Time of a recurrent layer for several query tokens, one after the other, on devices without own rows."""
+_SM120_STATE_VERIFY_S = 8e-5
+"""The same on devices of compute capability 12."""
 PUBLIC = (
     PlacedConstant("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
     PlacedConstant("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
@@ -134,7 +136,7 @@ PUBLIC = (
     ),
     PlacedConstant(
         "vllm.sm120.state_verify_s",
-        8e-5,
+        _SM120_STATE_VERIFY_S,
         0.5,
         source="local-inference-lab/rtx6kpro: Qwen3.5-397B with MTP on RTX PRO 6000, 3 to 5 ms an iteration"
         " more than its passes without",
@@ -146,7 +148,7 @@ PUBLIC = (
         0.5,
         source="sgl-project/SpecForge@a6b6b023: Qwen3-Next with EAGLE-3 on H200, 2 to 3 ms an iteration more "
         "than its passes without",
-        elsewhere=8e-5,  # vllm.sm120.state_verify_s
+        elsewhere=_SM120_STATE_VERIFY_S,
     ),
     PlacedConstant(
         "vllm@0.28/sm120.gemm_factor_fp4",

@@ -127,8 +127,9 @@ class ServedRun:
         return drafting / plain if plain and drafting else None
 
     def _is_like(self, row: "ServedRun") -> bool:
-        """Whether a run has answers as long, and attention divided in the same way."""
-        # and, as it is, from 256 requests on: prompts are in many gaps
+        """Whether a run has answers as long, and attention divided in the same way: it is divided from 256
+        clients on, where prompts fall into many gaps.
+        """
         return self.agrees(row, ("output_tokens", "data_parallel_attention"))
 
     @property

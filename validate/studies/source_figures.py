@@ -311,13 +311,14 @@ def group_errors(rows: list[JudgedRun]) -> dict[str, Any]:
     by_source = grouped(rows, lambda r: r.source)
     sources = {name: _mean(of_source) for name, of_source in by_source.items()}
     worst = max(sources, key=lambda name: sources[name])
+    macro = np.mean([*sources.values()])
     bias = np.mean([r.off for r in rows])
     shipped = np.mean([abs(r.shipped) for r in rows])
     figures = {
         "rows": len(rows),
         "sources": len(sources),
         "error": math.expm1(_mean(rows)),
-        "macro": math.expm1(np.mean([*sources.values()])),
+        "macro": math.expm1(macro),
         "bias": math.expm1(bias),
         "worst": {"source": worst, "error": math.expm1(sources[worst])},
         "shipped": math.expm1(shipped),

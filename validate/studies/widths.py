@@ -3,10 +3,9 @@
 A width of steps is the size that 90 % of the errors of a class do not exceed. The interval of a speedup
 leaves 5 % of them on each side, because a new kind of draft is predicted too fast more often than too slow.
 Errors of one source are alike, so a source counts as often as it has independent rows. A class of devices
-has a width of its own, in which errors
-on other devices count a fifth; errors of the other classes count a tenth of that (`held_out`). So a class
-with few sources borrows from them. Errors of speedups are relative to the share of an iteration that is extra
-time (`extra_share`).
+has a width of its own, in which errors on other devices count a fifth; errors of the other classes count a
+tenth of that (`held_out`). So a class with few sources borrows from them. Errors of speedups are relative to
+the share of an iteration that is extra time (`extra_share`).
 
 Data: errors of public runs and of the tables to which engines are fitted, by constants that have not seen
 their source. A class of speedups is ``known`` if another source has the engine's kind of draft, and ``new``
