@@ -93,7 +93,7 @@ bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 bench-compare: $(VENV)/.dev  ## time this tree and another commit in turns: make bench-compare BASE=HEAD~1
 	bash benchmarks/compare.sh $(BASE)
 
-lock:  ## pin what users' clones (constraints.txt), CI and releases (by hash) install: the newest that pyproject.toml allows
+lock:  ## pin what users' clones (constraints.txt), CI, releases and their tools (by hash) install: the newest that pyproject.toml allows
 	rm -rf .lock && python3.11 -m venv .lock
 	.lock/bin/python -m pip install --quiet --disable-pip-version-check -e ".[validate,dev,docs]"
 	sed -n '/^#/p' constraints.txt > .lock/constraints.txt
