@@ -158,7 +158,7 @@ def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Se
     try:
         return import_text(where, text, None, subject).rows
     except MissingContexts:
-        context = predicted_context(query, text)
+        context = predicted_context(query, text, subject.gamma)
         if context is None:
             raise
     say(

@@ -25,7 +25,7 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     requests = running(where, text)
     if pace is None or requests is None:
         raise InputError(f"{where}: states no draft, and no throughput of running requests")
-    cached = context or _stated_context(where, text, requests) or predicted_context(query, text)
+    cached = context or _stated_context(where, text, requests) or predicted_context(query, text, gamma=0)
     if cached is None:
         raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
     point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
@@ -35,14 +35,14 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     return words, health(pace, Expectation(whatif(point), 1.0, None, prompt_token_s), text)
 
 
-def predicted_context(query: Query, text: str) -> float | None:
+def predicted_context(query: Query, text: str, gamma: int) -> float | None:
     """Cached tokens of a request by the share of the cache that a log states and the predicted size of the
-    cache; None if it states no share.
+    cache; None if it states no share. gamma: the draft length; a draft takes memory from the cache.
     """
     load = LoggedLoad.of(text)
     if load is None:
         return None
-    cache = kv_cache_of(resolve_costs(query), query.gamma or 0, query.memory_fraction)
+    cache = kv_cache_of(resolve_costs(query), gamma, query.memory_fraction)
     return load.context_of(cache.kv_tokens)
 
 

@@ -328,9 +328,9 @@ def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, cap
     ask = [word for word in ASK if word not in ("--context", "4k")]
     run(["validate", "engine", "--watch", str(path), *ask])
     out = " ".join(capsys.readouterr().out.split())
-    cache = whatif("qwen3-32b", "h100", batch=8, context=4096, tp=2, draft="eagle3", gamma=0).kv_cache
+    cache = whatif("qwen3-32b", "h100", batch=8, context=4096, tp=2, draft="eagle3", gamma=3).kv_cache
     context = int(re.search(r"context: about (\d+) tokens, by the used share", out)[1])
-    assert context == pytest.approx(0.04 * cache.kv_tokens / 8, rel=0.05)
+    assert context == pytest.approx(0.04 * cache.kv_tokens / 8, abs=0.5), "the draft takes memory too"
     assert "health: healthy" in out
 
 
