@@ -11,8 +11,9 @@ from perfmodel.answers.advice.prices import room
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.load.closed_form_range import OPEN
 from perfmodel.answers.load.load_verdict import TrafficVerdict
+from perfmodel.answers.load.rows_by_load import compared
 from perfmodel.answers.load.slo import SHARE_WANTED
-from perfmodel.answers.load.traffic import compared, traffic
+from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES

@@ -19,7 +19,7 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.served import Served, estimated, replayed
-from perfmodel.answers.load.traffic import check_positions
+from perfmodel.answers.load.rows_by_load import check_positions
 from perfmodel.answers.point.verdict import Calibrated, Verdict
 from perfmodel.errors import InputError, as_names
 from perfmodel.specs import load_model

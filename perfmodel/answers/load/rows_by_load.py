@@ -1,0 +1,270 @@
+"""The rows of a question about a server by load: the closed form, and replays where it does not hold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.load.acceptance_along import along_turns
+from perfmodel.answers.load.closed_rows import closed_rows
+from perfmodel.answers.load.intervals import with_intervals
+from perfmodel.answers.load.ladder import Ladder
+from perfmodel.answers.load.load_verdict import TrafficVerdict, verdict_of
+from perfmodel.answers.load.mixed_classes import ClassRow, check_mix, mix_values
+from perfmodel.answers.load.replayed_rows import check_size, replayed_rows
+from perfmodel.answers.load.rising import never_falling
+from perfmodel.answers.load.rollout import rollout_values
+from perfmodel.answers.load.traced import check_fits, trace_of, trace_values
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.question import Named, Query, resolve, resolve_costs, slowing, usual_draft
+from perfmodel.errors import refuse
+from perfmodel.queueing.policies import Choice, Fixed, Replica
+from perfmodel.queueing.steps import step_times
+from perfmodel.specs import ModelSpec, UnknownAcceptance, engine_of
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.speculation import Scenario, check_draft_length
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A question with the passes that its rows need.
+
+    question: as completed. query: the point at which its names are resolved. spread_source: see `completed`.
+    known: whether the draft's acceptance is; if not, the baseline is the only choice.
+    """
+
+    question: TrafficQuery
+    spread_source: str
+    query: Query
+    scenario: Scenario
+    known: bool
+    replica: Replica
+    choices: list[Choice]
+
+    @classmethod
+    def of(cls, question: TrafficQuery) -> "Priced":
+        """Completes and prices a question. Raises InputError."""
+        question, spread_source = completed(question)
+        query = _query(question)
+        scenario, known = _scenario(question, query)
+        check_lengths(question, scenario.target)
+        replica = replica_of(question, scenario, known)
+        choices = choices_of(question, replica) if known else list(Fixed(0).choices(replica))
+        return cls(question, spread_source, query, scenario, known, replica, choices)
+
+    @property
+    def mean_context(self) -> float:
+        """Tokens of a request in the middle of its answer."""
+        lengths = self.question.lengths
+        return lengths.input_mean + lengths.output_mean / 2.0
+
+    def advisable(self, rows: list[TrafficRow]) -> list[TrafficRow]:
+        """The rows that may be recommended: the baseline alone if a known defect slows the draft."""
+        return rows if slowing(self.scenario, self.mean_context) is None else rows[:1]
+
+    def closed(self, log_off: Mapping[int, float | None]) -> list[list[TrafficRow]]:
+        """The rows of the closed form by load, in the order of the choices."""
+        return _closed_rows(self.question, self.scenario, self.choices, log_off)
+
+    def rows(self, log_off: Mapping[int, float | None]) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
+        """The rows by load, some of which are replays, and those of the classes of a mix."""
+        closed = self.closed(log_off)
+        by_load, classes = _one_row_per_load(self.question, self.replica, self.choices, closed, log_off)
+        return never_falling(by_load), classes
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByLoad:
+    """The rows of `traffic` by load, the baseline first, without intervals and notes; a draft that a known
+    defect slows has none. known: whether the draft's acceptance is.
+    """
+
+    question: TrafficQuery
+    by_load: list[list[TrafficRow]]
+    known: bool
+
+    @property
+    def verdict(self) -> TrafficVerdict:
+        """The recommendation at the first load."""
+        return verdict_of(self.question, self.by_load[0], self.known)
+
+
+def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
+    """What a server is compared with others by: the closed form alone, or the rows of `traffic`, some of
+    which are replays.
+    """
+    priced = Priced.of(question)
+    without = dict.fromkeys(priced.replica.passes)
+    by_load = priced.rows(without)[0] if replays else priced.closed(without)
+    return RowsByLoad(priced.question, [priced.advisable(rows) for rows in by_load], priced.known)
+
+
+def completed(question: TrafficQuery) -> tuple[TrafficQuery, str]:
+    """The question with all that its files, its model and its engine say where it says nothing; and the
+    source of the spread of acceptance between requests. Raises InputError.
+    """
+    values = mix_values(question) | trace_values(question) | rollout_values(question)
+    named = Named.of(question)
+    if question.draft is None:
+        engine = engine_of(named.calibration)
+        values["draft"] = usual_draft(question.model, named.target, engine, question.engine)
+    published = request_constants().acceptance_std.get(named.target.name)
+    source = "assumed"
+    if question.acceptance_std is not None:
+        source = "as given"
+    elif published is not None:
+        values["acceptance_std"] = published.value
+        source = published.source
+    return replace(question, **values) if values else question, source
+
+
+def check_lengths(question: TrafficQuery, target: ModelSpec) -> None:
+    """Refuse (InputError) requests that are longer than the model's positions."""
+    longest = target.max_position_embeddings
+    if question.trace is not None:
+        check_fits(question.trace, trace_of(question.trace), target)
+    if question.mix is not None:
+        check_mix(question.mix, longest)
+    total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+    if question.turns > 1:
+        total += f" in {question.turns} turns ({question.longest} tokens)"
+    check_positions(question.longest, total, target)
+
+
+def check_positions(tokens: int, stated: str, target: ModelSpec) -> None:
+    """Refuse (InputError) requests of more tokens than the model has positions. stated: their lengths."""
+    longest = target.max_position_embeddings
+    if tokens > longest:
+        allowed = f"at most the {longest} positions of {target.name}, with the output"
+        raise refuse("--input-len", None, allowed, stated)
+
+
+def _closed_rows(
+    question: TrafficQuery,
+    scenario: Scenario,
+    choices: Sequence[Choice],
+    log_off: Mapping[int, float | None],
+) -> list[list[TrafficRow]]:
+    """The rows of the closed form by load, in the order of the choices."""
+    by_load: list[list[TrafficRow]] = [[] for _ in question.loop.values]
+    for choice in choices:
+        off = log_off[choice.steps.gamma]
+        rows = closed_rows(question, choice, off, question.loop.values[choice.at])
+        for load, row in zip(choice.at.tolist(), rows, strict=True):
+            by_load[load].append(with_intervals(row, off, scenario))
+    return by_load
+
+
+def _one_row_per_load(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    closed: Sequence[list[TrafficRow]],
+    log_off: Mapping[int, float | None],
+) -> tuple[list[list[TrafficRow]], list[ClassRow]]:
+    """The rows by load, and those of the classes of a mix. A load for which the closed form does not hold, or
+    for which a replay was asked, has the rows of a replay.
+    """
+    simulated = [question.replays or any(row.doubts for row in rows) for rows in closed]
+    if question.closed_form or question.rollout is not None:
+        simulated = [False for _ in closed]
+        closed = [[_as_doubted(row) for row in rows] for rows in closed]
+    count = sum(len(rows) for rows, one in zip(closed, simulated, strict=True) if one)
+    check_size(question, count, choices)
+    if question.draws and question.rollout is None:
+        return _on_ladders(question, replica, choices, closed, log_off, simulated), []
+    by_load = list[list[TrafficRow]]()
+    classes = list[ClassRow]()
+    for at, (load, rows) in enumerate(zip(question.loop.values.tolist(), closed, strict=True)):
+        if not simulated[at]:
+            by_load.append(rows)
+            continue
+        there = [choice for choice in choices if at in choice.at]
+        met, of_classes = replayed_rows(question, replica, there, rows, log_off, load)
+        by_load.append(met)
+        classes += of_classes
+    return by_load, classes
+
+
+def _on_ladders(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    closed: Sequence[list[TrafficRow]],
+    log_off: Mapping[int, float | None],
+    simulated: Sequence[bool],
+) -> list[list[TrafficRow]]:
+    """The rows of drawn requests by load. A row of the closed form stays where it holds, or where no request
+    fits.
+    """
+    ladders = {
+        choice.gamma: Ladder(question, replica, choice, log_off.get(choice.steps.gamma))
+        for choice in choices
+        if choice.steps.seats
+    }
+
+    def at_load(load: float, row: TrafficRow, replayed: bool) -> TrafficRow:
+        ladder = ladders.get(row.gamma)
+        if ladder is None:
+            return row
+        if replayed and (question.replays or row.doubts):
+            row = ladder.replayed(load, row)
+        return ladder.bounded(load, row)
+
+    return [
+        [at_load(load, row, replayed) for row in rows]
+        for load, rows, replayed in zip(question.loop.values.tolist(), closed, simulated, strict=True)
+    ]
+
+
+def _as_doubted(row: TrafficRow) -> TrafficRow:
+    """A row of the closed form outside its range says so."""
+    notes = tuple(f"the closed form may be off: {doubt}" for doubt in row.doubts)
+    return replace(row, warnings=row.warnings + notes)
+
+
+def replica_of(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
+    """The replica, with the passes of all draft lengths that a policy of the question may choose.
+
+    Raises InputError for a length that the draft cannot make.
+    """
+    longest = scenario.longest(question.max_gamma)
+    lengths = {0}
+    for policy in question.gamma:
+        lengths |= set(policy.lengths(longest)) if known else set()
+    check_draft_length(scenario.draft, max(lengths))
+    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
+    if question.turns > 1:
+        priced = [along_turns(question, scenario, t) for t in priced]
+    load = question.loop.load(question.loop.values)
+    passes = {t.gamma: t for t in priced}
+    return Replica(scenario, question.limits, load, passes, question.spread)
+
+
+def choices_of(question: TrafficQuery, replica: Replica) -> list[Choice]:
+    """The baseline, then the choices of each policy. A repeated draft length is left out."""
+    choices: dict[int | str, Choice] = {}
+    for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
+        for choice in policy.choices(replica):
+            choices.setdefault(choice.gamma, choice)
+    return list(choices.values())
+
+
+def _query(question: TrafficQuery) -> Query:
+    """The point at which the names, formats and acceptance of the question are resolved."""
+    stated = question.stated_lengths
+    return question.query(
+        batch=1,
+        context=max(round(question.lengths.context), 1),
+        gamma=None if stated is None else max(stated),
+        max_num_seqs=question.group_seats,
+    )
+
+
+def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:
+    """The scenario, and whether its acceptance is known."""
+    try:
+        return resolve(query), True
+    except UnknownAcceptance:
+        if question.acceptance is not None:
+            raise
+        return resolve_costs(query), False
