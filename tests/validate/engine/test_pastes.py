@@ -106,6 +106,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("llama_metrics", ("n_busy_slots", "x"), r"-: batch: must be stated, as in --from -,batch=N"),
         ("trtllm_metrics", ("", ""), r"-: batch: must be stated, as in --from -,batch=N"),
         ("trtllm_bench", ("Average time-per-output-token", "x"), r"run trtllm-bench with --streaming"),
+        ("trtllm_bench", ("Number of requests", "x"), r"Number of requests: must stand in the report"),
         ("trtllm_log", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
         ("trtllm_log", ("'num_ctx_tokens': 0", "'num_ctx_tokens': 9"), r"no iteration that decodes alone"),
         (

@@ -22,7 +22,9 @@ _LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE)
 
 
 class OneLine(TextForm):
-    """One answer per line. Accepted tokens are not printed (``gamma=N,accepted=X``)."""
+    """One answer per line, alone on the device unless ``batch=N`` says otherwise. Accepted tokens are not
+    printed (``gamma=N,accepted=X``), and some programs print no lengths (``input=N,output=N``).
+    """
 
     title = "speed of an answer, as koboldcpp, tabbyAPI and llama-cli print it"
 
@@ -46,8 +48,8 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
         prompt = figures["cached"] + figures["new"]
     if not figures["rate"]:
         raise refuse(where, "tokens per second", "above 0", words["rate"])
-    gamma, gained = speculation(where, facts, None, None)
+    drafted = speculation(where, facts, None, None)
+    seconds = drafted[1] / figures["rate"]
     lengths = (needed(where, "input", prompt), tokens)
-    drafted = (gamma, gained)
     how = "answer time over iterations"
-    return step(where, gained / figures["rate"], facts.batch or 1.0, lengths, drafted, how=how)
+    return step(where, seconds, facts.batch or 1.0, lengths, drafted, how=how)

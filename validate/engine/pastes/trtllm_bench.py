@@ -36,6 +36,9 @@ class TrtllmBench(TextForm):
         tpot_ms = figures["tpot_ms"]
         if not tpot_ms:
             raise InputError(f"{where}: holds no TPOT: run trtllm-bench with --streaming")
+        requests = figures["requests"]
+        if requests is None:
+            raise InputError(f"{where}: Number of requests: must stand in the report: paste all of it")
         ttft_ms = figures["ttft_ms"]
         lengths = (
             needed(where, "input", facts.input or figures["prompt"]),
@@ -44,9 +47,7 @@ class TrtllmBench(TextForm):
         batch = needed(where, "batch", facts.batch or figures["batch"])
         drafted = speculation(where, facts, figures["gained"], None)
         ttft_s = None if ttft_ms is None else ttft_ms / 1e3
-        return [
-            of_client(where, tpot_ms / 1e3, drafted, batch, lengths, ttft_s, figures["requests"] or batch)
-        ]
+        return [of_client(where, tpot_ms / 1e3, drafted, batch, lengths, ttft_s, requests)]
 
 
 def _figure(where: str, text: str, name: str) -> float | None:
