@@ -51,10 +51,8 @@ def check(
     tolerance: float,
     lengths: list[int],
     bound: int = 128,
-    heads: int = 6,
-    kv: int = 2,
 ) -> None:
-    q, k, v, new_k, new_v = inputs(n, m, dtype, heads, kv)
+    q, k, v, new_k, new_v = inputs(n, m, dtype)
     span = CacheSpan(torch.tensor(lengths), bound)
     out = chosen(q, k, v, span, new_k, new_v)
     assert out.dtype == dtype
