@@ -382,7 +382,9 @@ class _Server:
         while endings and endings[0].work <= self.work + NEGLIGIBLE_WORK:
             ending = heappop(endings)
             if ending.stay == ending.request.stay:
-                self.outstanding_tokens += (self.work - ending.work) * ending.request.growth
+                beyond_tokens = (self.work - ending.work) * ending.request.growth
+                self.cache.used_tokens -= beyond_tokens
+                self.outstanding_tokens += beyond_tokens
                 self._vacate(ending.request)
                 self._leave(ending.request)
         while endings and endings[0].stay != endings[0].request.stay:

@@ -157,15 +157,38 @@ def test_a_request_enters_with_room_for_tokens_still_to_come(share, room, first_
     assert not met.preemptions
 
 
+BY_BATCH_AND_GAIN = replace(
+    server([15, 30], room=500.5, **TWO), table=(server([15, 30], **TWO), server([10, 12], gained=1.5))
+)
+
+
+@pytest.mark.parametrize(
+    ("steps", "share", "preempts"),
+    [(server([10, 12, 14], room=500.5), 0.1, True), (BY_BATCH_AND_GAIN, 1.0, False)],
+)
+def test_an_empty_server_serves_as_a_new_one(steps, share, preempts) -> None:
+    """The same 200 requests twice, long after each other: the room that was left for tokens to come is
+    free again, whether requests ended within a pass or were preempted.
+    """
+    at_s = 0.0007 + 0.0513 * np.arange(200.0)
+    outputs = 20 + 7 * np.arange(200) % 41
+    twice = Arrivals(np.append(at_s, at_s + 1000.0), np.full(400, 100), np.append(outputs, outputs))
+    met = replay(steps, LENGTHS, Limits(256, 8192, reserved_output=share), twice)
+    first, second = np.split(met.ttft_s, 2)
+    assert bool(met.preemptions) == preempts
+    np.testing.assert_allclose(first, second, atol=1e-9)
+
+
 @pytest.mark.parametrize(("share", "first_ms"), [(0.01, 65), (0.02, 65 + 30)])
 def test_prompts_wait_for_a_fuller_pass_but_not_for_ever(share, first_ms) -> None:
     """The second's 100 tokens beside the first's one are more than 1 % of the budget, and less than 2 %:
-    three passes of 10 ms go by. It comes 5 ms before a pass ends, and its own pass takes 60 ms.
+    three passes of 10 ms go by. It comes 5 ms before a pass ends, and its own pass takes 60 ms. The third
+    waits as long again.
     """
-    requests = Arrivals(np.array([0.0, 0.065]), np.full(2, 100), np.array([20, 1]))
+    requests = Arrivals(np.array([0.0, 0.065, 0.165]), np.full(3, 100), np.array([30, 1, 1]))
     limits = Limits(256, 8192, batch_wait_passes=3, batch_wait_share=share)
     met = replay(server([10, 10]), LENGTHS, limits, requests)
-    np.testing.assert_allclose(met.ttft_s * 1000, [60, first_ms])
+    np.testing.assert_allclose(met.ttft_s * 1000, [60, first_ms, first_ms])
 
 
 @pytest.mark.parametrize(
