@@ -117,7 +117,8 @@ def test_one_block_reads_the_whole_cache_of_a_head() -> None:
 
 def test_a_program_of_64_rows_computes_for_a_whole_head() -> None:
     """FlashAttention 2: 16.8 MB times 64 FLOPs per byte at a 108th of 312 TFLOP/s take 0.37 ms, for 2 tokens
-    as for 9. Where four query heads share each of many KV heads, all compute 64 rows for four tokens.
+    as for 9, and twice as long for a sequence of twice the length. Where four query heads share each of many
+    KV heads, all compute 64 rows for four tokens.
     """
     by_hand = 16384 * 1024 * 64 / (F / 108)
     by_all_blocks = 4 * 16384 * 1024 / BW
@@ -125,6 +126,8 @@ def test_a_program_of_64_rows_computes_for_a_whole_head() -> None:
     flash = vllm("flash-attn2")
     assert by_hand == pytest.approx(0.372e-3, rel=0.01)
     assert flash.op_predicted_s(layer(queries)) == pytest.approx([by_all_blocks, by_hand, by_hand])
+    uneven = layer(4.0).replace(longer_bytes=16384 * 1024)
+    assert flash.op_predicted_s(uneven) == pytest.approx(2 * by_hand)
     all_bytes = 4096 * 16384 * 1024
     cost = Cost(kv_bytes=all_bytes, flops=16.0 * all_bytes)
     many = AttentionOp("attention", 1, cost, query=4.0, work_items=4096.0, padded_items=4096.0)

@@ -6,7 +6,9 @@ import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prompts import engine_requests, prompt_launches_s
+from perfmodel.queueing.steps import step_times
 
 QUESTION = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "input_len": 500, "output_len": 300}
 
@@ -67,6 +69,41 @@ def test_sglang_runs_prompts_as_graphs_where_its_rules_allow_it(engine, model, h
 
     share = launches_s(engine) / launches_s("sglang@0.5.9")
     assert share < 0.5 if graphs else share == pytest.approx(1.0)
+
+
+def test_a_graph_of_a_latent_model_reads_up_to_2048_tokens() -> None:
+    query = Query("deepseek-r1", "h200", 1, 500, tp=8, engine="sglang@0.5.12", gamma=0, draft="self")
+    scenario = resolve_costs(query)
+    of_engine = engine_requests(scenario)
+    short, longer = (prompt_launches_s(scenario, of_engine, tokens, False) for tokens in (2048.0, 2049.0))
+    assert short < 0.5 * longer
+
+
+@pytest.mark.parametrize(
+    ("engine", "conservativeness", "share"),
+    [
+        ("vllm", 1, 0.0),
+        ("sglang", 1, 0.7 * 0.14),
+        ("sglang", 0.5, 0.35 * 0.14),
+        ("trtllm", 1, 1),
+    ],
+)
+def test_a_new_request_leaves_room_for_tokens_to_come(engine, conservativeness, share) -> None:
+    question = QUESTION | {"engine": engine, "request_rate": 1}
+    limits = TrafficQuery(**question, schedule_conservativeness=conservativeness).limits
+    assert limits.reserved_output == pytest.approx(share)
+
+
+def test_fewer_requests_run_where_room_is_left_for_tokens_to_come() -> None:
+    """Of a context of 3,000 tokens on average, 1,000 have been decoded and as many are to come."""
+    scenario = resolve_costs(Query("llama-3.1-8b", "a100-sxm-80gb", 1, 500, gamma=0, draft="self"))
+    lengths = Lengths(2000.0, 2000.0)
+    free, half, whole = (
+        step_times(scenario, lengths, Limits(10**6, 10**7, reserved_output=share), [0])[0].seats
+        for share in (0.0, 0.5, 1.0)
+    )
+    assert half / free == pytest.approx(1 / (1 + 0.5 / 3), rel=0.02)
+    assert whole / free == pytest.approx(1 / (1 + 1 / 3), rel=0.02)
 
 
 def test_the_recurrent_states_of_sglang_limit_the_requests_that_run() -> None:
