@@ -85,6 +85,8 @@ def test_a_graph_of_a_latent_model_reads_up_to_2048_tokens() -> None:
         ("vllm", 1, 0.0),
         ("sglang", 1, 0.7 * 0.14),
         ("sglang", 0.5, 0.35 * 0.14),
+        ("sglang", 2, 0.14),
+        ("trtllm", 2, 1),
         ("trtllm", 1, 1),
     ],
 )

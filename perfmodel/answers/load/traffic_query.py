@@ -54,7 +54,7 @@ class TrafficQuery(TrafficArguments):
         served = self._served
         if served is None or served.reserved_output is None:
             return 0.0
-        return min(self.schedule_conservativeness * served.reserved_output.share, 1.0)
+        return served.reserved_output.at(self.schedule_conservativeness)
 
     @property
     def _drafting_seats(self) -> int | None:

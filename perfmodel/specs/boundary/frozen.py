@@ -13,6 +13,7 @@ from msgspec.structs import fields, force_setattr
 Text = Annotated[str, Meta(min_length=3)]
 """A free text, such as a source."""
 Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 FINITE = sys.float_info.max
 """Upper limit of a number that must be finite. A number with any limit must not be NaN."""
 

@@ -14,7 +14,7 @@ from perfmodel.immutable import Immutable
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files, units
-from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Share, Text
 from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
@@ -84,9 +84,6 @@ class Link(Frozen):
 
     def __post_init__(self) -> None:
         BANDWIDTH.check("per_direction", self.per_direction)
-
-
-Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class WorkingSetShare(Frozen):

@@ -6,10 +6,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Share, Text
 
 Size = Annotated[float, Meta(ge=0, le=1e6)]
-Share = Annotated[float, Meta(gt=0, le=1)]
 FOLDER = "memory"
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta, field
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen, Positive, Text
+from perfmodel.specs.boundary.frozen import Frozen, Positive, Share, Text
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import EngineAttention
@@ -143,11 +143,17 @@ class Scheduler(Frozen):
 
 class ReservedOutput(Frozen):
     """Room for tokens still to come that an engine keeps free when a request enters. share: of the tokens
-    that running requests have still to produce; the new request's own output counts whole.
+    that running requests have still to produce; the new request's own output counts whole. most: the share
+    with the most conservative setting.
     """
 
-    share: Annotated[float, Meta(gt=0, le=1)]
+    share: Share
+    most: Share
     source: Text
+
+    def at(self, conservativeness: float) -> float:
+        """The share with a setting that multiplies the default one."""
+        return min(conservativeness * self.share, self.most)
 
 
 class HostPasses(Frozen):
