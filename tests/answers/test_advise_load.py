@@ -99,6 +99,14 @@ def test_given_gpus_get_the_layout_with_the_lowest_tpot() -> None:
     )  # of the seats, not the mean
 
 
+def test_a_crowded_layout_is_not_left_out_by_the_closed_form() -> None:
+    """Its TPOT on four crowded servers is twice that of a replay."""
+    load = {"model": "qwen3-32b", "hardware": "a100", "input_len": 16_000, "output_len": 200}
+    a = advise(**load, gpus=4, request_rate=0.3, rate={"eagle3": "0.75"}, objective="latency")
+    one_of_four = traffic(**load, request_rate=0.3 / 4, draft="eagle3", rate="0.75", gamma=a.chosen.gamma)
+    assert a.chosen.tpot_s <= one_of_four.rows[-1].tpot_s.mean * 1.01
+
+
 def test_a_load_that_is_too_much_says_how_many_gpus_it_takes() -> None:
     answer = advise("llama-3.1-8b", "2xh100", request_rate=16, **LOAD)
     assert answer.verdict == "infeasible"
