@@ -9,9 +9,8 @@ thousand requests take about a second.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from perfmodel.queueing.batch_waits import BatchWaits
 from perfmodel.queueing.cache import Cache, PrefixCache, PrivateCache
 from perfmodel.queueing.iterations import iterations
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.pass_times import PassTimes, pass_times
 from perfmodel.queueing.request import QueuedRequest
 from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.steps import StepTimes
@@ -119,43 +119,6 @@ class Ending(NamedTuple):
     number: int
     stay: int
     request: QueuedRequest
-
-
-@dataclass(slots=True)
-class PassTimes:
-    """A pass at one running batch: seconds, gain and tokens of each request; seconds of a prompt token, or
-    the function of decoding and prompt tokens that gives the seconds of all prompts. cached_s: attention per
-    prompt token and per cached token before it.
-    """
-
-    decode_s: float
-    gain: float
-    tokens: int
-    prompt_token_s: float
-    prompts_s: Callable[[float, float], float] | None
-    cached_s: float
-
-
-@lru_cache(maxsize=16)
-def pass_times(steps: StepTimes, lengths: Lengths) -> tuple[PassTimes, ...]:
-    """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
-    table = steps.table or (steps,) * steps.decode_s.size
-    readings = {t.reading for t in table if t.reading}
-    prompts_s = {reading: reading.of_one() for reading in readings}
-    passes = []
-    for at in [0, *range(len(table))]:
-        t = table[at]
-        passes.append(
-            PassTimes(
-                float(t.decode_s[at]),
-                t.tokens_per_iteration,
-                t.gamma + 1,
-                float(steps.prompt_s[at]) / lengths.input_mean,
-                prompts_s[t.reading] if t.reading else None,
-                t.reading.cached_s if t.reading else 0.0,
-            )
-        )
-    return tuple(passes)
 
 
 class _Server:
