@@ -12,14 +12,7 @@ from perfmodel.speculation.acceptance import (
 from perfmodel.speculation.accounts import DEFAULT_MEMORY_FRACTION, Account, ServerSettings, account_of
 from perfmodel.speculation.capacity import KVCapacity, Memory, fraction_of, kv_cache_of, memory_of
 from perfmodel.speculation.evidence import is_measured
-from perfmodel.speculation.iteration import (
-    DEFAULT_MAX_GAMMA,
-    Passes,
-    Prediction,
-    check_draft_length,
-    predict,
-    speedups,
-)
+from perfmodel.speculation.iteration import Passes, check_draft_length, speedups
 from perfmodel.speculation.lengths import (
     DEFAULT_BATCH_RANGE,
     ContextLengths,
@@ -27,6 +20,7 @@ from perfmodel.speculation.lengths import (
     inflection_context,
     memory_bound_context,
 )
+from perfmodel.speculation.prediction import DEFAULT_MAX_GAMMA, Prediction, predict
 from perfmodel.speculation.scenario import NONE_NEEDED, Rollback, Scenario, once
 from perfmodel.speculation.uncertainty import (
     Interval,

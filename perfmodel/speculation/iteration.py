@@ -6,100 +6,25 @@ iteration = gamma (T_D + T_select) + T_V(gamma) + overhead; speedup = tokens_per
 functions broadcast over ``[batch, context]``; some add a trailing axis of gammas and say so.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.costs.operation import Op
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.immutable import Immutable
 from perfmodel.operations import Array, Floats, Ints, summed
 from perfmodel.speculation.scenario import Scenario, work
-from perfmodel.speculation.workload import Workload
 
-DEFAULT_MAX_GAMMA = 16
-BLOCK_ELEMENTS = 2**18
 OpSeconds = tuple[list[Floats], list[Floats]]
 """Seconds of the ops of the target's passes, and of those of the draft's."""
 Times = tuple[Array, Array, Array, Floats]
 """Seconds of a target pass, of the draft per token, of a verification, and of the overhead of an iteration.
 """
-FIGURES = (
-    "target_s",
-    "draft_s",
-    "verify_s",
-    "overhead_s",
-    "tokens_per_iteration",
-    "speedup_at_gamma_optimal",
-)
-"""Fields of a prediction that are computed."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """An answer over ``[batch, context, gamma]``; all times are calibrated seconds of the whole group.
-
-    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a parallel
-    draft's pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the integer from 0 (do not
-    speculate) to the scan's end with the largest speedup, the smaller one on a tie.
-    """
-
-    batch: Array
-    gamma: Ints
-    target_s: Array
-    draft_s: Array
-    verify_s: Array
-    overhead_s: Array
-    tokens_per_iteration: Array
-    gamma_optimal: Ints
-    speedup_at_gamma_optimal: Array
-
-    @cached_property
-    def iteration_s(self) -> Array:
-        """Draft steps, verification and overhead of one iteration."""
-        return np.asarray(self.gamma * self.draft_s + self.verify_s + self.overhead_s)
-
-    @property
-    def speedup(self) -> Array:
-        """Speedup over the baseline at the same batch."""
-        return self.tokens_per_iteration * self.target_s / self.iteration_s
-
-    @property
-    def tpot_s(self) -> Array:
-        """Time per output token of one sequence with speculation."""
-        return self.iteration_s / self.tokens_per_iteration
-
-    @property
-    def ar_tpot_s(self) -> Array:
-        """Time per output token of the baseline."""
-        return self.target_s
-
-    @property
-    def throughput_tokens_per_s(self) -> Array:
-        """Tokens per second of the whole batch with speculation."""
-        return self.batch / self.tpot_s
-
-    @property
-    def ar_throughput_tokens_per_s(self) -> Array:
-        """Tokens per second of the whole batch without speculation."""
-        return self.batch / self.target_s
-
-    @property
-    def draft_to_target(self) -> Array:
-        """Cost ratio c = (T_D + T_select) / T_T."""
-        return self.draft_s / self.target_s
-
-    @property
-    def verify_to_target(self) -> Array:
-        """Cost ratio v = T_V / T_T."""
-        return self.verify_s / self.target_s
 
 
 def check_draft_length(draft: Draft, gamma: int) -> None:
@@ -327,89 +252,3 @@ class Passes:
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array:
     """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
     return np.moveaxis(Passes(scenario, batch, context, gammas).speedups(scenario), 0, -1)
-
-
-def predict(
-    scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
-) -> Prediction:
-    """Answers a workload of any size, with constant memory in addition to the result.
-
-    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best: answers
-    for that gamma and ignores the workload's own. Raises InputError if the workload's gamma is beyond that
-    data, or if an answer is not finite.
-    """
-    batch = workload.batch
-    context = workload.context
-    gamma = workload.gamma
-    shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
-    check_draft_length(scenario.draft, int(gamma.max()))
-    last = scenario.longest(max_gamma)
-    gammas = np.arange(max(last, int(gamma.max())) + 1)
-    best = np.empty(shape, dtype=np.int64)
-    figures = {name: np.empty(shape) for name in FIGURES}
-    for block in _blocks(shape, BLOCK_ELEMENTS // len(gammas)):
-        b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
-        passes = Passes(scenario, b, c, gammas)
-        target, draft, verify, overhead = passes.times(scenario)
-        rates = passes.tokens_per_s(draft, verify, overhead)[: last + 1]
-        rates[0] = 1.0 / target[0]
-        top = rates.max(axis=0)
-        backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
-        shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
-        best[block] = shortest
-        g = shortest if at_best else g
-        prediction = (
-            target[0],
-            draft if draft.ndim < verify.ndim else _at_gamma(draft, g),
-            _at_gamma(verify, g),
-            np.where(g == 0, 0.0, overhead),
-            passes.gained[g],
-            np.where(shortest == 0, 1.0, top * target[0]),
-        )
-        for name, values in zip(FIGURES, prediction, strict=True):
-            figures[name][block] = values
-    if not np.isfinite(sum(figures.values())).all():
-        _refuse_endless(scenario, figures)
-    return Prediction(
-        batch=np.broadcast_to(batch, shape),
-        gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
-        gamma_optimal=best[()],
-        **{name: values[()] for name, values in figures.items()},
-    )
-
-
-def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:
-    """Refuse (InputError) figures that are not finite."""
-    for name, values in figures.items():
-        if not np.isfinite(values).all():
-            files = (
-                f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
-            )
-            raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
-
-
-def _at_gamma(values: Array, gamma: Ints) -> Array:
-    """Pick each point's gamma from a leading axis that starts at gamma = 0."""
-    if gamma.size == 1:
-        return np.asarray(values[int(gamma.reshape(-1)[0])])
-    return np.asarray(np.take_along_axis(values, gamma[None], 0)[0])
-
-
-def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a grid along its longest axis into blocks of about `limit` points."""
-    if not shape:
-        yield ()
-        return
-    longest = int(np.argmax(shape))
-    step = max(shape[longest] * limit // math.prod(shape), 1)
-    for start in range(0, shape[longest], step):
-        cut = slice(start, min(start + step, shape[longest]))
-        yield tuple(cut if axis == longest else slice(0, size) for axis, size in enumerate(shape))
-
-
-def _within(values: NDArray[Any], block: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The part of an array that broadcasts into a block of `shape`."""
-    values = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
-    return values[
-        tuple(cut if size > 1 else slice(None) for cut, size in zip(block, values.shape, strict=True))
-    ]

@@ -13,8 +13,8 @@ from perfmodel.speculation import (
     Acceptance,
     Prediction,
     Workload,
-    iteration as speculative,
     predict,
+    prediction,
     speedups,
 )
 from tests.speculation import scenarios
@@ -70,7 +70,7 @@ def test_grids_of_any_shape_equal_loops(data, name, chunk):
     gamma = axis(st.integers(0, 12))
     workload = Workload.of(batch, context, gamma)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speculative, "BLOCK_ELEMENTS", chunk)
+        patch.setattr(prediction, "BLOCK_ELEMENTS", chunk)
         whole = predict(SCENARIOS[name], workload, 6)
     axes = np.broadcast_arrays(workload.batch, workload.context, workload.gamma)
     shapes = {np.shape(getattr(whole, number)) for number in NUMBERS}
@@ -86,7 +86,7 @@ def test_grids_of_any_shape_equal_loops(data, name, chunk):
 
 def test_blocks_cut_the_longest_axis() -> None:
     def cut(shape: tuple[int, ...], limit: int) -> list[tuple[tuple[int, int], ...]]:
-        blocks = speculative._blocks(shape, limit)
+        blocks = prediction._blocks(shape, limit)
         return [tuple((axis.start, axis.stop) for axis in block) for block in blocks]
 
     all_of_two = (0, 2)
