@@ -25,7 +25,7 @@ from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.llamacpp_constants import DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.robust import Array, Values
+from perfmodel.validate.studies.robust import Array
 
 FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "llamacpp.json"
@@ -52,14 +52,12 @@ class LeftOut:
     runs: dict[str, PublicRun]
 
     @classmethod
-    def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_], whole: Values | None = None) -> "LeftOut":
-        """Each row with constants fitted without those of its name. names ``[row]``: of the sources, say.
-        whole: the values of all rows, where the fits start; None: at the expectations.
-        """
+    def by(cls, rows: LlamaCppPasses, names: NDArray[np.str_]) -> "LeftOut":
+        """Each row with constants fitted without those of its name. names ``[row]``: of the sources, say."""
         off = np.empty(len(names))
         for name in np.unique(names):
             out = names == name
-            off[out] = rows.off(rows.settled(~out, whole))[out]
+            off[out] = rows.off(rows.settled(~out))[out]
         return cls.of(rows.rows, off)
 
     @classmethod
@@ -138,9 +136,9 @@ def texts(date: datetime.date, passes: LlamaCppPasses | None = None) -> dict[Pat
     sources = np.array([row.run.source_id for row in rows.rows])
     devices = np.array([gpu.name for gpu in gpus])
     makers = np.array([gpu.vendor for gpu in gpus])
-    source = LeftOut.by(rows, sources, whole)
-    device = LeftOut.by(rows, devices, whole)
-    maker = LeftOut.by(rows, makers, whole)
+    source = LeftOut.by(rows, sources)
+    device = LeftOut.by(rows, devices)
+    maker = LeftOut.by(rows, makers)
 
     errors = {"step": source.step, "ratio": source.ratio, "prompt": source.prompt}
     by_path = {LEFT_OUT: json.dumps(shortened(errors, 4), indent=1) + "\n"}

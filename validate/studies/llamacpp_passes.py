@@ -43,8 +43,6 @@ from perfmodel.validate.studies.robust import (
 from perfmodel.validate.studies.steps import StepGroup
 
 GAUSS_NEWTON_STEPS = 4
-FOLD_STEPS = 2
-"""Steps of a fit without some rows that starts at the values of all rows."""
 STEP_LENGTHS = (1.0, 0.5, 0.25, 0.0)
 """Parts of a step that are tried. Full steps oscillate, because shares of a curve are pooled."""
 SLOWER = 0.9
@@ -188,20 +186,20 @@ class LlamaCppPasses(FittedRows[MeasuredPass]):
             slopes[np.ix_(group.index, columns)] = slope[:, None]
         return slopes
 
-    def settled(self, train: NDArray[np.bool_], near: Values | None = None) -> Values:
-        """The values from the rows of `train` alone: `GAUSS_NEWTON_STEPS` steps from the expectations, or
-        `FOLD_STEPS` from the values `near` of all rows, which end at the same place.
+    def settled(self, train: NDArray[np.bool_]) -> Values:
+        """The values from the rows of `train` alone: `GAUSS_NEWTON_STEPS` steps from the expectations.
+
+        A start at the values of all rows would leave something of the other rows in the values.
         """
         parts = self.parts(train)
-        values: Values = near or {p.place: p.expected for p in self.parameters}
-        steps = FOLD_STEPS if near else GAUSS_NEWTON_STEPS
+        values: Values = {p.place: p.expected for p in self.parameters}
 
         def misfit(values: Values) -> float:
             of_expectations = [np.log(values[p.place] / p.expected) / p.spread for p in self.parameters]
             of_rows = parts.residuals(parts.matrix @ self.off(values))
             return float(np.dot(of_rows, of_rows) + np.dot(of_expectations, of_expectations))
 
-        for _ in range(steps):
+        for _ in range(GAUSS_NEWTON_STEPS):
             off = self.off(values)
             end = solve(self.parameters, parts, values, off, self.slopes(values, off)).values
             on_the_way = [_between(values, end, length) for length in STEP_LENGTHS]

@@ -93,7 +93,7 @@ class Unfitted(LlamaCppPasses):
         super().__init__()
         self.trained: list[Any] = []
 
-    def settled(self, train: Any, near: Any = None) -> Any:
+    def settled(self, train: Any) -> Any:
         self.trained.append(train)
         return {parameter.place: parameter.expected for parameter in self.parameters}
 
