@@ -16,6 +16,7 @@ from perfmodel.answers.advice.layouts import (
     one_server,
     servers_up_to,
 )
+from perfmodel.answers.advice.rates_by_draft import read_rates, read_tree_rates
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_words import RATES, parse_slo
@@ -26,7 +27,6 @@ from perfmodel.answers.question import (
     RunsIn,
     arguments as arg,
 )
-from perfmodel.answers.question.tree_rates import parse_tree_rates
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
@@ -38,7 +38,6 @@ from perfmodel.answers.readers import (
     texts,
 )
 from perfmodel.errors import InputError, refuse
-from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
 from perfmodel.specs import GPUSpec, ModelSpec, engine_of, serving_engines
@@ -61,40 +60,6 @@ COUNTED = re.compile(r"(\d+)\s*[xX]\s*(.+)")
 def _kinds(given: Any, flag: str) -> str:
     """Reads one kind of device or several, as text with commas."""
     return ",".join(name for each in items(given) for name in parse_names(each, flag))
-
-
-def _rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATE``."""
-    if isinstance(given, Mapping):
-        return {str(key): str(rate) for key, rate in given.items()}
-    rates: dict[str, str] = {}
-    for text in items(given):
-        key, _, rate = str(text).rpartition("=")
-        if not key:
-            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
-        if key in rates:
-            raise InputError(f"{flag}: {key} is given twice")
-        rates[key] = rate
-    return rates
-
-
-def draft_and_method(key: str) -> tuple[str, KVMethod]:
-    """The draft and the KV method that a key of a rate names. Raises InputError."""
-    name, at, method = key.partition("@")
-    if not name.strip():
-        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
-    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
-
-
-def _tree_rates(given: Any, flag: str) -> dict[str, str]:
-    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for rates that are none."""
-    if isinstance(given, Mapping):
-        rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}
-    else:
-        rates = _rates(given, flag)
-    for key, by_rank in rates.items():
-        parse_tree_rates(by_rank, f"{flag} {key}")
-    return rates
 
 
 @question
@@ -159,7 +124,7 @@ class AdviseQuery(CommonOptions):
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
         "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3; may be repeated.",
         "DRAFT[@KV]=RATE",
-        read=_rates,
+        read=read_rates,
         repeated=True,
         default=(),
         group="Acceptance",
@@ -167,7 +132,7 @@ class AdviseQuery(CommonOptions):
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
         "Measured acceptance by rank; also searches trees: 0.7,0.15,0.05; may be repeated.",
         "DRAFT[@KV]=RATES",
-        read=_tree_rates,
+        read=read_tree_rates,
         repeated=True,
         default=(),
         group="Acceptance",

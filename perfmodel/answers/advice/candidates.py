@@ -6,8 +6,9 @@ A candidate without a measured acceptance is skipped and listed; no acceptance i
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfmodel.answers.advice.advise_query import AdviseQuery, draft_and_method
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.rates_by_draft import draft_and_method
 from perfmodel.answers.question import (
     Named,
     Query,

@@ -113,7 +113,8 @@ def _served(question: AdviseQuery, candidates: Candidates, drafts: bool) -> list
             sufficient.append(found)
     if estimates and not sufficient:
         nearest = max(range(len(estimates)), key=lambda at: estimates[at].row.slo_share or 0.0)
-        served[nearest] = replayed(question, estimates[nearest])
+        if not _may_suffice(estimates[nearest]):  # all others are replayed
+            served[nearest] = replayed(question, estimates[nearest])
     return [found for _, found in sorted(served.items()) if found is not None]
 
 

@@ -21,7 +21,7 @@ from perfmodel.answers.advice.served import HEADROOM, OUT_OF_STEP
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.two_pools import PoolRow, TwoPools
-from perfmodel.answers.text import request_rate
+from perfmodel.answers.text import clients, request_rate
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import mean_tpot_s
 
@@ -161,7 +161,7 @@ class OfClients(PoolLoad):
     @property
     def words(self) -> str:
         """The number of clients, as advice writes it."""
-        return f"{self.clients} client{'s' * (self.clients != 1)}"
+        return clients(self.clients)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class MLX(Server):
         elif word != "model":
             notes.append(
                 f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark have one, with other "
-                f"command lines"
+                "command lines"
             )
         else:
             source = setup.draft_path or setup.draft.name

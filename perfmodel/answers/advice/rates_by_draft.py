@@ -1,0 +1,43 @@
+"""Rates of several drafts, each with the KV method that its key may name: ``self@quest:1k=0.8``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.answers.question.tree_rates import parse_tree_rates
+from perfmodel.errors import InputError, refuse
+from perfmodel.kv import KVMethod, parse_kv
+from perfmodel.parse import items
+
+
+def read_rates(given: Any, flag: str) -> dict[str, str]:
+    """Reads a mapping, or a list of ``DRAFT=RATE``."""
+    if isinstance(given, Mapping):
+        return {str(key): str(rate) for key, rate in given.items()}
+    rates: dict[str, str] = {}
+    for text in items(given):
+        key, _, rate = str(text).rpartition("=")
+        if not key:
+            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
+        if key in rates:
+            raise InputError(f"{flag}: {key} is given twice")
+        rates[key] = rate
+    return rates
+
+
+def draft_and_method(key: str) -> tuple[str, KVMethod]:
+    """The draft and the KV method that a key of a rate names. Raises InputError."""
+    name, at, method = key.partition("@")
+    if not name.strip():
+        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
+    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
+
+
+def read_tree_rates(given: Any, flag: str) -> dict[str, str]:
+    """Reads a mapping, or a list of ``DRAFT=RATES``. Raises InputError for rates that are none."""
+    if isinstance(given, Mapping):
+        rates = {str(k): v if isinstance(v, str) else ",".join(map(str, items(v))) for k, v in given.items()}
+    else:
+        rates = read_rates(given, flag)
+    for key, by_rank in rates.items():
+        parse_tree_rates(by_rank, f"{flag} {key}")
+    return rates
