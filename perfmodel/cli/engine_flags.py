@@ -29,7 +29,7 @@ ENGINE_FLAGS = {
         "--speculative-num-draft-tokens",
         "--speculative-token-tree",
     ),
-    "--tp N": ("--tensor-split", "--split-mode"),
+    "--layer-split N, or --tp N for rows": ("--tensor-split", "--split-mode"),
     "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),
     "--ep N": ("--enable-expert-parallel",),
     "--context TOKENS, the cached tokens of a sequence": ("--ctx-size", "--context-length", "--max-kv-size"),

@@ -43,6 +43,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("tree", {"given": "64x8x32"}, "given: must be STEPSxTOPKxTOKENS up to"),
     ("tree", {"given": "5x8x32", "size": 64}, "given: must be left out with size or levels"),
     ("tree", {"given": "5x8x32", "levels": 3}, "given: must be left out with size or levels"),
+    (
+        "traffic",
+        {"batch_wait_timeout_iters": 10},
+        "batch_wait_timeout_iters: needs batch_wait_max_tokens_ratio",
+    ),
     ("traffic", {"prefix_hits": 0.5}, "prefix_hits: needs prefix_len"),
     ("traffic", {"prefix_block": 64}, "prefix_block: needs prefix_len, turns or trace"),
     ("traffic", {"disable_eagle_block_drop": True}, "disable_eagle_block_drop: needs prefix_len"),

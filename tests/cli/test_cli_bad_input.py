@@ -64,6 +64,7 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
         ("--cuda-graph-max-bs", "passes without CUDA graphs"),
         ("--spec-draft-p-min", "a flag of an engine; here: drafts that stop early have a mean length"),
         ("--n-gpu-layers", "a flag of an engine; here: --gpu-layers N with"),
+        ("--tensor-split", "a flag of an engine; here: --layer-split N"),
         ("--disaggregation-mode", "a flag of an engine; here: `traffic --prefill"),
     ],
 )

@@ -151,6 +151,8 @@ class TrafficArguments(CommonOptions):
         limits=(0, 10_000),
         default=0,
         group="Engine",
+        needs=("batch_wait_max_tokens_ratio",),
+        why="below which prompts wait",
     )
     batch_wait_max_tokens_ratio: Real = argument(
         "Share of the token budget at which prompts no longer wait.",
@@ -158,6 +160,8 @@ class TrafficArguments(CommonOptions):
         limits=(0, 1),
         default=0.0,
         group="Engine",
+        needs=("batch_wait_timeout_iters",),
+        why="for which prompts wait",
     )
     scheduler_recv_interval: Whole = argument(
         "Decoding passes between two checks for new requests, as in SGLang.",
