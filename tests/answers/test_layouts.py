@@ -203,3 +203,12 @@ def test_groups_over_pcie_are_searched_only_by_name() -> None:
     named = advise(**question, dp=(4,))
     assert {p.dp for p in named.layouts} == {4}
     assert not any("over PCIe" in skip.reason for skip in named.skipped)
+
+
+def test_llama_cpp_has_no_groups() -> None:
+    """A model with experts on two linked cards: llama-server divides tensors or layers, never attention."""
+    question = {"model": "qwen3-coder-30b-a3b", "engine": "llamacpp", "weights": "q4_k_m", "context": 4096}
+    searched = advise(hardware="2xrtx-3090", draft=["ngram"], **question)
+    assert {p.layout for p in searched.layouts} <= {"TP 2", "2 x TP 1", "layers on 2"}
+    with pytest.raises(InputError, match=r"dp: must be 1 for llama\.cpp, which has no such groups, given 2"):
+        whatif(hardware="rtx-3090", tp=2, dp=2, batch=1, gamma=0, **question)

@@ -42,6 +42,7 @@ from perfmodel.operations import Array
 from perfmodel.parse import items, parse_names
 from perfmodel.specs import GPUSpec, ModelSpec, engine_of, serving_engines
 from perfmodel.specs.devices.links import devices_of_node
+from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 LOAD = "Load"
@@ -317,13 +318,23 @@ class AdviseQuery(CommonOptions):
         names_sizes = self.layer_split > 1 or self.tp or self.dp or self.ep
         if names_sizes or not (self.gpus or self.has_load):
             return False
-        named = Named.of(self)
-        engine = serving_engines().get(engine_of(named.calibration) or "")
-        return engine is not None and engine.divides_layers and not named.gpu.in_turn
+        engine = self.served_by
+        return engine is not None and engine.divides_layers and not Named.of(self).gpu.in_turn
+
+    @property
+    def served_by(self) -> ServingEngine | None:
+        """The serving engine of the answer; None for a research stack."""
+        return serving_engines().get(engine_of(Named.of(self).calibration) or "")
+
+    @property
+    def may_have_groups(self) -> bool:
+        """Whether the engine can divide a server into groups."""
+        engine = self.served_by
+        return engine is None or engine.runs_groups
 
     def searches_groups(self, gpu: GPUSpec) -> bool:
         """Whether groups are searched: over a link, or where the question names them."""
-        return gpu.link is not None or bool(self.dp or self.ep)
+        return self.may_have_groups and (gpu.link is not None or bool(self.dp or self.ep))
 
     def _unsplit(self, model: ModelSpec, gpu: GPUSpec) -> list[Layout]:
         """The layouts by the devices that run at once."""
@@ -368,7 +379,7 @@ class AdviseQuery(CommonOptions):
     @property
     def with_slots(self) -> "AdviseQuery":
         """The question with the batches of an engine's server that has slots, if it names no batches."""
-        engine = serving_engines().get(engine_of(Named.of(self).calibration) or "")
+        engine = self.served_by
         if self.batch is not None or engine is None or engine.slots is None:
             return self
         return replace(self, batch=tuple(range(1, engine.slots + 1)))

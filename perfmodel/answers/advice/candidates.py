@@ -97,7 +97,8 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
         if query.gpus is None or _has_room(query, alone):
             _add_drafts(query, server, layout, known, candidates)
     skips = [*candidates.skips]
-    if query.gpus not in (None, 1) and named.target.moe and not query.searches_groups(named.gpu):
+    several = query.gpus not in (None, 1)
+    if several and named.target.moe and query.may_have_groups and not query.searches_groups(named.gpu):
         skips.append(Skip("any", "any", NO_GROUPS))
     skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
     return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))

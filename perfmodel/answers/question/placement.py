@@ -76,6 +76,16 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0
     check_tensor_parallel(model, tp // dp)
 
 
+def check_engine_groups(engine: str | None, ep: int, dp: int) -> None:
+    """Refuse (InputError) groups for an engine that has none."""
+    known = serving_engines().get(engine or "")
+    if known is None or known.runs_groups:
+        return
+    for flag, groups in (("--ep", ep), ("--dp", dp)):
+        if groups > 1:
+            raise refuse(flag, None, f"1 for {known.title}, which has no such groups", groups)
+
+
 def check_parts(flag: str, weights: str | None, model: ModelSpec) -> None:
     """Refuse (InputError) a format of routed experts, as the user named it, for a model that has none."""
     if "experts=" in (weights or "") and not model.moe:

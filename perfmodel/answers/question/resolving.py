@@ -12,6 +12,7 @@ from perfmodel.answers.question.named import Named, conversion_of
 from perfmodel.answers.question.placement import (
     check_backend,
     check_engine,
+    check_engine_groups,
     check_groups,
     check_head,
     check_parts,
@@ -150,6 +151,7 @@ def _built(query: Query, named: Named, looked_up: bool) -> Scenario:
     ep = query.ep
     dp = query.dp
     check_groups(target, tp, ep, dp, query.redundant_experts)
+    check_engine_groups(engine_of(named.calibration), ep, dp)
     placed = place(query, gpu, named.calibration, target, tp, ep, dp)
     check_engine(named.calibration, gpu, target, precision, tp, ep, dp, query.calibration)
     check_backend(query.attention_backend, named.calibration, gpu, target)

@@ -227,7 +227,8 @@ class ServingEngine(Stack):
     the word in the names of its calibrations, if kernels changed between versions. row_kernels: its kernels
     for a few rows. own_kernel: one that replaces some of these in a fork. cuts_heads: whether tensor
     parallelism gives each device whole KV heads and whole blocks of scaled weights. divides_layers: whether
-    devices, or a device and the host, can share a model by layers and run in turn. slots: sequences that its
+    devices, or a device and the host, can share a model by layers and run in turn. runs_groups: whether a
+    server can have groups of data-parallel attention or of whole experts. slots: sequences that its
     server decodes at once by default; None if its room decides. drafts_read_verified: whether a draft reads
     the verified tokens in a pass of its own.
     """
@@ -254,6 +255,7 @@ class ServingEngine(Stack):
     kernel_tables: str = ""
     cuts_heads: bool = False
     divides_layers: bool = False
+    runs_groups: bool = True
     slots: Annotated[int, Meta(ge=1)] | None = None
     drafts_read_verified: bool = False
     weight_only: bool = False
