@@ -375,3 +375,12 @@ def test_the_fewest_layers_on_the_host_that_fit(model: str, weights: str, flag: 
     host = {"host_bandwidth": 60}
     assert advise(**question, **host, **{flag: number}).chosen is not None
     assert advise(**question, **host, **{flag: number + fewer}).chosen is None
+
+
+@pytest.mark.parametrize("load", [{}, {"clients": 4, "gpus": 4, "input_len": 1024, "output_len": 100}])
+def test_a_named_draft_that_cannot_run_is_said_with_its_reason(load: dict[str, int]) -> None:
+    """Qwen2.5-72B has 128 more entries in its vocabulary than Qwen2.5-1.5B, and vLLM wants the same ones."""
+    answer = advise("qwen2.5-72b", "a100-sxm-80gb", rate={"qwen2.5-1.5b": 0.75}, **({"tp": 4} | load))
+    assert answer.verdict == "do_not_speculate"
+    assert "no acceptance" not in answer.reason
+    assert answer.warnings[0].startswith("qwen2.5-1.5b was not searched: draft: must be a model with")

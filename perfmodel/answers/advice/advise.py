@@ -121,7 +121,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         likely=likely,
         remedies=remedies,
         calibration=Calibrated.of(candidates.baselines[0].scenario),
-        warnings=warnings_of(chosen, question),
+        warnings=(*candidates.left_out(question), *warnings_of(chosen, question)),
         trees=trees,
         trees_skipped=trees_skipped,
     )

@@ -75,6 +75,17 @@ class Candidates:
     drafted: list[Candidate]
     skips: list[Skip]
 
+    def left_out(self, query: AdviseQuery) -> tuple[str, ...]:
+        """The drafts that the question names and that run on no layout, each with the reason."""
+        searched = {candidate.asked.draft for candidate in self.drafted}
+        named = [*(query.draft or ()), *(draft_and_method(key)[0] for key in query.chain_rates)]
+        reasons = {skip.draft: skip.reason for skip in self.skips}
+        return tuple(
+            f"{name} was not searched: {reasons[name]}"
+            for name in dict.fromkeys(named)
+            if name in reasons and name not in searched
+        )
+
 
 def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None) -> Candidates:
     """Finds the candidates of the question, or only those of some layouts.

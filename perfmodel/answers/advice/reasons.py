@@ -1,6 +1,7 @@
 """The reason of an answer of `advise`, as a part of a sentence."""
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import without_acceptance
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.prices import Priced, room
@@ -30,6 +31,8 @@ def reason_of(
         return f"{_why(chosen, query)}; {stops}{_of_its_batch(query, chosen, gain)}"
     if rival is None and not would_pay and drafted:
         return f"{_why_no_draft(query, drafted)}; {stops}"
+    if rival is None and not would_pay and not without_acceptance(query):
+        return f"no draft runs here; {stops}"
     if rival is None:
         typical = likely_text(likely) + _at_larger_batches(query, likely)
         return f"no acceptance is known for {query.model}{typical}{_would_pay(would_pay)}; {stops}"

@@ -90,7 +90,7 @@ def under_load(question: AdviseQuery) -> Advice:
         candidates=len(served),
         skipped=tuple(candidates.skips),
         calibration=calibration,
-        warnings=warnings,
+        warnings=(*candidates.left_out(question), *warnings),
         pools=pools,
     )
 
