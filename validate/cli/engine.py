@@ -152,6 +152,7 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
         compared_prompts,
         gained_by_drafts,
         reasons,
+        uncounted_draft,
         waits,
     )
     from perfmodel.validate.engine.paste import STANDARD_INPUT, steps_of
@@ -172,8 +173,9 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
     )
     form = form_of(pasted.text)
     prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
-    if note:
-        say(note)
+    for words in (note, uncounted_draft(q.draft, timings)):
+        if words:
+            say(words)
     steps = [compared(query, timing, usual_gain(query, scenario, q.acceptance, timing)) for timing in timings]
     for step in steps:
         for line in step.in_words():

@@ -113,18 +113,32 @@ def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
 
 
 def waits(query: Query, timings: Sequence[Timing]) -> Iterator[str]:
-    """Steps whose first token takes much longer than the prompts of all requests at once."""
+    """Steps whose first token takes much longer than the prompts of all requests at once, and the first
+    tokens of lone requests, in words.
+    """
     scenario = resolve_costs(query)
     for timing in timings:
         if timing.ttft_s is None or not timing.prompt:
             continue
         prompt = PromptTiming(timing.prompt, 0.0, 0.0)
         prompt_s = predicted_prompt_s(scenario, prompt, drafts=timing.gamma > 0)
-        if timing.ttft_s > MOST_WAIT * prompt_s * max(timing.batch, 1.0):
+        first = f"the first token takes {seconds(timing.ttft_s)}, a prompt alone {seconds(prompt_s)}"
+        if timing.batch <= 1.0:
+            yield f"{timing.name}: {first}"
+        elif timing.ttft_s > MOST_WAIT * prompt_s * timing.batch:
             yield (
-                f"{timing.name}: the load is off: the first token takes {seconds(timing.ttft_s)}, a prompt "
-                f"alone {seconds(prompt_s)}: requests wait for seats, or behind other prompts"
+                f"{timing.name}: the load is off: {first}: requests wait for seats, or behind other prompts"
             )
+
+
+def uncounted_draft(draft: str | None, timings: Sequence[Timing]) -> str:
+    """A note if a draft was named and no step counts one; else empty."""
+    if draft is None or not timings or any(timing.gamma for timing in timings):
+        return ""
+    return (
+        f"the text counts no draft, so it is compared with decoding without one; if {draft} drafted, state "
+        "its length and the tokens per iteration: --from FILE,gamma=N,accepted=X"
+    )
 
 
 def _predicted(answer: WhatIf, drafting: bool) -> tuple[float, float, float]:

@@ -63,7 +63,7 @@ SIGNS = (
         "flash attention is off",
     ),
     Sign(
-        re.compile(r"preempted|Retract requests|KV cache pool is full"),
+        re.compile(r"preempted|Preemptions: [1-9]|Retract requests|KV cache pool is full"),
         Half.LOAD,
         "requests are preempted: the KV cache is full",
     ),
@@ -92,7 +92,7 @@ SIGNS = (
         decides=False,
     ),
     Sign(
-        re.compile(r"cpu_offload_gb=(?!0\b|0\.0)[\d.]+"),
+        re.compile(r"cpu_offload_gb['\"]?[=:]\s*(?=[\d.]*[1-9])[\d.]+"),
         Half.STEP,
         "weights lie in host memory",
     ),

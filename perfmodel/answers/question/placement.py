@@ -9,7 +9,6 @@ from perfmodel.drafts import kind_of, spelled
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import (
-    ENGINES,
     WEIGHT_FORMATS,
     Calibration,
     GPUSpec,
@@ -135,7 +134,7 @@ def check_engine(
             "--engine",
             None,
             f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})",
-            f"{ENGINES[stack]} ({Path(asked).name})" if asked else ENGINES[stack],
+            f"{stack} ({Path(asked).name})" if asked else stack,
         )
     if not cuts_heads(stack):
         return

@@ -187,6 +187,9 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
         ("WARNING Overriding cudagraph_mode from FULL to PIECEWISE.", "CUDA graphs are piecewise"),
         ("load_tensors: offloaded 25/65 layers to GPU", "40 of 65 layers run on the host"),
         ("llama_context: flash_attn    = disabled", "flash attention is off"),
+        ("INFO config: {'cpu_offload_gb': 0.5}", "weights lie in host memory"),
+        ("INFO config: cpu_offload_gb=4, swap_space=4", "weights lie in host memory"),
+        ("INFO config: cpu_offload_gb=0.0, {'cpu_offload_gb': 0}", "nothing that explains"),
         ("INFO Using FLASH_ATTN attention backend out of potential backends: [...]", "nothing that explains"),
         ("INFO Using NIXL_NEW backend", "nothing that explains"),
         ("load_tensors: offloaded 65/65 layers to GPU", "nothing that explains"),
@@ -230,6 +233,14 @@ def test_two_lines_that_agree_are_inside_a_load(tmp_path, capsys) -> None:
     status, out = watched(tmp_path, capsys, "".join(lines[:5]))
     assert "health: the iteration is off" in out
     assert status == 1
+
+
+def test_preemptions_that_vllm_counts_make_it_the_load(tmp_path, capsys) -> None:
+    """vLLM prints their number only if there are any."""
+    log = vllm_log(predicted_tokens_per_s() / 4)
+    for count, half in ((12, "the load is off"), (0, "the iteration is off")):
+        counted = log.replace("reqs, GPU", f"reqs, Preemptions: {count}, GPU")
+        assert f"health: {half}" in watched(tmp_path, capsys, counted)[1]
 
 
 USUAL = {

@@ -265,6 +265,13 @@ def test_other_lines_of_the_same_tools() -> None:
     (timing,) = read_pasted("-", shown, GivenFacts(input=100))
     assert (timing.context, timing.ttft_s) == (356, 0.45)
     assert timing.seconds == pytest.approx(1 / 32.14)
+    drafting = f"{shown} • Accepted 320/480 draft tokens (66.7%)"
+    (timing,) = read_pasted("-", drafting, GivenFacts(input=100))
+    assert (timing.gamma, timing.tokens_per_iteration) == (3, 512 / 192)
+    assert timing.seconds == pytest.approx(512 / 192 / 32.14)
+    counted = f"{sample('lm_studio')}  Total Draft Tokens: 120\n  Accepted Draft Tokens: 69\n"
+    (timing,) = read_pasted("-", counted, GivenFacts())
+    assert (timing.gamma, timing.tokens_per_iteration) == (2, 129 / 60)
     benchmark = (
         "Timing with prompt_tokens=1024, generation_tokens=256, batch_size=4.\n"
         "Trial 1:  prompt_tps=1201.331, generation_tps=161.022, peak_memory=9.812\n"
@@ -314,6 +321,19 @@ def test_a_speed_alone_is_compared(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, "36.4 tok/s\n", "--from", "-,input=500")
     assert status == 0
     assert "B=1 S=500 baseline: 27 ms per iteration; predicted" in out
+
+
+def test_a_named_draft_that_a_text_does_not_count_is_said(monkeypatch, capsys) -> None:
+    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--draft", "mtp", "--from", "-")
+    assert "the text counts no draft, so it is compared with decoding without one; if mtp drafted" in out
+    _, plain = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
+    assert "counts no draft" not in plain
+
+
+def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> None:
+    _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
+    assert "the first token takes 237 ms, a prompt alone" in out
+    assert "the load is off" not in out
 
 
 def test_a_slow_answer_names_the_iteration_and_the_signs_of_the_text(monkeypatch, capsys) -> None:

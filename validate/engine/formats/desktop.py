@@ -11,6 +11,16 @@ from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, specula
 HOW = "answer time over iterations"
 
 
+def iterations_of(where: str, tokens: float, accepted: float) -> float:
+    """Iterations of an answer, each of which gives one token besides the accepted ones. Raises
+    InputError.
+    """
+    iterations = tokens - accepted
+    if iterations < 1:
+        raise refuse(where, "accepted_draft_tokens_count", f"below the {tokens:g} tokens", accepted)
+    return iterations
+
+
 def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """An answer of LM Studio's REST API (``/api/v0``), whose ``stats`` count accepted tokens of a draft."""
     tokens = positive(where, answer, "usage.completion_tokens")
@@ -18,12 +28,7 @@ def lm_studio(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Tim
     rate = positive(where, answer, "stats.tokens_per_second")
     accepted = optional(where, answer, "stats.accepted_draft_tokens_count")
     drafted = optional(where, answer, "stats.total_draft_tokens_count")
-    gained = None
-    if drafted:
-        iterations = tokens - (accepted or 0.0)
-        if iterations < 1:
-            raise refuse(where, "accepted_draft_tokens_count", f"below the {tokens:g} tokens", accepted)
-        gained = tokens / iterations
+    gained = tokens / iterations_of(where, tokens, accepted or 0.0) if drafted else None
     length, gained = speculation(where, facts, gained, None)
     first_s = optional(where, answer, "stats.time_to_first_token") or None
     lengths = (prompt, tokens)

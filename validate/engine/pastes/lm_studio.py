@@ -4,9 +4,11 @@
 and ``Predicted Tokens: 129``.
 """
 
+import math
 import re
 
 from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.desktop import iterations_of
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.text import is_json
@@ -15,18 +17,21 @@ from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, specula
 _SHOWN = re.compile(
     r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
     r"(?P<first>[\d.]+)\s*s(?:ec)? to first token"
+    r"(?:.*?Accepted (?P<accepted>\d+)/(?P<drafted>\d+) draft tokens)?"
 )
 _PRINTED = re.compile(
     r"Tokens/Second:\s*(?P<rate>[\d.]+)"
     r"(?:.*?Time to First Token:\s*(?P<first>[\d.]+)\s*s)?"
-    r"(?:.*?Prompt Tokens:\s*(?P<prompt>\d+))?.*?Predicted Tokens:\s*(?P<tokens>\d+)",
+    r"(?:.*?Prompt Tokens:\s*(?P<prompt>\d+))?.*?Predicted Tokens:\s*(?P<tokens>\d+)"
+    r"(?:\s*Total Tokens:\s*\d+)?"
+    r"(?:\s*Total Draft Tokens:\s*(?P<drafted>\d+))?(?:\s*Accepted Draft Tokens:\s*(?P<accepted>\d+))?",
     re.S,
 )
 
 
 class LmStudio(TextForm):
     """One answer. Which engine made it (llama.cpp or MLX) is not shown: ``--engine`` says it. The prompt's
-    length (``input=N``) and accepted tokens (``gamma=N,accepted=X``) may be missing.
+    length (``input=N``) and the counts of a draft (``gamma=N,accepted=X``) may be missing.
     """
 
     title = "statistics of LM Studio"
@@ -46,9 +51,15 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     tokens, rate = (number(where, name, answer[name]) for name in ("tokens", "rate"))
     if not rate:
         raise refuse(where, "tok/sec", "above 0", answer["rate"])
-    printed = answer.groupdict().get("prompt")
-    prompt = facts.input if printed is None else number(where, "Prompt Tokens", printed)
-    gamma, gained = speculation(where, facts, None, None)
+    words = answer.groupdict()
+    prompt = facts.input if words.get("prompt") is None else number(where, "Prompt Tokens", words["prompt"])
+    accepted, drafted = (number(where, name, words[name] or "0") for name in ("accepted", "drafted"))
+    if drafted:
+        iterations = iterations_of(where, tokens, accepted)
+        gamma = facts.gamma or math.ceil(drafted / iterations)
+        gained = min(tokens / iterations, gamma + 1.0)
+    else:
+        gamma, gained = speculation(where, facts, None, None)
     lengths = (needed(where, "input", prompt), tokens)
     first_s = number(where, "time to first token", answer["first"] or "0") or None
     batch = facts.batch or 1.0
