@@ -151,19 +151,17 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
 
 
 def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Sequence[AcceptanceEntry]:
-    """The imported rows. A log without contexts has that of the share of the cache that it states.
+    """The imported rows. A text without contexts has that of the part of the cache that it states.
 
     Raises InputError.
     """
     try:
         return import_text(where, text, None, subject).rows
     except MissingContexts:
-        context = predicted_context(query, text, subject.gamma)
+        context = predicted_context(query, where, text, subject.gamma)
         if context is None:
             raise
-    say(
-        f"context: about {context:.0f} tokens, by the used share of the predicted cache (--context states it)"
-    )
+    say(f"context: about {context:.0f} tokens, by the used part of the cache (--context states it)")
     return import_text(where, text, None, replace(subject, context=(max(round(context), 1),))).rows
 
 

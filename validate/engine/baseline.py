@@ -6,13 +6,17 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve, resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.speculation import kv_cache_of
-from perfmodel.validate.engine.acceptance.prometheus import total
+from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.acceptance.vllm import served_contexts
 from perfmodel.validate.engine.compared import predicted_prompt_s
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes import PromptTiming
-from perfmodel.validate.engine.watch import running
+from perfmodel.validate.engine.watch import GAUGES, running
+
+USED_TOKENS = "sglang:num_used_tokens"
+USED_SHARES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+"""Gauges of a page: used share of the cache of each engine, in newer and older versions."""
 
 
 def baseline_health(query: Query, where: str, text: str, context: float | None) -> tuple[str, Health]:
@@ -25,7 +29,9 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     requests = running(where, text)
     if pace is None or requests is None:
         raise InputError(f"{where}: states no draft, and no throughput of running requests")
-    cached = context or _stated_context(where, text, requests) or predicted_context(query, text, gamma=0)
+    cached = (
+        context or _stated_context(where, text, requests) or predicted_context(query, where, text, gamma=0)
+    )
     if cached is None:
         raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
     point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
@@ -35,15 +41,24 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     return words, health(pace, Expectation(whatif(point), 1.0, None, prompt_token_s), text)
 
 
-def predicted_context(query: Query, text: str, gamma: int) -> float | None:
-    """Cached tokens of a request by the share of the cache that a log states and the predicted size of the
-    cache; None if it states no share. gamma: the draft length; a draft takes memory from the cache.
+def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
+    """Cached tokens of a request: the used tokens that a page of SGLang counts, or the share of the cache that
+    a log or a page of vLLM states, of the predicted size; None if a text states neither. gamma: the draft
+    length; a draft takes memory from the cache.
     """
     load = LoggedLoad.of(text)
-    if load is None:
+    requests = running(where, text)
+    if load is None and requests is None:
         return None
-    cache = kv_cache_of(resolve_costs(query), gamma, query.memory_fraction)
-    return load.context_of(cache.kv_tokens)
+    used = total(where, text, USED_TOKENS)
+    if used and requests:
+        return used / requests
+    cache_tokens = kv_cache_of(resolve_costs(query), gamma, query.memory_fraction).kv_tokens
+    if load is not None:
+        return load.context_of(cache_tokens)
+    shares = [share for name in USED_SHARES for _, share in samples(where, text, name)]
+    now = sum(total(where, text, name) for name in GAUGES)
+    return cache_tokens * sum(shares) / now if sum(shares) and now else None
 
 
 def _stated_context(where: str, text: str, requests: float) -> float | None:
@@ -51,7 +66,7 @@ def _stated_context(where: str, text: str, requests: float) -> float | None:
     load = LoggedLoad.of(text)
     if load is not None:
         return load.context
-    used = total(where, text, "sglang:num_used_tokens")
+    used = total(where, text, USED_TOKENS)
     if used:
         return used / requests
     contexts = served_contexts(where, text)

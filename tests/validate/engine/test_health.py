@@ -327,6 +327,34 @@ def test_a_page_without_positions_has_the_length_of_its_drafts(tmp_path, capsys)
     assert "20 ms per iteration" in out
 
 
+PAGES = {
+    "vllm": (
+        "vllm:kv_cache_usage_perc 0.05\nvllm:num_requests_running 8\n"
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 750\n'
+        "vllm:spec_decode_num_drafts_total 1000\nvllm:spec_decode_num_draft_tokens_total 1000\n"
+    ),
+    "sglang": (
+        "sglang:spec_accept_length 2.95\nsglang:spec_accept_rate 0.65\nsglang:gen_throughput 900.0\n"
+        "sglang:num_running_reqs 4\nsglang:num_used_tokens 36000\n"
+    ),
+}
+"""Gauges and counters of a page, without the lengths of requests."""
+
+
+@pytest.mark.parametrize(("engine", "length"), [("vllm", 1), ("sglang", 3)])
+def test_gauges_of_a_page_state_the_context_and_the_draft_length(tmp_path, capsys, engine, length) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text(PAGES[engine])
+    ask = [word for word in ASK if word not in ("--context", "4k")]
+    run(["validate", "engine", "--watch", str(path), *ask, "--engine", engine])
+    out = " ".join(capsys.readouterr().out.split())
+    context = int(re.search(r"context: about (\d+) tokens, by the used part", out)[1])
+    question = {"batch": 8, "context": 4096, "tp": 2, "draft": "eagle3", "gamma": 1}
+    cache = whatif("qwen3-32b", "h100", **question).kv_cache
+    assert context == (9000 if engine == "sglang" else pytest.approx(0.05 * cache.kv_tokens / 8, abs=0.5))
+    assert f"K = {length}" in out
+
+
 def test_lines_of_vllm_0_8_need_the_draft_length(tmp_path, capsys) -> None:
     line = "SpecDecoding metrics: Draft acceptance rate: 51.7%, Accepted: 1550 tokens, Drafted: 3000 tokens\n"
     assert watched(tmp_path, capsys, line)[1].startswith("error: --gamma: must be given")
@@ -340,7 +368,7 @@ def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, cap
     run(["validate", "engine", "--watch", str(path), *ask])
     out = " ".join(capsys.readouterr().out.split())
     cache = whatif("qwen3-32b", "h100", batch=8, context=4096, tp=2, draft="eagle3", gamma=3).kv_cache
-    context = int(re.search(r"context: about (\d+) tokens, by the used share", out)[1])
+    context = int(re.search(r"context: about (\d+) tokens, by the used part", out)[1])
     assert context == pytest.approx(0.04 * cache.kv_tokens / 8, abs=0.5), "the draft takes memory too"
     assert "health: healthy" in out
 

@@ -285,6 +285,9 @@ def test_other_lines_of_the_same_tools() -> None:
     (timing,) = read_pasted("-", text, GivenFacts())
     assert timing.batch == 8
     lacking = text.replace("Maximum request concurrency: 8", "")
+    (timing,) = read_pasted("-", lacking, GivenFacts())
+    assert timing.batch == 7.7, "(8192 - 32) tokens x 20.4 ms over 21.5 s"
+    lacking = lacking.replace("Mean TPOT", "x")
     refused("-: batch: must be stated, as in --from -,batch=N", read_pasted, "-", lacking, GivenFacts())
 
 

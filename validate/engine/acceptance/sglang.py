@@ -140,20 +140,30 @@ def _log_lines(text: str) -> list[_LogLine]:
     return [_LogLine(*floats(word or "0" for word in words)) for words in _LOG.findall(text)]
 
 
+def _page_line(text: str) -> list[_LogLine]:
+    """The gauges of a page as a line of a log; none if one is missing."""
+    names = ("sglang:spec_accept_length", "sglang:spec_accept_rate")
+    gauges = [[value for _, value in samples("", text, name)] for name in names]
+    if not all(gauges):
+        return []
+    length, rate = map(statistics.fmean, gauges)
+    return [_LogLine(1.0, 0.0, length, rate)]
+
+
 def _is_finite(line: _LogLine) -> bool:
     return all(map(is_count, line))
 
 
 def draft_length(text: str) -> int | None:
-    """The draft length that a page states, or that follows from the accepted lengths and rates of a log; None
-    if they leave it open.
+    """The draft length that a page states, or that follows from the accepted lengths and rates of a log or
+    page; None if they leave it open.
 
-    It must agree with all lines of a log, and at least twice as well as any other length, on average.
+    It must agree with all of them, and at least twice as well as any other length, on average.
     """
     steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
     if steps and len(set(steps)) == 1 and steps[0] >= 1:
         return int(steps[0])
-    lines = [line for line in _log_lines(text) if line.rate >= LEAST_RATE]
+    lines = [line for line in (*_log_lines(text), *_page_line(text)) if line.rate >= LEAST_RATE]
     if not lines:
         return None
     possible = [k for k in range(1, LONGEST_DRAFT + 1) if _agree(lines, k)]

@@ -50,9 +50,8 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     if concurrency:
         batch = min(concurrency, completed)
         check_in_flight(where, run, batch, completed, output)
-    else:  # requests in flight on average
-        in_flight = sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
-        batch = needed(where, "batch", in_flight or None)
+    else:
+        batch = needed(where, "batch", _in_flight(where, run) or _decoding(where, run))
     step = of_client(where, tpot_s, (length, gained), batch, (prompt, output), ttft_s, completed)
     gaps_s = _gaps_between_chunks(where, run)
     if not gaps_s:
@@ -68,6 +67,24 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
         "samples": thinned(gaps_s),
     }
     return [Timing.checked(**step.as_mapping() | by_chunk)]
+
+
+def _in_flight(where: str, run: dict[str, Any]) -> float | None:
+    """Requests in flight on average, by their latencies; None if they are not stated."""
+    return sum(numbers(where, run, "latencies")) / positive(where, run, "duration") or None
+
+
+def _decoding(where: str, run: dict[str, Any]) -> float | None:
+    """Requests that decode at once on average: tokens behind the first of each answer, times the mean TPOT,
+    over the duration (Little's law); None if a figure is missing.
+    """
+    mean_tpot_ms = optional(where, run, "mean_tpot_ms")
+    tokens = optional(where, run, "total_output_tokens")
+    if not mean_tpot_ms or not tokens:
+        return None
+    behind_first = tokens - positive(where, run, "completed")
+    decoding = behind_first * mean_tpot_ms / 1e3 / positive(where, run, "duration")
+    return max(round(decoding, 1), 1.0)
 
 
 def _mean_length(where: str, run: dict[str, Any], lengths: str, total: str) -> float:
