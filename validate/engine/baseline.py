@@ -42,9 +42,9 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:
-    """Cached tokens of a request: the used tokens that a page of SGLang counts, or the share of the cache that
-    a log or a page of vLLM states, of the predicted size; None if a text states neither. gamma: the draft
-    length; a draft takes memory from the cache.
+    """Cached tokens of a request: the used tokens that a page of SGLang counts, or the share of the cache
+    that a log or a page of vLLM states, of the predicted size; None if a text states neither. gamma: the
+    draft length; a draft takes memory from the cache.
     """
     load = LoggedLoad.of(text)
     requests = running(where, text)
