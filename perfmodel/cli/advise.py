@@ -65,7 +65,7 @@ def _print(a: Advice, verbose: bool) -> None:
         say(_scope(a.chosen))
         say(f"KV cache of a server: {kv_cache_text(a.chosen.kv_cache)}.")
         if a.on_off is not None:
-            say(_on_off(a.on_off))
+            say(_on_off(a.on_off, chosen=a.chosen.gamma > 0))
         _say_trees(a)
         if not q.has_load and (simpler := _simpler(a)):
             say(simpler)
@@ -76,7 +76,8 @@ def _print(a: Advice, verbose: bool) -> None:
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
-            draft = f"At batch {a.runner_up.batch} the draft" if a.runner_up else "The draft"
+            best = a.option or a.runner_up
+            draft = f"At batch {best.batch} the draft" if best else "The draft"
             say(f"{draft} pays {' or '.join(remedy.text for remedy in a.remedies)}.")
         if a.likely:
             say(f"Measure it (metrics.txt: /metrics of a server with the draft): {a.likely[0].measure}")
@@ -108,13 +109,21 @@ def _print(a: Advice, verbose: bool) -> None:
         word = a.calibration.stack.partition(" ")[0] if a.calibration else ""
         line = a.serve.lines.get(word)
         if line is not None:
-            if a.chosen is not None and a.chosen.replicas > 1:
-                say(f"Start {a.chosen.replicas} of these behind a router:")
-            say_whole(line)
+            _say_line(a.chosen, line)
+            if a.option is not None and a.serve_option is not None:
+                say(f"With {_draft(a.option)}, if your own measurement decides for it:")
+                _say_line(a.option, a.serve_option.lines[word])
         if line is None or servers()[word].serves_files:
             say("; ".join(a.serve.notes), "dim")
         elif word in a.serve.remarks:
             say(f"{a.serve.remarks[word]}.")
+
+
+def _say_line(pick: Pick | None, line: str) -> None:
+    """The command line of a server, and how many of them a choice starts."""
+    if pick is not None and pick.replicas > 1:
+        say(f"Start {pick.replicas} of these behind a router:")
+    say_whole(line)
 
 
 def _headline(a: Advice) -> str:
@@ -126,13 +135,19 @@ def _headline(a: Advice) -> str:
         return f": {a.reason}"
     if a.query.has_load:
         return _headline_under_load(a, p)
-    gain = a.gain(a.chosen)
+    gain = a.gain(a.option or a.chosen)
     interval = a.robustness.gain_over_baseline_interval if a.robustness else None
-    if not p.gamma:
-        return f": the baseline, batch {p.batch}"
     sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
+    if not p.gamma:
+        choice = f": the baseline, batch {p.batch}"
+        return choice if a.option is None else f"{choice}; with {_of_option(a.option)} {gain:.2f}x{sure}"
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
+
+
+def _of_option(p: Pick) -> str:
+    """The optional draft in words."""
+    return f"{_draft(p)}, gamma {p.gamma}, batch {p.batch}"
 
 
 def _headline_under_load(a: Advice, p: Pick) -> str:
@@ -140,7 +155,10 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
     shorter one, the rate of tokens.
     """
     if not p.gamma:
-        return f": the baseline, {p.layout}"
+        choice = f": the baseline, {p.layout}"
+        if (o := a.option) is None:
+            return choice
+        return f"{choice}; with {_draft(o)}, gamma {o.gamma}, {o.layout}, TPOT {seconds(o.tpot_s)}"
     choice = f": {_draft(p)}, gamma {p.gamma}, {p.layout}"
     if (b := a.baseline) is None:
         return choice
@@ -168,10 +186,15 @@ def _table(a: Advice, verbose: bool) -> None:
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
-    """Rows of the table: the choice, the second best, the best baseline if it is neither, and the best
-    choice at the pace of reading.
+    """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is neither,
+    and the best choice at the pace of reading.
     """
-    named = {"chosen": a.chosen, "runner-up": a.runner_up, "best baseline": a.baseline}
+    named = {
+        "chosen": a.chosen,
+        "with a draft": a.option,
+        "runner-up": a.runner_up,
+        "best baseline": a.baseline,
+    }
     named[f"within {seconds(READING_S)}"] = a.readable
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
@@ -219,13 +242,14 @@ def _slow(chosen: Pick, readable: Pick | None) -> str:
     return f"{slow}; {bound} chooses {readable.layout}, {draft}, batch {readable.batch}: {rate}."
 
 
-def _on_off(switch: OnOff) -> str:
-    """The batches of one server at which a draft is on, in words."""
-    draft = f"The draft ({switch.draft}) is on"
+def _on_off(switch: OnOff, chosen: bool) -> str:
+    """The batches of one server at which a draft is on, in words. chosen: whether the choice drafts."""
+    draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "
     if switch.off_from is None:
         return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."
-    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server, and off above."
+    off = ", and off above" if chosen else ""
+    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server{off}."
 
 
 def _say_trees(a: Advice) -> None:

@@ -121,12 +121,14 @@ def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(change
     for gain, first in zip(likely.speedups, likely.first_rates, strict=True):
         rates = "/".join(f"{first * decay**j:.12g}" for j in range(5))
         measured = advise(request(**question | {"rate": {"eagle3": rates}}))
-        assert max(1.0, measured.gain(measured.chosen) or 0.0) == pytest.approx(gain, rel=1e-9)
+        best = measured.gain(measured.option or measured.chosen)
+        assert max(1.0, best or 0.0) == pytest.approx(gain, rel=1e-9)
     itself = next(one for one in a.unmeasured if one.draft == "self")
     for one in (a.unmeasured[0], itself):
         for alpha, verdict in ((one.smallest_alpha + 1e-4, True), (one.smallest_alpha - 1e-4, False)):
             rate = {f"{one.draft}@{one.draft_kv}": alpha}
-            assert (advise(request(**question | {"rate": rate})).chosen.gamma > 0) is verdict, one
+            found = advise(request(**question | {"rate": rate}))
+            assert ((found.option or found.chosen).gamma > 0) is verdict, one
 
 
 def test_a_draft_that_breaks_the_bound_or_does_not_fit_is_not_called_unsupported() -> None:
@@ -355,7 +357,8 @@ def test_an_ngram_draft_is_priced_as_in_whatif() -> None:
     """vLLM captures no graphs for its verifications, so the host launches their attention."""
     question = {"model": "gpt-oss-120b", "context": 2048, "engine": "vllm", "tp": 4}
     drafted = {"draft": ["ngram"], "rate": {"ngram": "0.9"}, "objective": "latency"}
-    p = advise(hardware="h100", **question | drafted | {"tp": (4,)}).chosen
+    answer = advise(hardware="h100", **question | drafted | {"tp": (4,)})
+    p = answer.option or answer.chosen
     point = {"draft": "ngram", "rate": "0.9", "batch": p.batch, "gamma": p.gamma}
     assert p.gamma > 0
     assert p.tpot_s == pytest.approx(whatif(hardware="h100", **question, **point).tpot_s)
@@ -384,3 +387,25 @@ def test_a_named_draft_that_cannot_run_is_said_with_its_reason(load: dict[str, i
     assert answer.verdict == "do_not_speculate"
     assert "no acceptance" not in answer.reason
     assert answer.warnings[0].startswith("qwen2.5-1.5b was not searched: draft: must be a model with")
+
+
+def test_a_draft_that_may_lose_more_than_it_gains_is_an_option() -> None:
+    """The choice has no draft, and both command lines are given; a gain well above its risk is chosen."""
+    doubtful = advise("gpt-oss-120b", "h100", context=8192)
+    assert doubtful.verdict == "too_close_to_call"
+    low, high = doubtful.robustness.gain_over_baseline_interval
+    gain = doubtful.robustness.gain_over_baseline
+    assert low < 1 < gain < min(high, 1 / low)
+    assert doubtful.chosen == doubtful.baseline
+    assert doubtful.option.draft == "eagle3"
+    assert doubtful.option.throughput_tokens_per_s == pytest.approx(
+        gain * doubtful.chosen.throughput_tokens_per_s
+    )
+    assert "speculative" not in doubtful.serve.vllm_line
+    assert '"method": "eagle3"' in doubtful.serve_option.vllm_line
+    assert not any(p.gamma for p in doubtful.layouts)
+    worth = advise("gpt-oss-20b", "rtx-5090", context=16384)
+    low, high = worth.robustness.gain_over_baseline_interval
+    assert worth.verdict == "too_close_to_call"
+    assert low * worth.robustness.gain_over_baseline > 1
+    assert (worth.chosen.draft, worth.option) == ("eagle3", None)

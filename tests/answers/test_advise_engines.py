@@ -20,8 +20,8 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert every.chosen.draft == "self"
     assert every.not_run is None
     assert every.serve.vllm_line is None
-    assert a.chosen.draft == "eagle"
-    assert a.chosen.runs_in == "vLLM >= 0.9"
+    assert a.chosen.gamma == 0
+    assert (a.option.draft, a.option.runs_in) == ("eagle", "vLLM >= 0.9")
     assert a.not_run == every.chosen
     assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
     only = advise(query, rate={}, draft="self", model="llama-3.1-8b", context=32768)

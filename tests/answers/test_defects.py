@@ -77,7 +77,7 @@ def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
     assert answer.chosen.draft != "mtp"
     assert "known defect" in answer.not_run.runs_in
     assert pm.advise(**question, any_draft=True).chosen.draft == "mtp"
-    assert pm.advise(**question, engine="sglang").chosen.draft == "mtp"
+    assert pm.advise(**question, engine="sglang").option.draft == "mtp"
 
 
 @pytest.mark.parametrize(("engine", "gamma"), [("vllm", 0), ("sglang", 3)])

@@ -48,7 +48,9 @@ class Advice(Answer):
     """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
     nothing fits.
 
-    layouts: the best point of each layout, the best first. by_hardware: the choice on each kind of device,
+    option: the best draft, where its gain is too close to call and not worth the risk; the choice then has no
+    draft, and no layout has. serve_option: its command line. layouts: the best point of each layout, the best
+    first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
     if it never is. not_run: a better configuration that the engine does not run. readable: the best one with
     at least ten tokens per second and sequence, where the choice without a bound is slower. serve: the
@@ -66,6 +68,7 @@ class Advice(Answer):
     objective: Objective
     chosen: Pick | None = None
     runner_up: Pick | None = None
+    option: Pick | None = None
     baseline: Pick | None = None
     not_run: Pick | None = None
     readable: Pick | None = None
@@ -73,6 +76,7 @@ class Advice(Answer):
     by_hardware: tuple[Pick, ...] = ()
     on_off: OnOff | None = None
     serve: Export | None = None
+    serve_option: Export | None = None
     robustness: Robustness | None = None
     pareto: Fronts = NO_FRONTS
     candidates: int = 0
@@ -123,6 +127,9 @@ class Advice(Answer):
         if self.query.has_load and self.baseline is not None and p.gamma:
             b = self.baseline
             over = f", {ratio_text(b.tpot_s / p.tpot_s)} in TPOT over the best baseline, on {b.gpus}"
+        if (o := self.option) is not None:
+            times = p.tpot_s / o.tpot_s if self.query.has_load else self.gain(o) or 1.0
+            over = f"; with {o.draft}, gamma {o.gamma}, batch {o.batch}: {ratio_text(times)}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
         return f"{SENTENCES[self.verdict]}: {draft}, {where}: {rate}{over}"

@@ -84,15 +84,21 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     chosen = _better(best_baseline, rival)
     if chosen is None:
         return _infeasible(question, candidates, baseline, drafted)
-    others = [p for p in allowed if p is not chosen and p.value <= chosen.value]
     better = [p for p in not_allowed if p.value > chosen.value]
     would_pay = break_evens(question, chosen) if rival is None else ()
     likely = likely_gains(question, chosen) if would_pay else ()
-    robustness = robustness_of(question, chosen, others, best_baseline, searched)
+    robustness = robustness_of(question, chosen, best_baseline, searched)
     verdict = _verdict(question, chosen, rival, robustness, would_pay)
+    option = None
+    if best_baseline and chosen.gamma and verdict == "too_close_to_call" and not robustness.worth_the_risk:
+        option = chosen
+        chosen = best_baseline
+    weighed = allowed if option is None else [p for p in allowed if not p.gamma]
+    others = [p for p in weighed if p is not chosen and p.value <= chosen.value]
+    robustness = robustness.over(chosen, others, question)
     gain = robustness.gain_over_baseline_interval
     reason = reason_of(question, chosen, rival, would_pay, likely, drafted, gain)
-    layouts = [pick_of(p, question) for p in best_of_each_layout(allowed)]
+    layouts = [pick_of(p, question) for p in best_of_each_layout(weighed)]
     remedies = () if chosen.gamma else remedies_of(question, rival)
     objective = Objective(question.objective, UNITS[question.objective])
     fronts = Fronts(front(baseline), front(searched))
@@ -107,12 +113,14 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         objective=objective,
         chosen=pick_of(chosen, question, seats),
         runner_up=_pick(_first(others), question),
+        option=_pick(option, question),
         baseline=_pick(best_baseline, question),
         not_run=_pick(_first(better), question),
         readable=_pick(readable, question),
         layouts=tuple(layouts),
         on_off=switch,
         serve=serve(question, chosen, seats),
+        serve_option=None if option is None else serve(question, option, seats_of(question, option)),
         robustness=robustness,
         pareto=fronts,
         candidates=_points(baseline, drafted),

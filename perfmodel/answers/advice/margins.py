@@ -15,11 +15,21 @@ from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, 
 
 MOST_BATCHES = 256
 """Largest number of batch sizes to try, not counting the baseline's. A longer list is thinned evenly."""
+WORTH_A_DRAFT = 1.1
+"""Smallest gain for which a server gets a draft whose gain is too close to call."""
+
+
+def worth_the_risk(gain: float, interval: tuple[float, float]) -> bool:
+    """Whether a draft that is too close to call is advised: it gains something, and more than the low end of
+    its interval would lose.
+    """
+    return gain >= WORTH_A_DRAFT and gain * interval[0] >= 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """Margins of the choice, the acceptance at which it would change, and the calibration's scatter.
+    """Margins of the choice, the acceptance at which it would change, and the calibration's scatter. With an
+    optional draft they are the margins of that draft, except `gain_over_runner_up`.
 
     alpha: the constant acceptance of the chosen chain. At smallest_alpha, or smallest_tokens_per_iteration,
     the chosen batch and gamma would only equal the best baseline. robust: the whole interval is above 1.
@@ -33,19 +43,25 @@ class Robustness:
     smallest_tokens_per_iteration: float | None
     robust: bool | None
 
+    @property
+    def worth_the_risk(self) -> bool:
+        """Whether the gain is advised although it is too close to call."""
+        gain = self.gain_over_baseline
+        interval = self.gain_over_baseline_interval
+        return gain is None or interval is None or worth_the_risk(gain, interval)
+
+    def over(self, chosen: PricedPoint, others: list[PricedPoint], query: AdviseQuery) -> "Robustness":
+        """The margins with the gain of the choice over the best of the others, sorted by value."""
+        return replace(self, gain_over_runner_up=chosen.times(others[0], query) if others else None)
+
 
 def robustness_of(
     query: AdviseQuery,
     chosen: PricedPoint,
-    others: list[PricedPoint],
     baseline: PricedPoint | None,
     searched: list[Priced],
 ) -> Robustness:
-    """The margins of the choice.
-
-    others: the best point of each other candidate, sorted by value. searched: the allowed candidates with a
-    draft.
-    """
+    """The margins of the choice over the best baseline. searched: the allowed candidates with a draft."""
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
     if chosen.gamma and gain is not None and baseline is not None:
@@ -61,7 +77,7 @@ def robustness_of(
     return Robustness(
         gain_over_baseline=gain,
         gain_over_baseline_interval=interval,
-        gain_over_runner_up=chosen.times(others[0], query) if others else None,
+        gain_over_runner_up=None,
         alpha=alpha,
         smallest_alpha=smallest,
         smallest_tokens_per_iteration=fewest,

@@ -40,7 +40,7 @@ def reason_of(
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)
     best = f"{draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch {rival.batch}"
-    return f"the best draft ({best}) reaches {share:.2f} of the baseline: {why}; {stops}"
+    return f"the best draft ({best}) reaches {share:.2f} times the baseline: {why}; {stops}"
 
 
 def _of_its_batch(query: AdviseQuery, chosen: PricedPoint, gain: tuple[float, float] | None) -> str:

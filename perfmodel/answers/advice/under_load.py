@@ -13,8 +13,9 @@ from perfmodel.answers.advice.candidates import (
     without_acceptance,
 )
 from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
+from perfmodel.answers.advice.margins import worth_the_risk
 from perfmodel.answers.advice.on_off import on_off
-from perfmodel.answers.advice.one_server import point_verdict, serve
+from perfmodel.answers.advice.one_server import point_speedup, point_verdict, serve
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.ranking import ALIKE
@@ -60,7 +61,13 @@ def under_load(question: AdviseQuery) -> Advice:
     baseline = _choose([s for s in sufficient if not s.row.gamma], question)
     rival = _choose([s for s in sufficient if s.row.gamma], question)
     chosen = _better(baseline, rival, question)
-    others = sorted((s for s in sufficient if s is not chosen), key=lambda s: _order(s, question))
+    verdict = _verdict(question, chosen, drafted)
+    option = None
+    if chosen and baseline and verdict == "too_close_to_call" and not _worth_the_risk(question, chosen):
+        option = chosen
+        chosen = baseline
+    weighed = [s for s in sufficient if s is not chosen and (option is None or not s.row.gamma)]
+    others = sorted(weighed, key=lambda s: _order(s, question))
     layouts: dict[str, Served] = {}
     for s in ([chosen] if chosen else []) + others:
         layouts.setdefault(s.candidate.layout.label(), s)
@@ -78,15 +85,17 @@ def under_load(question: AdviseQuery) -> Advice:
     switch = None if rival is None else on_off(rival.point, question)
     return Advice(
         query=question,
-        verdict=_verdict(question, chosen, drafted),
+        verdict=verdict,
         reason=reason,
         objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
         runner_up=_pick(others[0], question) if others else None,
+        option=_pick(option, question),
         baseline=_pick(baseline, question),
         layouts=tuple(_picked(s, question) for s in layouts.values()),
         on_off=switch,
         serve=line,
+        serve_option=None if option is None else serve(question, option.point, option.seats),
         candidates=len(served),
         skipped=tuple(candidates.skips),
         calibration=calibration,
@@ -192,6 +201,12 @@ def _verdict(question: AdviseQuery, chosen: Served | None, drafted: Sequence[Can
     if not drafted and without_acceptance(question):
         return "unknown_acceptance"
     return "do_not_speculate"
+
+
+def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:
+    """Whether a draft is advised although its gain by `whatif` at its mean batch is too close to call."""
+    speedup, interval = point_speedup(question, chosen.at_its_batch(question))
+    return interval is None or worth_the_risk(speedup, interval)
 
 
 def _pick(served: Served | None, question: AdviseQuery) -> Pick | None:
