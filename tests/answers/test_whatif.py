@@ -370,3 +370,23 @@ def test_no_switch_is_a_backend_that_does_not_run_the_models_heads() -> None:
     with pytest.raises(InputError, match="which has attention sinks, on rtx-4090"):
         whatif(**at, attention_backend="flashinfer")
     assert whatif(**at | {"hardware": "rtx-pro-6000"}, attention_backend="flashinfer").speedup
+
+
+def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:
+    question = {"weights": "mxfp4", "engine": "sglang", "draft": "dspark", "gamma": 7}
+    a = whatif("ling-3.0-flash", "dgx-spark", 1, 8704, **question)
+    assert a.verdict == "unknown_acceptance"
+    assert not a.remedies
+    assert not any("was measured at" in warning for warning in a.warnings)
+
+
+def test_states_of_drafted_tokens_that_do_not_fit_are_said() -> None:
+    question = {"weights": "nvfp4", "engine": "sglang", "draft": "dflash2", "gamma": 7}
+    kept = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, **question)
+    one = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, state_rollback="replay", **question)
+    assert kept.verdict == "does_not_fit"
+    assert one.memory.fits
+    words = f"keeps one for a sequence holds batch {one.memory.max_batch} (--state-rollback replay)"
+    assert any(words in warning for warning in kept.warnings)
+    fits = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, **question)
+    assert not any("--state-rollback" in warning for warning in (*one.warnings, *fits.warnings))

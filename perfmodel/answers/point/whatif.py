@@ -1,6 +1,7 @@
 """Does speculation pay at one point?"""
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,7 @@ from perfmodel.specs import COVERAGE, DRIFT, UnknownAcceptance, engine_of
 from perfmodel.speculation import (
     Acceptance,
     ContextLengths,
+    Memory,
     Passes,
     Prediction,
     Scenario,
@@ -110,6 +112,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     gamma, alpha = _least_break_even(resolve_costs(drafted_query), query)
     # figures that depend on the acceptance are computed at the break-even acceptance, and then removed
     assumed = Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown")
+    assumed = assumed.replace(measured_at=(float(gamma),))
     scenario = resolve(drafted_query, assumed)
     prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
     a = _assemble(replace(query, gamma=gamma), scenario, prediction)
@@ -137,6 +140,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         break_even_alpha=alpha,
         typical=typical,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
+        remedies=(),
         **UNKNOWN,
     )
 
@@ -233,7 +237,11 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     asks_for_draft = query.gamma != 0 and scenario.acceptance is not None
     if asks_for_draft and word in MAY_NOT_PAY:
         switches = remedies(query, scenario, float(p.speedup_at_gamma_optimal))
-    doubts = (*warnings(query, scenario, batch, context, gamma, room), *of_power(scenario, batch))
+    doubts = (
+        *warnings(query, scenario, batch, context, gamma, room),
+        *of_power(scenario, batch),
+        *_of_states(query, scenario, gamma, room),
+    )
     figures = {name: np.asarray(getattr(p, name)).item() for name in FIGURES}
     ratios = CostRatios(float(p.draft_to_target), float(p.verify_to_target))
     best = best_batch(scenario, context, query.max_gamma, query.memory_fraction)
@@ -265,6 +273,20 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         remedies=switches,
         warnings=doubts,
     )
+
+
+def _of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]) -> Iterator[str]:
+    """A warning if the batch fits only with one state of the recurrent layers for each sequence."""
+    if room.fits or not gamma or not scenario.target_shard.states or query.state_rollback != "keep":
+        return
+    one_state = resolve_costs(replace(with_draft(query), state_rollback="replay"))
+    batch = float(query.batch)
+    holds = memory_of(one_state, batch, float(query.context), gamma, query.memory_fraction).single()
+    if holds.fits:
+        yield (
+            f"a state of the recurrent layers is counted for each of {gamma + 1} verified tokens; an engine "
+            f"that keeps one for a sequence holds batch {holds.max_batch} (--state-rollback replay)"
+        )
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
