@@ -72,7 +72,9 @@ def _print(a: Advice, verbose: bool) -> None:
         if (fewer := _fewer_gpus(a)) is not None:
             say(fewer)
         if q.max_tpot_ms is None and not q.has_load and a.chosen.tpot_s > READING_S:
-            say(_slow(a.chosen, a.readable))
+            say(_slow(a.chosen))
+        if a.unbounded is not None:
+            say(_at_reading_pace(a.unbounded))
         if margins := _robust(a):
             say(f"{margins[0].upper()}{margins[1:]}.")
         if a.remedies:
@@ -187,7 +189,7 @@ def _table(a: Advice, verbose: bool) -> None:
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
     """Rows of the table: the choice, the optional draft, the second best, the best baseline if it is neither,
-    and the best choice at the pace of reading.
+    and the best choice if nobody reads along.
     """
     named = {
         "chosen": a.chosen,
@@ -195,7 +197,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
         "runner-up": a.runner_up,
         "best baseline": a.baseline,
     }
-    named[f"within {seconds(READING_S)}"] = a.readable
+    named["with no bound"] = a.unbounded
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
         if pick is not None and pick not in (p for _, p in rows):
@@ -231,15 +233,18 @@ def _scope(p: Pick) -> str:
     return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
 
 
-def _slow(chosen: Pick, readable: Pick | None) -> str:
-    """That a sequence of the choice is slower than people read, and what a bound would choose."""
-    bound = f"--max-tpot-ms {1e3 * READING_S:g}"
-    slow = f"Each sequence gets {1 / chosen.tpot_s:.1f} tokens/s"
-    if readable is None:
-        return f"{slow}; no batch and draft has {1 / READING_S:g} ({bound})."
-    rate = f"{readable.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
-    draft = f"{_draft(readable)}, gamma {readable.gamma}" if readable.gamma else "no draft"
-    return f"{slow}; {bound} chooses {readable.layout}, {draft}, batch {readable.batch}: {rate}."
+def _slow(chosen: Pick) -> str:
+    """That a sequence of the choice is slower than people read."""
+    return f"Each sequence gets {1 / chosen.tpot_s:.1f} tokens/s; --max-tpot-ms bounds its time per token."
+
+
+def _at_reading_pace(unbounded: Pick) -> str:
+    """That the choice keeps up with a reader, and what would be chosen if it need not."""
+    bound = f"Every sequence gets {1 / READING_S:g} tokens/s, the pace of reading"
+    draft = f"{_draft(unbounded)}, gamma {unbounded.gamma}" if unbounded.gamma else "no draft"
+    rate = f"{unbounded.throughput_tokens_per_s_per_device:.0f} tokens/s/GPU"
+    free = f"{unbounded.layout}, {draft}, batch {unbounded.batch}: {rate} at {seconds(unbounded.tpot_s)}"
+    return f"{bound}; if nobody reads along (--max-tpot-ms): {free} per token."
 
 
 def _on_off(switch: OnOff, chosen: bool) -> str:
@@ -333,6 +338,8 @@ def _batches(q: AdviseQuery) -> str:
     """The searched batches in words."""
     if q.batch is None:
         return f"batches to {MAX_BATCHES} per device"
+    if len(q.batch) == 1:
+        return f"batch {q.batch[0]} of a server"
     return f"batches {min(q.batch)} to {max(q.batch)} of a server"
 
 

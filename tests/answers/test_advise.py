@@ -328,13 +328,28 @@ def test_a_bound_that_nothing_keeps_is_answered_with_changes_that_keep_it() -> N
     assert "would keep" not in advise(**question | {"max_tpot_ms": 0.1}).reason
 
 
-def test_a_choice_slower_than_people_read_comes_with_one_that_is_not() -> None:
+def test_a_choice_keeps_up_with_a_reader_unless_the_question_bounds_it() -> None:
     question = {"model": "gpt-oss-120b", "hardware": "dgx-spark", "tp": (2,), "context": 32768}
     free = advise(**question)
-    assert free.chosen.tpot_s > READING_S
     bounded = advise(**question, max_tpot_ms=1e3 * READING_S)
-    assert free.readable == bounded.chosen
-    assert bounded.readable is None
+    assert free.chosen == bounded.chosen
+    assert free.chosen.tpot_s <= READING_S < free.unbounded.tpot_s
+    assert bounded.unbounded is None
+    assert free.query.max_tpot_ms is None
+    assert advise(**question, max_tpot_ms=1000).chosen == free.unbounded
+    assert advise(**question, batch=(118,)).unbounded is None
+
+
+def test_an_engine_of_one_person_is_asked_about_one_sequence() -> None:
+    """On a Mac the most tokens per second came from four sequences of 6 tokens/s each, or 253 of 1.6."""
+    question = {"model": "qwen3.8-27b", "hardware": "rtx-3090", "weights": "q4_k_m", "context": 32768}
+    alone = advise(engine="llamacpp", **question)
+    assert (alone.objective.name, alone.chosen.batch, alone.chosen.gamma) == ("latency", 1, 3)
+    assert "-c 34816 -np 1 " in alone.serve.lines["llamacpp"]
+    assert alone.chosen == advise(engine="llamacpp", batch=(1,), objective="latency", **question).chosen
+    assert advise(engine="llamacpp", batch="1..4", **question).objective.name == "throughput"
+    mac = advise("qwen3-next-80b-a3b", "m4-max-128gb", engine="mlx", weights="4bit")
+    assert mac.chosen.batch == 1
 
 
 def test_no_draft_is_advised_far_beyond_the_one_position_of_a_rate() -> None:

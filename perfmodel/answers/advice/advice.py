@@ -52,8 +52,9 @@ class Advice(Answer):
     draft, and no layout has. serve_option: its command line. layouts: the best point of each layout, the best
     first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
-    if it never is. not_run: a better configuration that the engine does not run. readable: the best one with
-    at least ten tokens per second and sequence, where the choice without a bound is slower. serve: the
+    if it never is. not_run: a better configuration that the engine does not run. unbounded: the best one
+    without a bound on TPOT, where the question states none and this one has less than ten tokens per second
+    and sequence; all others then keep that bound. serve: the
     engine's command line for one server of the choice. unmeasured, likely: the break-even alpha of each
     draft, and its gain with a typical acceptance, where no allowed draft has a known acceptance. remedies:
     switches with which the best draft would pay at its batch, where it does not. pools: for a rate on more
@@ -71,7 +72,7 @@ class Advice(Answer):
     option: Pick | None = None
     baseline: Pick | None = None
     not_run: Pick | None = None
-    readable: Pick | None = None
+    unbounded: Pick | None = None
     layouts: tuple[Pick, ...] = ()
     by_hardware: tuple[Pick, ...] = ()
     on_off: OnOff | None = None

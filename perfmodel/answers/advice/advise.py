@@ -70,7 +70,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     """The answer for one kind of device."""
     if question.has_load:
         return under_load(question)
-    question = question.with_slots
+    question = question.for_its_users
     candidates = within_ttft(question, find_candidates(question))
     baseline, drafted = price(candidates.baselines, candidates.drafted, question)
     points = [best(priced, question) for priced in (*baseline, *drafted)]
@@ -84,6 +84,9 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     chosen = _better(best_baseline, rival)
     if chosen is None:
         return _infeasible(question, candidates, baseline, drafted)
+    if question.leaves_pace_open and chosen.tpot_s > READING_S and _any_readable(baseline + searched):
+        bounded = _of_one_kind(replace(question, max_tpot_ms=1e3 * READING_S))
+        return replace(bounded, query=question, unbounded=pick_of(chosen, question))
     better = [p for p in not_allowed if p.value > chosen.value]
     would_pay = break_evens(question, chosen) if rival is None else ()
     likely = likely_gains(question, chosen) if would_pay else ()
@@ -105,7 +108,6 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     switch = None if rival is None else on_off(rival, question)
     trees, trees_skipped = tree_drafts(question, drafted, chosen.value)
     seats = seats_of(question, chosen)
-    readable = _readable(question, chosen, [*baseline, *searched])
     return Advice(
         query=question,
         verdict=verdict,
@@ -116,7 +118,6 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
         option=_pick(option, question),
         baseline=_pick(best_baseline, question),
         not_run=_pick(_first(better), question),
-        readable=_pick(readable, question),
         layouts=tuple(layouts),
         on_off=switch,
         serve=serve(question, chosen, seats),
@@ -135,15 +136,9 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     )
 
 
-def _readable(question: AdviseQuery, chosen: PricedPoint, priced: list[Priced]) -> PricedPoint | None:
-    """The best point at which people do not wait for the next word, where the choice without a bound is
-    slower.
-    """
-    if question.max_tpot_ms is not None or chosen.tpot_s <= READING_S:
-        return None
-    fast = [replace(x, allowed=x.fits & (x.tpot_s <= READING_S)) for x in priced]
-    points = [best(x, question) for x in fast]
-    return choose([point for point in points if point is not None], question)
+def _any_readable(priced: list[Priced]) -> bool:
+    """Whether any point is fast enough that people do not wait for the next word."""
+    return any(bool((x.fits & (x.tpot_s <= READING_S)).any()) for x in priced)
 
 
 def _infeasible(

@@ -88,7 +88,7 @@ class AdviseQuery(CommonOptions):
         "Batch sizes of one server to search.",
         arg.COUNTS,
         "--batch-size -b",
-        shown=f"1..{MAX_BATCHES} per device, or the slots of llama-server",
+        shown=f"1..{MAX_BATCHES} per device; 1 in llama.cpp and MLX",
         default=None,
     )
     tp: MaybeWholes = argument(
@@ -377,12 +377,22 @@ class AdviseQuery(CommonOptions):
         return np.asarray([size for size in sizes if size <= most], float)
 
     @property
-    def with_slots(self) -> "AdviseQuery":
-        """The question with the batches of an engine's server that has slots, if it names no batches."""
+    def for_its_users(self) -> "AdviseQuery":
+        """The question about one sequence, which should be fast, if it names no batches and the engine
+        usually serves one person.
+        """
         engine = self.served_by
-        if self.batch is not None or engine is None or engine.slots is None:
+        if self.batch is not None or engine is None or not engine.one_person:
             return self
-        return replace(self, batch=tuple(range(1, engine.slots + 1)))
+        objective = "latency" if self.objective == "throughput" else self.objective
+        return replace(self, batch=(1,), objective=objective)
+
+    @property
+    def leaves_pace_open(self) -> bool:
+        """Whether the question leaves the time per token and the batch open, so that a batch could be chosen
+        at which people wait for words.
+        """
+        return self.max_tpot_ms is None and self.batch is None and self.objective != "latency"
 
     def query(self, **changes: Any) -> Query:
         """As `CommonOptions.query`; the rates are of many drafts, so each candidate gets its acceptance."""

@@ -229,7 +229,8 @@ class ServingEngine(Stack):
     parallelism gives each device whole KV heads and whole blocks of scaled weights. divides_layers: whether
     devices, or a device and the host, can share a model by layers and run in turn. runs_groups: whether a
     server can have groups of data-parallel attention or of whole experts. slots: sequences that its
-    server decodes at once by default; None if its room decides. drafts_read_verified: whether a draft reads
+    server decodes at once by default; None if its room decides. one_person: whether it usually serves one
+    person. drafts_read_verified: whether a draft reads
     the verified tokens in a pass of its own.
     """
 
@@ -257,6 +258,7 @@ class ServingEngine(Stack):
     divides_layers: bool = False
     runs_groups: bool = True
     slots: Annotated[int, Meta(ge=1)] | None = None
+    one_person: bool = False
     drafts_read_verified: bool = False
     weight_only: bool = False
     wide_mxfp4: bool = False
