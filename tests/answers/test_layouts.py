@@ -212,3 +212,13 @@ def test_llama_cpp_has_no_groups() -> None:
     assert {p.layout for p in searched.layouts} <= {"TP 2", "2 x TP 1", "layers on 2"}
     with pytest.raises(InputError, match=r"dp: must be 1 for llama\.cpp, which has no such groups, given 2"):
         whatif(hardware="rtx-3090", tp=2, dp=2, batch=1, gamma=0, **question)
+
+
+def test_experts_are_not_divided_over_nodes_behind_data_parallel_attention() -> None:
+    found = advise("deepseek-r1", "16xh100", draft=["mtp"], context=4096)
+    beyond = [p for p in found.layouts if p.tp > 8 and p.dp > 1]
+    assert beyond
+    assert all(p.ep == p.tp for p in beyond)
+    assert "--enable-expert-parallel" in found.serve.vllm_line
+    named = advise("deepseek-r1", "16xh100", draft=["mtp"], context=4096, dp=16, ep=1)
+    assert named.chosen.layout == "DP 16"

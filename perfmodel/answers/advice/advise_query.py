@@ -341,10 +341,12 @@ class AdviseQuery(CommonOptions):
         linked = self.searches_groups(gpu)
         if self.gpus is not None:
             layouts = self._asked(of_gpus(self.gpus // self.layer_split, model, linked))
-            named = bool(self.dp or self.ep)
-            if not self.searches_pools or named:
+            if self.dp or self.ep:
                 return layouts
             node = devices_of_node(gpu) or self.gpus
+            layouts = [layout for layout in layouts if not layout.divides_experts_beyond(node)]
+            if not self.searches_pools:
+                return layouts
             return [layout for layout in layouts if layout.is_usual(node)]
         if self.has_load:
             return self._asked(servers_up_to(MOST_IN_SERVER, model, linked))

@@ -54,6 +54,12 @@ class Layout:
         whole_nodes = size <= node or size % node == 0
         return whole_nodes and self.dp in (1, size)
 
+    def divides_experts_beyond(self, node: int) -> bool:
+        """Whether a server on several nodes of `node` GPUs divides every expert over all of them although its
+        attention is data-parallel: each layer then gathers all tokens over the network, and nobody runs it.
+        """
+        return self.server_gpus > node and self.dp > 1 and self.ep < self.server_gpus
+
     def label(self) -> str:
         """The layout in words: ``8 x TP 1``, ``TP 4 DP 2 EP 8``."""
         sizes = {"TP": self.tp, "DP": self.dp, "EP": self.ep}
