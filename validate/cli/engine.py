@@ -48,7 +48,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
         path, engine, version = _drive(question, question.url)
         click.echo(f"record: {path}")
         return _calibrate(question, question.query(), (str(path), *files), engine, version, out)
-    pasted = _pasted(files)
+    pasted = _pasted(files, question.hardware)
     if pasted is not None:
         return _describe(question, *pasted, out)
     _calibrate(question, question.query(), files, question.engine, question.version, out)
@@ -127,7 +127,7 @@ def _drive(q: EngineQuestion, url: str) -> tuple[Path, str, str]:
     return path, engine, version
 
 
-def _pasted(files: tuple[str, ...]) -> "tuple[PastedText, GivenFacts] | None":
+def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFacts] | None":
     """The text to describe instead of a fit: standard input, or a single file of printed text or counters."""
     from perfmodel.validate.engine.paste import STANDARD_INPUT, read_place, recognised
     from perfmodel.validate.engine.sources import BenchFile, sources_of
@@ -137,11 +137,11 @@ def _pasted(files: tuple[str, ...]) -> "tuple[PastedText, GivenFacts] | None":
         if len(files) > 1:
             raise refuse("--from", None, "- alone, or files", " ".join(files))
         place = BenchFile.parse(files[0])[0]
-        return recognised(*page_of(*read_place(STANDARD_INPUT))), place.facts
+        return recognised(*page_of(*read_place(STANDARD_INPUT)), hardware), place.facts
     places = sources_of(files)
     if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
         return None
-    pasted = recognised(*read_place(str(places[0].path)))
+    pasted = recognised(*read_place(str(places[0].path)), hardware)
     return pasted, places[0].facts
 
 

@@ -12,7 +12,7 @@ from perfmodel.validate.engine.acceptance import counts_drafts
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.pastes import form_of
-from perfmodel.validate.engine.serve_command import question_of
+from perfmodel.validate.engine.serve_command import question_of, slowed_by
 from perfmodel.validate.engine.text import is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
@@ -47,8 +47,10 @@ def read_place(place: str) -> tuple[str, str]:
     return STANDARD_INPUT, plain(text)
 
 
-def recognised(where: str, text: str) -> PastedText:
-    """Finds out what a text is. Raises InputError that names the known forms."""
+def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
+    """Finds out what a text is. hardware: of the question about the server of a command. Raises InputError
+    that names the known forms.
+    """
     form = form_of(text)
     if form is not None:
         return PastedText(where, text, form.title, form.engine, counters=False)
@@ -60,9 +62,11 @@ def recognised(where: str, text: str) -> PastedText:
         return PastedText(where, text, f"counters of {counted}", "", counters=True)
     if Pace.of(where, text) is not None:
         return PastedText(where, text, "throughput of a server without drafts", "", counters=True)
-    if asked := question_of(text):
+    if asked := question_of(text, hardware):
         why = "is the command of a server, without times"
-        raise InputError(f"{where}: {why}: paste its log, or ask: {asked}")
+        slow = slowed_by(text)
+        slower = f"; the server is slower than predicted: {'; '.join(slow)}" if slow else ""
+        raise InputError(f"{where}: {why}: paste its log, or ask: {asked}{slower}")
     read_pasted(where, text, GivenFacts())  # which refuses it
     raise AssertionError(where)
 

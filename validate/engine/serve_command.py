@@ -1,4 +1,6 @@
-"""The command that starts a server, as the question about it. It has no times that could be judged."""
+"""The command that starts a server, as the question about it, and what makes this server slow. It has no
+times that could be judged.
+"""
 
 import json
 import re
@@ -7,18 +9,30 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
+from perfmodel.specs import DRIFT
+from perfmodel.validate.engine.signs import signs_in
+
 PROGRAMS = {
     "vllm serve": "vllm",
+    "-m vllm.entrypoints.openai.api_server": "vllm",
+    "vllm/vllm-openai": "vllm",
     "-m sglang.launch_server": "sglang",
     "sglang serve": "sglang",
     "llama-server": "llamacpp",
     "trtllm-serve": "trtllm",
     "mlx_lm.server": "mlx",
+    "mlx_lm.generate": "mlx",
+    "llama.cpp:server": "llamacpp",
 }
 """Beginning of a command -> ``--engine``."""
 MODEL_FIRST = ("vllm", "trtllm")
 """Engines whose commands name the model without a flag."""
-_COMMAND = re.compile(rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?P<options>.*)", re.S)
+_COMMAND = re.compile(
+    rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?:\S*?:v(?P<version>\d+\.\d+\.\d+))?\S*"
+    r"(?P<options>.*)",
+    re.S,
+)
+"""A command, or an image of a server with its tag."""
 FLAGS = {
     "--model": "--model",
     "--model-path": "--model",
@@ -26,6 +40,15 @@ FLAGS = {
     "-m": "--model",
     "--tensor-parallel-size": "--tp",
     "-tp": "--tp",
+    "--data-parallel-size": "--dp",
+    "--dp-size": "--dp",
+    "--pipeline-parallel-size": "--pp",
+    "--gpu-memory-utilization": "--memory-fraction",
+    "--mem-fraction-static": "--memory-fraction",
+    "--num-draft-tokens": "--gamma",
+    "--draft-model": "--draft",
+    "--model-draft": "--draft",
+    "-md": "--draft",
     "--tp-size": "--tp",
     "--tp": "--tp",
     "--quantization": "--weights",
@@ -42,13 +65,22 @@ FLAGS = {
     "--max-num-seqs": "--max-num-seqs",
 }
 """Flag of a server -> the flag here."""
+KINDS = ("--spec-type", "--speculative-algorithm")
+"""Flags that name a kind of draft. The others name a model, which is the head of the kind if both are
+given.
+"""
 DRAFTS = {"nextn": "mtp", "eagle3": "eagle3", "deepseek_mtp": "mtp", "qwen3_next_mtp": "mtp"}
 """Word of an engine for a kind of draft -> the kind here, where both differ."""
+DEFAULTS = ("auto", "none")
+"""Values that say no more than a missing flag."""
+TREE = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
+"""Flags of SGLang that describe a tree of drafted tokens: levels, children and nodes."""
+_CAPTURED = re.compile(r"--cuda-graph-max-bs[= ](\d+)")
 SERVED_WHOLE = 99
 """Layers of ``-ngl`` from which all are on the device."""
 
 
-def question_of(text: str) -> str | None:
+def question_of(text: str, hardware: str = "DEVICE") -> str | None:
     """The question about a server, by the command that starts it; None for any other text."""
     command = _COMMAND.search(text)
     if command is None:
@@ -56,27 +88,61 @@ def question_of(text: str) -> str | None:
     engine = PROGRAMS[command["program"]]
     with suppress(ValueError):  # an open quote, or a configuration that is no JSON
         options = shlex.split(command["options"].replace("\\\n", " "))
-        asked = {"--hardware": "DEVICE"}
+        asked = {"--hardware": hardware}
         if engine in MODEL_FIRST and options and not options[0].startswith("-"):
             asked["--model"] = options[0]
         asked |= dict(_flags(options))
-        asked |= {"--engine": engine, "--batch": "1", "--context": "8k"}
+        version = f"{DRIFT}{command['version']}" if command["version"] else ""
+        asked |= {"--engine": f"{engine}{version}", "--batch": "1", "--context": "8k"}
+        verb = "whatif"
+        if tree := _tree(options):
+            verb = "tree"
+            asked.pop("--gamma", None)
+            asked |= {"--given": tree, "--rates": "RATES"}
         words = [word for pair in asked.items() for word in pair]
-        return shlex.join(["perfmodel", "whatif", *words])
+        return shlex.join(["perfmodel", verb, *words])
     return None
+
+
+def slowed_by(text: str) -> list[str]:
+    """What makes the server of a command slower than it is predicted, in words."""
+    words = [sign.meaning for sign in signs_in(text)]
+    for largest in _CAPTURED.findall(text):
+        words.append(f"more than {largest} requests run without CUDA graphs (--cuda-graph-max-bs)")
+    return words
+
+
+def _tree(options: list[str]) -> str | None:
+    """The tree of SGLang's flags, as ``tree --given`` takes it; None for a chain."""
+    values = dict(_pairs(options))
+    levels, children, nodes = map(values.get, TREE)
+    if not (levels and children and nodes) or children == "1":
+        return None
+    return f"{levels}x{children}x{nodes}"
+
+
+def _pairs(options: list[str]) -> Iterator[tuple[str, str]]:
+    """Each option with the value behind it, also behind an equals sign."""
+    for word, following in pairwise([*options, ""]):
+        name, _, value = word.partition("=")
+        yield name.replace("_", "-"), value or following
 
 
 def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
     """The flags of the question, from the options of a command."""
-    for word, following in pairwise([*options, ""]):
-        name, _, value = word.partition("=")
-        flag = name.replace("_", "-")
-        value = value or following
+    pairs = list(_pairs(options))
+    has_kind = any(name in KINDS for name, _ in pairs)
+    for flag, value in pairs:
         if flag == "--speculative-config":
             yield from _of_config(json.loads(value))
-        elif flag in FLAGS and value and not _is_whole(flag, value):
+        elif flag in FLAGS and value and value.lower() not in DEFAULTS and not _is_whole(flag, value):
             here = FLAGS[flag]
-            yield here, _draft(value) if here == "--draft" else value
+            if here != "--draft":
+                yield here, value
+            elif flag in KINDS:
+                yield here, _draft(value)
+            elif not has_kind:
+                yield here, value
 
 
 def _is_whole(flag: str, value: str) -> bool:

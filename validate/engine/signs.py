@@ -31,8 +31,9 @@ class Sign:
 SIGNS = (
     Sign(
         re.compile(
-            r"enforce_eager=True|Enforce eager set|[Cc]udagraph is disabled|C(?i:uda) graph is disabled"
-            r"|disable_cuda_graph=True|cuda graph: False"
+            r"(?<!')enforce_eager=True|'enforce_eager': True|(?<!['`])--enforce-eager\b|Enforce eager set"
+            r"|[Cc]udagraph is disabled|C(?i:uda) graph is disabled|cuda graph: False"
+            r"|disable_cuda_graph['\"]?[=:]\s*True|--disable-cuda-graph(?![-\w])"
         ),
         Half.STEP,
         "CUDA graphs are off (eager mode): the host launches every kernel",
@@ -48,6 +49,7 @@ SIGNS = (
     Sign(
         re.compile(
             r"Async(?:hronous)? scheduling (?:is disabled|is not compatible|not supported|will be disabled)"
+            r"|--no-async-scheduling"
         ),
         Half.STEP,
         "asynchronous scheduling is off: the device waits while the host prepares a pass",
@@ -58,7 +60,7 @@ SIGNS = (
         "llama.cpp found no GPU: the processor runs all layers",
     ),
     Sign(
-        re.compile(r"flash_attn\s+= (?:0|disabled)"),
+        re.compile(r"flash_attn\s+= (?:0|disabled)|(?:-fa|--flash-attn)[ =](?:0|off)\b"),
         Half.STEP,
         "flash attention is off",
     ),
@@ -68,13 +70,16 @@ SIGNS = (
         "requests are preempted: the KV cache is full",
     ),
     Sign(
-        re.compile(r"[Oo]verlap schedul\w+ is disabled|disable_overlap_schedule=True"),
+        re.compile(
+            r"[Oo]verlap schedul\w+ is disabled|disable_overlap_schedule['\"]?[=:]\s*True"
+            r"|--disable-overlap-schedule"
+        ),
         Half.STEP,
         "the overlap of host and device is off: the device waits while the host prepares a pass",
         decides=False,
     ),
     Sign(
-        re.compile(r"[Cc]ustom all-?reduce is disabled"),
+        re.compile(r"[Cc]ustom all-?reduce is disabled|--disable-custom-all-reduce"),
         Half.STEP,
         "the custom all-reduce is off (no links between the devices): every layer waits for NCCL",
         decides=False,
@@ -92,7 +97,7 @@ SIGNS = (
         decides=False,
     ),
     Sign(
-        re.compile(r"cpu_offload_gb['\"]?[=:]\s*(?=[\d.]*[1-9])[\d.]+"),
+        re.compile(r"cpu[_-]offload[_-]gb['\"]?[=: ]\s*(?=[\d.]*[1-9])[\d.]+"),
         Half.STEP,
         "weights lie in host memory",
     ),
@@ -114,7 +119,9 @@ SIGNS = (
         decides=False,
     ),
 )
-"""Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp."""
+"""Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp, and
+flags of their servers. vLLM quotes two of them in its advice.
+"""
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 
 

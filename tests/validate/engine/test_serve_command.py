@@ -2,7 +2,8 @@
 
 import pytest
 
-from perfmodel.validate.engine.serve_command import question_of
+from perfmodel.cli import run
+from perfmodel.validate.engine.serve_command import question_of, slowed_by
 
 CONFIG = """'{"method": "mtp", "num_speculative_tokens": 3}'"""
 DRAFT_MODEL = """'{"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 4}'"""
@@ -31,12 +32,75 @@ END = "--batch 1 --context 8k"
         ("llama-server -m x.gguf -ngl 99", f"--model x.gguf --engine llamacpp {END}"),
         ("trtllm-serve nvidia/x --tp_size 2", f"--model nvidia/x --tp 2 --engine trtllm {END}"),
         ("trtllm-serve meta-llama/x", f"--model meta-llama/x --engine trtllm {END}"),
+        (
+            f"docker run --gpus all vllm/vllm-openai:v0.27.1 --model Q/W --kv-cache-dtype auto "
+            f"--speculative-config {CONFIG}",
+            f"--model Q/W --draft mtp --gamma 3 --engine vllm@0.27.1 {END}",
+        ),
+        ("docker run vllm/vllm-openai:latest Q/W -tp 2", f"--model Q/W --tp 2 --engine vllm {END}"),
+        (
+            "python3 -m vllm.entrypoints.openai.api_server --model Q/W --data-parallel-size 2",
+            f"--model Q/W --dp 2 --engine vllm {END}",
+        ),
+        (
+            "llama-server -m x.gguf --spec-type draft-mtp -md head.gguf -c 8192",
+            f"--model x.gguf --draft mtp --engine llamacpp {END}",
+        ),
+        (
+            "llama-server -m x.gguf -md small.gguf --draft-max 4",
+            f"--model x.gguf --draft small.gguf --gamma 4 --engine llamacpp {END}",
+        ),
+        (
+            "mlx_lm.generate --model a/B-4bit --draft-model a/C-4bit --num-draft-tokens 3",
+            f"--model a/B-4bit --draft a/C-4bit --gamma 3 --engine mlx {END}",
+        ),
         ("vllm serve", f"--engine vllm {END}"),
         ("vllm serve --tensor-parallel-size=2", f"--tp 2 --engine vllm {END}"),
     ],
 )
 def test_the_question_about_a_server(command: str, asks: str) -> None:
     assert question_of(command) == f"perfmodel whatif --hardware DEVICE {asks}"
+
+
+def test_a_tree_is_asked_as_a_tree() -> None:
+    flags = "--speculative-num-steps 5 --speculative-eagle-topk {} --speculative-num-draft-tokens {}"
+    command = f"python -m sglang.launch_server --model m --speculative-algorithm EAGLE3 {flags}"
+    asked = question_of(command.format(8, 32), "a6000")
+    assert asked.startswith("perfmodel tree --hardware a6000 --model m --draft eagle3 --engine sglang")
+    assert asked.endswith("--given 5x8x32 --rates RATES")
+    assert "whatif" in question_of(command.format(1, 6))
+    assert "--gamma 5" in question_of(command.format(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--enforce-eager", "CUDA graphs are off"),
+        ("--disable-cuda-graph", "CUDA graphs are off"),
+        ("--disable-cuda-graph-padding", ""),
+        ("--cuda-graph-max-bs 2", "more than 2 requests run without CUDA graphs"),
+        ("--no-async-scheduling", "asynchronous scheduling is off"),
+        ("--disable-overlap-schedule", "the overlap of host and device is off"),
+        ("--disable-custom-all-reduce", "the custom all-reduce is off"),
+        ("--cpu-offload-gb 8", "weights lie in host memory"),
+        ("-fa off", "flash attention is off"),
+        ("-fa on", ""),
+        ("# use '--enforce-eager' in the CLI", ""),
+    ],
+)
+def test_flags_that_slow_a_server_are_named(flag: str, says: str) -> None:
+    words = "; ".join(slowed_by(f"vllm serve Q/W {flag}"))
+    assert words.startswith(says) if says else not words
+
+
+def test_a_pasted_command_is_answered_for_the_device_of_the_question(tmp_path, capsys) -> None:
+    path = tmp_path / "start.sh"
+    path.write_text("vllm serve Qwen/Qwen3-32B --enforce-eager\n")
+    ask = ["validate", "engine", "--model", "qwen3-32b", "--hardware", "h200", "--from", str(path)]
+    assert run(ask) == 2
+    said = capsys.readouterr().err
+    assert "ask: perfmodel whatif --hardware h200 --model Qwen/Qwen3-32B" in said
+    assert "the server is slower than predicted: CUDA graphs are off" in said
 
 
 @pytest.mark.parametrize("text", ["vllm serve x --speculative-config '{open", "I run vllm here", ""])
