@@ -13,7 +13,7 @@ from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers.base import ANSWER_TOKENS
 from perfmodel.answers.question import Query
 from perfmodel.cli import run
-from perfmodel.specs import serving_engines
+from perfmodel.specs import engine_attention, serving_engines
 
 DEVICES = {"llamacpp": "rtx-5090", "mlx": "m5-max"}
 """Engine -> a device, where it is not the usual one."""
@@ -198,3 +198,20 @@ def test_a_server_over_two_nodes_says_what_each_of_them_starts(question, line, o
     served = advise(model="deepseek-v3.1", hardware="h100", tp=16, ep=16, draft=[], **question).serve
     assert line in served.lines[question["engine"]]
     assert others in served.remarks[question["engine"]]
+
+
+def test_the_line_of_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
+    line = advise("qwen3-32b", "mi300x", draft=["eagle3"]).serve.vllm_line
+    assert line.startswith("VLLM_ROCM_USE_AITER=1 vllm serve Qwen/Qwen3-32B ")
+    assert "--attention-backend ROCM_AITER_FA" in line
+    latent = advise("deepseek-r1", "8xmi300x", draft=["mtp"]).serve.vllm_line
+    assert latent.startswith("VLLM_ROCM_USE_AITER=1 vllm serve deepseek-ai/DeepSeek-R1 ")
+    assert "--attention-backend" not in latent
+    assert "AITER" not in advise("qwen3-32b", "h100", draft=["eagle3"]).serve.vllm_line
+
+
+def test_remedies_are_backends_of_the_device_itself() -> None:
+    """An RTX 5090 has FlashInfer's own kernels and not TensorRT-LLM's; one word names both."""
+    vllm = engine_attention()["vllm"]
+    assert set(vllm.choices("Blackwell GB202", "NVIDIA", "usual")) == {"flash-attn2", "flashinfer", "triton"}
+    assert "trtllm" in vllm.choices("Blackwell", "NVIDIA", "usual")

@@ -31,6 +31,7 @@ from perfmodel.specs import (
     weight_format,
 )
 from perfmodel.specs.acceptance.acceptance_library import head_kind
+from perfmodel.specs.engines.backends import attention_of
 from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format
 from perfmodel.specs.models.ggml import repository
 from perfmodel.specs.models.mlx import converted_name
@@ -55,6 +56,10 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
     quantises = weights == "fp8" and scenario.target.weights in UNQUANTISED
     longest = partial(longest_sequence, scenario, question.memory_fraction, question.max_model_len)
+    latent = scenario.target.mla is not None
+    backend, environment = _attention(scenario)
+    if question.attention_backend is not None or not environment or latent:
+        backend = question.attention_backend  # the engine has another word for a latent cache
     return ServedTarget(
         model_id,
         scenario.machine.tensor_parallel,
@@ -64,10 +69,11 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         scenario.target.vocab_size,
         expert_parallel=scenario.expert_parallel,
         data_parallel=scenario.data_parallel,
-        attention_backend=question.attention_backend,
+        attention_backend=backend,
+        environment=environment,
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
-        latent=scenario.target.mla is not None,
+        latent=latent,
         engine=engine,
         nodes=nodes,
         version=version,
@@ -76,6 +82,16 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         holds_unquantised=_holds_unquantised(scenario),
         longest=longest,
     )
+
+
+def _attention(scenario: Scenario) -> tuple[str | None, str]:
+    """The attention backend that was priced, and what it needs in the environment of the server."""
+    machine = scenario.machine
+    name = machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
+    known = attention_of(machine.calibration.stack)
+    if name is None or known is None:
+        return name, ""
+    return name, known.backends[name].environment
 
 
 def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedFile | None:

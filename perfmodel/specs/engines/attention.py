@@ -29,7 +29,8 @@ class Backend(Frozen):
     tile of such rows reads the cache again; None if no tile does. padded_rows: rows that one program
     multiplies for a query head, however few query tokens it has; None if programs are as small as their
     tokens, or load for longer than they compute. word: its name in the engine's own
-    --attention-backend; None if it has no name there.
+    --attention-backend; None if it has no name there. environment: the variable of the server's environment
+    without which the engine does not choose it, with its value; empty if none is needed.
     """
 
     one: Pieces | None = None
@@ -42,6 +43,7 @@ class Backend(Frozen):
     tile_rows: Annotated[int, Meta(ge=1)] | None = None
     padded_rows: Annotated[int, Meta(ge=1)] | None = None
     word: str | None = None
+    environment: str = ""
     source: Text
 
     def runs(self, architecture: str, head: Head) -> bool:
@@ -126,11 +128,15 @@ class EngineAttention(Frozen):
         return [name for name, own_word in worded if own_word.upper() == word]
 
     def choices(self, architecture: str, vendor: str, head: Head) -> list[str]:
-        """The backends that a user may choose on such a device for such heads."""
-        usual = {d.backend for d in self.defaults if architecture.startswith(d.architecture)}
+        """The backends that a user may choose on such a device for such heads; one of those that share the
+        engine's own word, which then decides between them itself.
+        """
+        known = [d for d in self.defaults if architecture.startswith(d.architecture)]
+        nearest = max((len(d.architecture) for d in known), default=0)  # Blackwell GB202 is no B200
+        usual = {d.backend for d in known if len(d.architecture) == nearest}
         portable = {name for name, b in self.backends.items() if b.portable and vendor == "NVIDIA"}
-        return [
-            name
-            for name, backend in self.backends.items()
-            if name in usual | portable and backend.runs(architecture, head)
-        ]
+        by_word: dict[str, str] = {}
+        for name, backend in sorted(self.backends.items(), key=lambda item: item[0] not in usual):
+            if name in usual | portable and backend.runs(architecture, head):
+                by_word.setdefault(backend.word or name, name)
+        return list(by_word.values())

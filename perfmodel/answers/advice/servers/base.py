@@ -59,7 +59,9 @@ class ServedTarget:
     expert_parallel: int = 1
     data_parallel: int = 1
     attention_backend: str | None = None
-    """The attention backend that the question names; None is the engine's own choice."""
+    """The attention backend that the line states; None is the engine's own choice."""
+    environment: str = ""
+    """The variable that the engine's server needs in its environment, with its value; empty for none."""
     file: ServedFile | None = None
     """The GGUF file, which only some engines serve."""
     mtp_layers: int | None = None
@@ -230,7 +232,7 @@ def say_others(nodes: int, change: str, step: int) -> str:
 
 
 def named_backend(engine: str, target: ServedTarget) -> Backend | None:
-    """The attention backend that the question names; None for the engine's own choice."""
+    """The attention backend that the line states; None for the engine's own choice."""
     if not target.attention_backend:
         return None
     attention = engine_attention()[engine]
