@@ -215,3 +215,9 @@ def test_remedies_are_backends_of_the_device_itself() -> None:
     vllm = engine_attention()["vllm"]
     assert set(vllm.choices("Blackwell GB202", "NVIDIA", "usual")) == {"flash-attn2", "flashinfer", "triton"}
     assert "trtllm" in vllm.choices("Blackwell", "NVIDIA", "usual")
+
+
+def test_a_device_without_bf16_is_told_to_compute_in_fp16() -> None:
+    line = advise("qwen2.5-7b", "t4", weights="awq-g128", draft=["ngram"], context=4096).serve.vllm_line
+    assert "--dtype half" in line
+    assert "--dtype" not in advise("qwen2.5-7b", "a10", draft=["ngram"], context=4096).serve.vllm_line

@@ -71,6 +71,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         data_parallel=scenario.data_parallel,
         attention_backend=backend,
         environment=environment,
+        half=known is not None and scenario.machine.gpu.architecture.startswith(known.no_bf16_on),
         file=_file(question, model_id, scenario),
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=latent,

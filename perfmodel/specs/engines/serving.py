@@ -230,8 +230,8 @@ class ServingEngine(Stack):
     devices, or a device and the host, can share a model by layers and run in turn. runs_groups: whether a
     server can have groups of data-parallel attention or of whole experts. slots: sequences that its
     server decodes at once by default; None if its room decides. one_person: whether it usually serves one
-    person. drafts_read_verified: whether a draft reads
-    the verified tokens in a pass of its own.
+    person. no_bf16_on: architectures, by their first words, on which it must be told to compute in FP16.
+    drafts_read_verified: whether a draft reads the verified tokens in a pass of its own.
     """
 
     constants_of: str | None = None
@@ -259,6 +259,7 @@ class ServingEngine(Stack):
     runs_groups: bool = True
     slots: Annotated[int, Meta(ge=1)] | None = None
     one_person: bool = False
+    no_bf16_on: tuple[str, ...] = ()
     drafts_read_verified: bool = False
     weight_only: bool = False
     wide_mxfp4: bool = False

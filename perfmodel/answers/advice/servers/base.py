@@ -62,6 +62,8 @@ class ServedTarget:
     """The attention backend that the line states; None is the engine's own choice."""
     environment: str = ""
     """The variable that the engine's server needs in its environment, with its value; empty for none."""
+    half: bool = False
+    """Whether the server must be told to compute in FP16."""
     file: ServedFile | None = None
     """The GGUF file, which only some engines serve."""
     mtp_layers: int | None = None

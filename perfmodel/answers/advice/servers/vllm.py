@@ -94,6 +94,7 @@ class VLLM(Server):
                 "--data-parallel-size": groups if groups > 1 else None,
                 "--enable-expert-parallel": target.expert_parallel > 1,
                 "--tensor-parallel-size": devices if devices > 1 else None,
+                "--dtype": "half" if target.half and target.engine == self.word else None,
                 "--quantization": target.weights if target.on_load else None,
                 "--kv-cache-dtype": self._cache(target, backend, notes),
                 "--attention-backend": backend.word if backend else None,
