@@ -60,7 +60,8 @@ class Experts(Immutable):
 
     num_experts: with redundant copies. popularity: shape of the gamma distribution of the experts' shares of
     the tokens; 0 means equally likely experts. groups: expert-parallel groups of devices. Each expert is
-    split within its group only, and a pass waits for the group with the most touched experts.
+    split within its group only, and a pass waits for the group with the most touched experts. architecture:
+    of the model (``model_type``).
     """
 
     form: Format
@@ -74,6 +75,7 @@ class Experts(Immutable):
     activation_bytes_per_token: float
     popularity: float
     groups: int
+    architecture: str = ""
 
     @property
     def held_bytes(self) -> float:
@@ -337,4 +339,5 @@ def experts(
         activation_bytes_per_token=experts_met * per_token / groups * imbalance,
         popularity=popularity,
         groups=groups,
+        architecture=model.model_type,
     )

@@ -193,5 +193,13 @@ def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
     )
     columns = touched * e.expert_columns
     return ExpertsOp.of_format(
-        "experts", e.kernels, cost, e.form, columns, tokens, layers=e.layers, held_bytes=e.held_bytes
+        "experts",
+        e.kernels,
+        cost,
+        e.form,
+        columns,
+        tokens,
+        layers=e.layers,
+        held_bytes=e.held_bytes,
+        architecture=e.architecture,
     )

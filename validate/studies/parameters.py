@@ -259,8 +259,9 @@ PUBLIC = (
         0.05,
         1.0,
         True,
-        "4 steps of MiniMax-M2, vllm-project/vllm#51494",
-        elsewhere=0.45,  # from 0.18 on
+        "sums and norms in one kernel, minimax_allreduce_rms_qk: vllm 0.26.0, layers/minimax_rms_norm/"
+        "rms_norm_tp.py:226",
+        elsewhere=0.05,
     ),
     PlacedConstant("cdna3.gemm_factor", 1.074, 0.18, True, _CDNA3),
     PlacedConstant("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
@@ -321,7 +322,12 @@ DEFAULT_FLAGS = (
     PlacedConstant("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK, elsewhere=_TRITON_EXPERTS),
     PlacedConstant("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),
     PlacedConstant(
-        "sglang@0.5.10/blackwell.expert_layer_s", 0.1, 0.5, True, "5 models' steps of 0.5.10 and 0.5.15"
+        "sglang@0.5.10/blackwell.expert_layer_s",
+        1.0,
+        0.1,
+        True,
+        "Triton's experts as before; `tuned_experts` tells kernels without this cost apart",
+        elsewhere=1.0,
     ),
     PlacedConstant(
         "vllm.hopper.expert_layer_s",

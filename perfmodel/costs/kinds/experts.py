@@ -16,12 +16,14 @@ class ExpertsOp(GemmOp):
     """Routed experts of all MoE layers.
 
     layers: their number. held_bytes: weights of all experts that a device holds, touched or not.
+    architecture: of the model (``model_type``).
     """
 
     added_up: ClassVar[tuple[str, ...]] = (*GemmOp.added_up, "layers", "held_bytes")
 
     layers: int = 0
     held_bytes: float = 0.0
+    architecture: str = ""
 
     def split(self, group: DeviceGroup) -> Split:
         constants = group.calibration.expert_kernels
@@ -35,16 +37,20 @@ class ExpertsOp(GemmOp):
         """
         c = group.calibration
         factor = c.expert_factor.value
-        engine = serving_engines().get(c.stack)
-        by_default = c.expert_layer_s.value
-        if engine and self.form in engine.tuned_experts:
-            by_default = 0.0
-        start = self.layers * (factor * kernel.fixed_s + by_default)
+        start = self.layers * (factor * kernel.fixed_s + self._by_default_s(group))
         loaded_share = min(kernel.bandwidth_fraction / factor, 1.0)
         computed_share = min(kernel.flops_fraction / factor, 1.0)
         loaded = self._read_bytes(c.expert_alone_tokens.value) * (group.byte_s / loaded_share)
         computed = self.cost.flops * (1.0 / (group.gpu.peak_flops(self.compute) * computed_share))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
+
+    def _by_default_s(self, group: DeviceGroup) -> float:
+        """Time of a layer under default flags, beyond the kernels' own."""
+        c = group.calibration
+        engine = serving_engines().get(c.stack)
+        if engine and engine.tunes_experts(self.form, self.architecture, group.gpu, c.version):
+            return 0.0
+        return c.expert_layer_s.value
 
     def _read_bytes(self, alone_tokens: float) -> Floats:
         """Bytes of weights that the kernels read. Up to `alone_tokens` tokens, each token reads its own

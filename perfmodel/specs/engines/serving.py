@@ -19,6 +19,7 @@ from perfmodel.specs.engines.attention import EngineAttention
 from perfmodel.specs.engines.engines import BUILD, engines, release, since
 from perfmodel.specs.engines.prompt_graphs import PromptGraphs
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
+from perfmodel.specs.engines.tuned_experts import TunedExperts
 
 FOLDER = "engines"
 LAST = 1000
@@ -217,8 +218,8 @@ class ServingEngine(Stack):
     untimed_prompts: what is known of the time of its prompts, if none were fitted: its TTFT then has no
     interval. heads_of_prompts: whether the LM heads of target and draft run over whole prompts with a draft
     that starts from the target's features. host: how its processor runs layers; None if it runs none.
-    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: formats of
-    experts whose kernels the engine chooses itself, without the cost of default flags.
+    wide_mxfp4: whether MXFP4 experts run on 16-bit activations on every device. tuned_experts: experts
+    whose kernels the engine chooses itself, without the cost of default flags.
     int4_experts: the first version with fast kernels for experts in 4-bit integers. int4_experts_on: makers
     of the devices that have these kernels; empty for all. awq: the first version with fast kernels for AWQ;
     empty if no version without them is known. attention_groups: the first version whose flag for
@@ -263,7 +264,7 @@ class ServingEngine(Stack):
     drafts_read_verified: bool = False
     weight_only: bool = False
     wide_mxfp4: bool = False
-    tuned_experts: tuple[str, ...] = ()
+    tuned_experts: tuple[TunedExperts, ...] = ()
     int4_experts: str = ""
     awq: str = ""
     int4_experts_on: tuple[str, ...] = ()
@@ -272,6 +273,10 @@ class ServingEngine(Stack):
     calibrations: dict[str, str] = field(default_factory=dict)
     row_kernels: RowKernels | None = None
     own_kernel: OwnKernel | None = None
+
+    def tunes_experts(self, form: str, architecture: str, gpu: GPUSpec, version: str) -> bool:
+        """Whether experts in a format, of a model on a device, have no cost of default flags."""
+        return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
 
     def calibration_word(self, version: str) -> str:
         """The word in the names of the calibrations of a version; empty for the engine's own."""
