@@ -17,6 +17,7 @@ from perfmodel.validate.engine.acceptance import (
     counts_drafts,
     draft_length,
     import_text,
+    possible_lengths,
 )
 from perfmodel.validate.engine.acceptance.contexts import MissingContexts
 from perfmodel.validate.engine.acceptance.counters import states_positions
@@ -30,6 +31,7 @@ from perfmodel.validate.engine.watch import (
     command,
     drift,
     expected,
+    of_all_ranks,
     read_page,
     running,
 )
@@ -133,7 +135,7 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
         raise InputError(f"--draft: must be given: {where} counts drafts{of_method}")
     gamma = question.gamma or draft_length(text)
     if gamma is None and not states_positions(text):
-        raise InputError(f"--gamma: must be given: {where} does not state the draft length")
+        raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
     subject = AcceptanceSubject(
         query.model,
         query.draft or "self",
@@ -144,10 +146,19 @@ def served_counts(question: EngineQuestion, query: Query, where: str, text: str)
     )
     try:
         rows = _rows(query, subject, where, text)
-        requests = running(where, text)
+        requests = of_all_ranks(running(where, text), query, text)
     except InputError as error:
         raise without_words(error) from None
     return [ServedCounts.of(row, gamma, requests) for row in rows]
+
+
+def _lengths_in_words(text: str) -> str:
+    """What a text that leaves the draft length open says of it."""
+    lengths = possible_lengths(text)
+    if len(lengths) < 2:
+        return "does not state the draft length"
+    words = " or ".join(map(str, lengths))
+    return f"agrees with {words} drafted tokens (older SGLang counts the bonus token)"
 
 
 def _rows(query: Query, subject: AcceptanceSubject, where: str, text: str) -> Sequence[AcceptanceEntry]:

@@ -12,7 +12,7 @@ from perfmodel.validate.engine.compared import predicted_prompt_s
 from perfmodel.validate.engine.health import Expectation, Health, Pace, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pastes import PromptTiming
-from perfmodel.validate.engine.watch import GAUGES, running
+from perfmodel.validate.engine.watch import GAUGES, of_all_ranks, running
 
 USED_TOKENS = "sglang:num_used_tokens"
 USED_SHARES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -26,7 +26,7 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     neither them nor a pace.
     """
     pace = Pace.of(where, text)
-    requests = running(where, text)
+    requests = of_all_ranks(running(where, text), query, text)
     if pace is None or requests is None:
         raise InputError(f"{where}: states no draft, and no throughput of running requests")
     cached = (
@@ -53,12 +53,13 @@ def predicted_context(query: Query, where: str, text: str, gamma: int) -> float 
     used = total(where, text, USED_TOKENS)
     if used and requests:
         return used / requests
-    cache_tokens = kv_cache_of(resolve_costs(query), gamma, query.memory_fraction).kv_tokens
+    cache = kv_cache_of(resolve_costs(query), gamma, query.memory_fraction)
+    rank_tokens = cache.kv_tokens / cache.groups
     if load is not None:
-        return load.context_of(cache_tokens)
+        return load.context_of(rank_tokens)
     shares = [share for name in USED_SHARES for _, share in samples(where, text, name)]
     now = sum(total(where, text, name) for name in GAUGES)
-    return cache_tokens * sum(shares) / now if sum(shares) and now else None
+    return rank_tokens * sum(shares) / now if sum(shares) and now else None
 
 
 def _stated_context(where: str, text: str, requests: float) -> float | None:

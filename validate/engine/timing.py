@@ -1,5 +1,6 @@
 """One row of a benchmark file: the time of one decoding step, with its batch, context and draft length."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,8 @@ from perfmodel.specs import Frozen, files
 
 MAX_PREFILL_SHARE = 0.06
 """Share of the time between tokens that other requests' prompts may take in a usable row."""
+MISSING_SHARE = 0.15
+"""Share of a draft's tokens that may be missing at the ends of answers before the length is rounded down."""
 Tokens = Annotated[float, Meta(ge=0, le=1e9)]
 Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
@@ -93,6 +96,11 @@ def stated_lengths(where: str, facts: GivenFacts) -> tuple[float, float]:
     behind one token, so that ``input=N`` is its context. Raises MissingFact without ``input=N``.
     """
     return needed(where, "input", facts.input), facts.output or 1.0
+
+
+def drafted_length(mean: float) -> int:
+    """The draft length behind the mean tokens of a draft, which the ends of answers shorten."""
+    return max(math.ceil(mean - MISSING_SHARE * mean), 1)
 
 
 def speculation(

@@ -5,6 +5,7 @@ length stays if no other one is faster by more than `TOLERANCE`. Otherwise the a
 and the command that prints the server's new line.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,6 +45,8 @@ them.
 """
 MOST_BATCH, MOST_GAMMA = 256, 16
 """Largest batch and draft length in the comparison."""
+_RANK = re.compile(r"Engine \d{3}: Avg|\bDP\d+\b.*Decode batch")
+"""A line of the load of one data-parallel rank, in a log of vLLM or SGLang."""
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
 REQUEST_ITERATIONS = "vllm:inter_token_latency_seconds_count"
 """Iterations, counted for each request."""
@@ -152,6 +155,15 @@ def running(where: str, text: str) -> float | None:
         return sum(gauges) or None
     load = LoggedLoad.of(text)
     return None if load is None else load.running
+
+
+def of_all_ranks(requests: float | None, query: Query, text: str) -> float | None:
+    """Running requests of all data-parallel ranks, of which a log states each rank's own. None if it states
+    none.
+    """
+    if requests is None or _RANK.search(text) is None:
+        return requests
+    return requests * query.dp
 
 
 def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None) -> Drift:

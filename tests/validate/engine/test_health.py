@@ -93,6 +93,28 @@ def test_the_draft_length_of_an_sglang_log_follows_from_its_rate(tmp_path, capsy
     assert "health:" in out
 
 
+def test_both_draft_lengths_of_an_sglang_log_are_named(tmp_path, capsys) -> None:
+    """(3.62 - 1) / 0.52 = 5, or 3.62 / 0.52 = 7 with the bonus token."""
+    status, out = watched(tmp_path, capsys, sglang_log(3.62, 0.52), "--engine", "sglang")
+    assert status == 2
+    assert "--gamma: must be given" in out
+    assert "agrees with 5 or 6 drafted tokens" in out
+
+
+def test_lines_of_data_parallel_ranks_are_those_of_each_rank(tmp_path, capsys) -> None:
+    path = tmp_path / "server.log"
+    ask = ["validate", "engine", "--watch", str(path), "--model", "deepseek-r1", "--hardware", "h200"]
+    ask += ["--tp", "8", "--dp", "8", "--ep", "8", "--draft", "mtp", "--context", "4k"]
+    for engine, log in (("vllm", vllm_log(100.0)), ("sglang", sglang_log(2.8, 0.6))):
+        path.write_text(log.replace("Decode batch", "DP3 TP3] Decode batch"))
+        run([*ask, "--engine", engine])
+        running = 8 * (8 if engine == "vllm" else 4)
+        assert f"requests: {running} running" in capsys.readouterr().out
+    path.write_text(vllm_log(800.0).replace("Engine 000:", "8 Engines Aggregated:"))
+    run([*ask, "--engine", "vllm"])
+    assert "requests: 8 running" in capsys.readouterr().out
+
+
 def test_at_most_two_positions_more_than_were_counted_are_recommended(tmp_path, capsys) -> None:
     log = sglang_log(5.5, (5.5 - 1) / 5)
     _, out = watched(tmp_path, capsys, log, "--engine", "sglang", "--weights", "fp8")

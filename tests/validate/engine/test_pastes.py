@@ -5,6 +5,7 @@ llama-batched-bench's READMEs, the lines of ggml-org/llama.cpp#24536 and #22673,
 """
 
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -289,6 +290,30 @@ def test_other_lines_of_the_same_tools() -> None:
     assert timing.batch == 7.7, "(8192 - 32) tokens x 20.4 ms over 21.5 s"
     lacking = lacking.replace("Mean TPOT", "x")
     refused("-: batch: must be stated, as in --from -,batch=N", read_pasted, "-", lacking, GivenFacts())
+
+
+def test_the_eval_rate_of_ollama_alone_is_a_speed() -> None:
+    alone = "prompt eval rate:     193.33 tokens/s\neval rate:            40.00 tokens/s\n"
+    refused("-: input: must be stated", read_pasted, "-", alone, GivenFacts())
+    (timing,) = read_pasted("-", alone, GivenFacts(input=100))
+    assert (timing.batch, timing.gamma, timing.seconds) == (1, 0, 0.025)
+    refused(
+        "-: eval rate: must be above 0", read_pasted, "-", alone.replace("40.00", "0"), GivenFacts(input=1)
+    )
+
+
+def test_an_answer_of_llama_cpp_tells_the_draft_length_as_its_log_does() -> None:
+    counts = {
+        "prompt_n": 512,
+        "predicted_n": 301,
+        "predicted_ms": 6100,
+        "draft_n": 330,
+        "draft_n_accepted": 190,
+    }
+    (timing,) = read_pasted("-", json.dumps({"timings": counts}), GivenFacts())
+    assert (timing.gamma, timing.tokens_per_iteration) == (3, 300 / 110)
+    (given,) = read_pasted("-", json.dumps({"timings": counts}), GivenFacts(gamma=4))
+    assert given.gamma == 4
 
 
 def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> None:

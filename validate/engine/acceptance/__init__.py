@@ -67,6 +67,11 @@ def draft_length(text: str) -> int | None:
     return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm.draft_length(text)
 
 
+def possible_lengths(text: str) -> list[int]:
+    """The draft lengths with which a text of SGLang agrees; empty for any other text."""
+    return sglang.possible_lengths(text)
+
+
 def _row(
     where: str, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
 ) -> dict[str, Any]:

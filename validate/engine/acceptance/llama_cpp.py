@@ -14,8 +14,9 @@ from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.formats.fields import value_at
-from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, drafted_length, logged
+from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, logged
 from perfmodel.validate.engine.text import is_count, is_json, parse_objects
+from perfmodel.validate.engine.timing import drafted_length
 
 EARLY = 0.08
 """Share by which the mean draft may be shorter, or longer, than its full length."""

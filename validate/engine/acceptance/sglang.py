@@ -163,16 +163,23 @@ def draft_length(text: str) -> int | None:
     steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
     if steps and len(set(steps)) == 1 and steps[0] >= 1:
         return int(steps[0])
-    lines = [line for line in (*_log_lines(text), *_page_line(text)) if line.rate >= LEAST_RATE]
-    if not lines:
-        return None
-    possible = [k for k in range(1, LONGEST_DRAFT + 1) if _agree(lines, k)]
-    misfits = sorted((_misfit(lines, k), k) for k in possible)
+    misfits = sorted((_misfit(lines, k), k) for lines, k in _possible(text))
     if not misfits:
         return None
     (least, length), *others = misfits
     is_clear = not others or 2 * least <= others[0][0]
     return length if is_clear else None
+
+
+def possible_lengths(text: str) -> list[int]:
+    """The draft lengths with which the accepted lengths and rates of a log or page agree."""
+    return [length for _, length in _possible(text)]
+
+
+def _possible(text: str) -> list[tuple[list[_LogLine], int]]:
+    """The lines of a log or page that tell the draft length, with each length that agrees with them."""
+    lines = [line for line in (*_log_lines(text), *_page_line(text)) if line.rate >= LEAST_RATE]
+    return [(lines, k) for k in range(1, LONGEST_DRAFT + 1) if lines and _agree(lines, k)]
 
 
 def _misfit(lines: list[_LogLine], gamma: int) -> float:

@@ -2,11 +2,12 @@
 server.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, numbers, optional, positive, step
-from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, speculation
 
 
 def bench(where: str, row: dict[str, Any], facts: GivenFacts) -> list[Timing]:
@@ -50,9 +51,13 @@ def server(where: str, answer: dict[str, Any], facts: GivenFacts) -> list[Timing
         raise refuse(
             where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted
         )
-    gained = tokens / iterations if optional(where, timings, "draft_n") else None
     seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
-    drafted = speculation(where, facts, gained, None)
+    if draft_tokens := optional(where, timings, "draft_n"):
+        length = facts.gamma or drafted_length(draft_tokens / iterations)
+        gained = min(tokens / iterations, length + 1.0)
+        drafted = speculation(where, replace(facts, gamma=length), gained, None)
+    else:
+        drafted = speculation(where, facts, None, None)
     timing = step(
         where, seconds, facts.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )

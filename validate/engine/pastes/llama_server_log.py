@@ -6,7 +6,6 @@ per position = (0.805, 0.632, 0.483)``; older builds print ``draft acceptance ra
 token.
 """
 
-import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,21 +14,14 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.text import floats, is_count, is_json
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, needed, speculation
 
-MISSING_SHARE = 0.15
-"""Share of a draft's tokens that may be missing at the ends of answers before the length is rounded down."""
 _LINE = re.compile(
     r"(?P<prompt>prompt )?eval time\s*=\s*(?P<ms>[\d.]+) ms\s*/\s*(?P<tokens>\d+) (?P<unit>tokens|runs)"
     r"|draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>\d+) accepted\s*/\s*(?P<drafted>\d+) "
     r"generated\)(?:,\s*mean acceptance length\s*=\s*[\d.]+,\s*"
     r"acceptance rate per position\s*=\s*\((?P<rates>[\d., ]+)\))?"
 )
-
-
-def drafted_length(mean: float) -> int:
-    """The draft length behind the mean tokens of a draft, which the ends of answers shorten."""
-    return max(math.ceil(mean - MISSING_SHARE * mean), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@
 and ``Predicted Tokens: 129``.
 """
 
-import math
 import re
 
 from perfmodel.errors import refuse
@@ -12,7 +11,7 @@ from perfmodel.validate.engine.formats.desktop import iterations_of
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.text import is_json
-from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, drafted_length, needed, speculation
 
 _SHOWN = re.compile(
     r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
@@ -56,7 +55,7 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
     accepted, drafted = (number(where, name, words[name] or "0") for name in ("accepted", "drafted"))
     if drafted:
         iterations = iterations_of(where, tokens, accepted)
-        gamma = facts.gamma or math.ceil(drafted / iterations)
+        gamma = facts.gamma or drafted_length(drafted / iterations)
         gained = min(tokens / iterations, gamma + 1.0)
     else:
         gamma, gained = speculation(where, facts, None, None)

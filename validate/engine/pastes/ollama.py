@@ -1,4 +1,6 @@
-"""What ``ollama run --verbose`` prints: ``eval count``, ``eval duration``, and the same of the prompt."""
+"""What ``ollama run --verbose`` prints: ``eval count``, ``eval duration``, and the same of the prompt; or its
+``eval rate`` alone.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +10,9 @@ from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number
 from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
-_LINE = re.compile(r"^(?P<prompt>prompt )?eval (?P<what>count|duration):\s+(?P<value>[\d.]+\S*)", re.M | re.I)
+_LINE = re.compile(
+    r"^(?P<prompt>prompt )?eval (?P<what>count|duration|rate):\s+(?P<value>[\d.]+\S*)", re.M | re.I
+)
 _PART = re.compile(r"([\d.]+)(h|ms|m|us|µs|ns|s)")
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Units of Go's durations, such as ``1m12.3s``."""
@@ -16,14 +20,16 @@ Answer = dict[str, float]
 
 
 class Ollama(TextForm):
-    """One answer per `eval duration`. Accepted tokens are not printed (``gamma=N,accepted=X``)."""
+    """One answer per `eval duration`, or per `eval rate` without one. Accepted tokens are not printed
+    (``gamma=N,accepted=X``).
+    """
 
     title = "timings of ollama run --verbose"
     engine = "llamacpp"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return any(line["what"].lower() == "duration" and not line["prompt"] for line in _LINE.finditer(text))
+        return any(line["what"].lower() != "count" and not line["prompt"] for line in _LINE.finditer(text))
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
@@ -36,14 +42,16 @@ class Ollama(TextForm):
 
 
 def _answers(where: str, text: str) -> Iterator[Answer]:
-    """Counts and seconds of each answer, which ends with its ``eval duration``."""
+    """Counts, and seconds or tokens per second, of each answer, which ends with its ``eval duration``."""
     answer: Answer = {}
-    for line in _LINE.finditer(text):
+    lines = list(_LINE.finditer(text))
+    timed = any(line["what"].lower() == "duration" and not line["prompt"] for line in lines)
+    for line in lines:
         what = line["what"].lower()
         name = f"prompt {what}" if line["prompt"] else what
         read = _seconds if what == "duration" else number
         answer[name] = read(where, f"eval {name}", line["value"])
-        if name == "duration":
+        if name == ("duration" if timed else "rate"):
             yield answer
             answer = {}
 
@@ -58,11 +66,20 @@ def _seconds(where: str, name: str, text: str) -> float:
 
 def _step(where: str, answer: Answer, facts: GivenFacts) -> Timing:
     tokens = answer.get("count", 0.0)
+    token_s = _token_s(where, answer)
+    gamma, gained = speculation(where, facts, None, None)
+    lengths = (needed(where, "input", answer.get("prompt count", facts.input)), tokens or facts.output or 1.0)
+    how = "answer time over iterations"
+    return step(where, token_s * gained, facts.batch or 1.0, lengths, (gamma, gained), how=how)
+
+
+def _token_s(where: str, answer: Answer) -> float:
+    """Seconds of a token, by the duration of an answer or else its rate. Raises InputError."""
+    if "duration" not in answer:
+        if not answer["rate"]:
+            raise refuse(where, "eval rate", "above 0", answer["rate"])
+        return 1.0 / answer["rate"]
+    tokens = answer.get("count", 0.0)
     if not tokens or not answer["duration"]:
         raise refuse(where, "eval count", "above 0, next to eval duration above 0", tokens or None)
-    gamma, gained = speculation(where, facts, None, None)
-    lengths = (needed(where, "input", answer.get("prompt count", facts.input)), tokens)
-    seconds = answer["duration"] / tokens * gained
-    return step(
-        where, seconds, facts.batch or 1.0, lengths, (gamma, gained), how="answer time over iterations"
-    )
+    return answer["duration"] / tokens
