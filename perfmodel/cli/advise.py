@@ -112,13 +112,22 @@ def _print(a: Advice, verbose: bool) -> None:
         line = a.serve.lines.get(word)
         if line is not None:
             _say_line(a.chosen, line)
-            if a.option is not None and a.serve_option is not None:
-                say(f"With {_draft(a.option)}, if your own measurement decides for it:")
-                _say_line(a.option, a.serve_option.lines[word])
+            option = a.serve_option.lines.get(word) if a.serve_option is not None else None
+            if option is not None:
+                say(_why_option(a))
+                _say_line(a.option or a.chosen, option)
         if line is None or servers()[word].serves_files:
             say("; ".join(a.serve.notes), "dim")
         elif word in a.serve.remarks:
             say(f"{a.serve.remarks[word]}.")
+
+
+def _why_option(a: Advice) -> str:
+    """What the second command line is for."""
+    if a.option is not None:
+        return f"With {_draft(a.option)}, if your own measurement decides for it:"
+    draft = next(gain.draft for gain in a.likely if gain.worth_measuring)
+    return f"With {draft}, which gains even if it accepts little for its kind, to measure it:"
 
 
 def _say_line(pick: Pick | None, line: str) -> None:

@@ -424,3 +424,16 @@ def test_a_draft_that_may_lose_more_than_it_gains_is_an_option() -> None:
     assert worth.verdict == "too_close_to_call"
     assert low * worth.robustness.gain_over_baseline > 1
     assert (worth.chosen.draft, worth.option) == ("eagle3", None)
+
+
+@pytest.mark.parametrize("load", [{}, {"clients": 16, "gpus": 4, "input_len": 20480, "output_len": 600}])
+def test_a_draft_that_surely_gains_comes_with_a_line_to_measure_it(load: dict[str, int]) -> None:
+    """GLM-4.5-Air has a layer of MTP in its checkpoint, whose acceptance was not published."""
+    place = {} if load else {"tp": 2}
+    answer = advise("glm-4.5-air", "rtx-pro-6000", context=16384, weights="fp8", **place, **load)
+    assert answer.verdict == "unknown_acceptance"
+    assert answer.likely[0].draft == "mtp"
+    assert answer.likely[0].speedups[0] >= 1.1
+    assert "speculative" not in answer.serve.vllm_line
+    assert '"method": "mtp"' in answer.serve_option.vllm_line
+    assert answer.option is None

@@ -49,8 +49,9 @@ class Advice(Answer):
     nothing fits.
 
     option: the best draft, where its gain is too close to call and not worth the risk; the choice then has no
-    draft, and no layout has. serve_option: its command line. layouts: the best point of each layout, the best
-    first. by_hardware: the choice on each kind of device,
+    draft, and no layout has. serve_option: its command line; without a
+    known acceptance that of the draft to measure, where it gains even with a low typical acceptance. layouts:
+    the best point of each layout, the best first. by_hardware: the choice on each kind of device,
     the best first; empty for one kind. on_off: the batches of one server at which the best draft is on, None
     if it never is. not_run: a better configuration that the engine does not run. unbounded: the best one
     without a bound on TPOT, where the question states none and this one has less than ten tokens per second

@@ -11,6 +11,7 @@ from perfmodel.answers.question.engine_support import ORDER
 from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
 from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
+from perfmodel.kv import parse_kv
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
@@ -41,10 +42,33 @@ def _likely_gain(query: AdviseQuery, baseline: PricedPoint, draft: Draft) -> Typ
     return TypicalGain.of(query.model, draft, typical, low, high)
 
 
+def cautious_point(
+    query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
+) -> PricedPoint | None:
+    """The best point of the preferred draft that gains even if it accepts as little as is typical, at the
+    lengths and batches of that acceptance; None without such a draft.
+    """
+    sure = next((gain for gain in likely if gain.worth_measuring), None)
+    if sure is None:
+        return None
+    named = Named.of(query)
+    draft = make_draft(sure.draft, named.target, named.precision(query), 1, parse_kv("full"))
+    typical = typical_acceptance(draft)
+    return None if typical is None else _point_at(query, baseline, draft, typical.low)
+
+
 def _gain_at(
     query: AdviseQuery, baseline: PricedPoint, draft: Draft, rates: tuple[float, ...]
 ) -> float | None:
     """The best gain of a draft that accepts these rates by position; at least 1, that of no draft."""
+    point = _point_at(query, baseline, draft, rates)
+    return None if point is None else max(1.0, point.times(baseline, query))
+
+
+def _point_at(
+    query: AdviseQuery, baseline: PricedPoint, draft: Draft, rates: tuple[float, ...]
+) -> PricedPoint | None:
+    """The best point of a draft that accepts these rates by position; None if it does not run or fit."""
     accepted = replace(
         query,
         rate={draft.name: "/".join(map(str, rates))},
@@ -54,9 +78,6 @@ def _gain_at(
     )
     candidates = find_candidates(accepted, [baseline.layout])
     runnable = [c for c in candidates.drafted if query.may_choose(c.runs)]
-    if not runnable:
-        return None
     _, drafted = price(candidates.baselines, runnable, accepted)
-    points = [best(priced, accepted) for priced in drafted]
-    gains = [point.times(baseline, query) for point in points if point is not None]
-    return max(1.0, *gains) if gains else None
+    points = [point for priced in drafted if (point := best(priced, accepted)) is not None]
+    return max(points, key=lambda point: point.value, default=None)

@@ -7,10 +7,10 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidates, find_candidates, without_acceptance
 from perfmodel.answers.advice.engine_lines import UNQUANTISED
 from perfmodel.answers.advice.infeasible import why_infeasible
-from perfmodel.answers.advice.likely import likely_gains
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served, estimated, most_clients
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.answers.text import clients, request_rate, seconds
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of, load_model
@@ -21,12 +21,20 @@ NOTICED = 0.95
 """Largest ratio of the times of a request from which a change is worth naming."""
 
 
-def load_reason(question: AdviseQuery, chosen: Served, baseline: Served | None, rival: Served | None) -> str:
-    """What the load takes with the choice, and without a draft or with one."""
+def load_reason(
+    question: AdviseQuery,
+    chosen: Served,
+    baseline: Served | None,
+    rival: Served | None,
+    likely: tuple[TypicalGain, ...],
+) -> str:
+    """What the load takes with the choice, and without a draft or with one. likely: the typical gains at the
+    mean batch, where no acceptance is known.
+    """
     needs = f"{_in_words(question)}: {_of(chosen)}{_in_fp8_cache(question, chosen)}"
     if not chosen.row.gamma:
         if rival is None:
-            return f"{needs}{_unknown(question, chosen)}"
+            return f"{needs}{_unknown(question, likely)}"
         return f"{needs}; with {rival.candidate.scenario.draft.name} {_of(rival)}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
@@ -64,12 +72,10 @@ def _in_fp8_cache(question: AdviseQuery, chosen: Served) -> str:
     )
 
 
-def _unknown(question: AdviseQuery, chosen: Served) -> str:
-    """That no acceptance is known, and the gain of a typical draft at the mean batch; empty if one is."""
+def _unknown(question: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
+    """That no acceptance is known, and the gain of a typical draft; empty if one is."""
     if not without_acceptance(question):
         return ""
-    at_its_batch = chosen.at_its_batch(question)
-    likely = likely_gains(_at_batch(question, at_its_batch.batch), at_its_batch)
     return f"; no acceptance is known for {question.model}{likely_text(likely)}"
 
 
@@ -148,11 +154,11 @@ def _in_fp8(question: AdviseQuery, candidates: Candidates) -> str:
 
 def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:
     """One request alone on every layout, without a draft."""
-    alone, _ = price(candidates.baselines, [], _at_batch(question, 1))
+    alone, _ = price(candidates.baselines, [], at_batch(question, 1))
     return alone
 
 
-def _at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
+def at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
     """The question about the time per token at one batch instead of a load, without bounds."""
     one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
     return replace(one, batch=(batch,), max_tpot_ms=None, objective="latency")

@@ -12,7 +12,8 @@ from perfmodel.answers.advice.candidates import (
     find_candidates,
     without_acceptance,
 )
-from perfmodel.answers.advice.load_reasons import load_reason, why_insufficient
+from perfmodel.answers.advice.likely import cautious_point, likely_gains
+from perfmodel.answers.advice.load_reasons import at_batch, load_reason, why_insufficient
 from perfmodel.answers.advice.margins import worth_the_risk
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_server import point_speedup, point_verdict, serve
@@ -23,6 +24,7 @@ from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.rows_by_load import check_positions
 from perfmodel.answers.point.verdict import Calibrated, Verdict
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.errors import InputError, as_names
 from perfmodel.specs import load_model
 
@@ -71,12 +73,20 @@ def under_load(question: AdviseQuery) -> Advice:
     layouts: dict[str, Served] = {}
     for s in ([chosen] if chosen else []) + others:
         layouts.setdefault(s.candidate.layout.label(), s)
+    likely: tuple[TypicalGain, ...] = ()
+    option_line = None if option is None else serve(question, option.point, option.seats)
     if chosen is None:
         reason = why_insufficient(question, served, candidates)
         line = None
         warnings: tuple[str, ...] = ()
     else:
-        reason = load_reason(question, chosen, baseline, rival)
+        if verdict == "unknown_acceptance":
+            at_its_batch = chosen.at_its_batch(question)
+            alone = at_batch(question, at_its_batch.batch)
+            likely = likely_gains(alone, at_its_batch)
+            measured = cautious_point(alone, at_its_batch, likely)
+            option_line = None if measured is None else serve(question, measured, chosen.seats)
+        reason = load_reason(question, chosen, baseline, rival, likely)
         line = serve(question, chosen.point, chosen.seats)
         warnings = chosen.warnings
     calibration = None
@@ -95,7 +105,8 @@ def under_load(question: AdviseQuery) -> Advice:
         layouts=tuple(_picked(s, question) for s in layouts.values()),
         on_off=switch,
         serve=line,
-        serve_option=None if option is None else serve(question, option.point, option.seats),
+        serve_option=option_line,
+        likely=likely,
         candidates=len(served),
         skipped=tuple(candidates.skips),
         calibration=calibration,

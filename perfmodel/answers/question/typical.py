@@ -18,6 +18,8 @@ from perfmodel.speculation.acceptance import BEYOND_MEASURED
 
 MIDDLE = (0.1, 0.9)
 """Quantiles of the published first rates of a kind of draft between which it is typical."""
+WORTH_MEASURING = 1.1
+"""Smallest speedup at a low typical acceptance for which a server is started with a draft to measure it."""
 LEAST_PUBLISHED = 5
 """Number of published results from which a kind of draft has a typical acceptance."""
 
@@ -57,6 +59,11 @@ class TypicalGain:
     def of(cls, model: str, draft: Draft, typical: Typical, low: float, high: float) -> "TypicalGain":
         """The gain of a draft for a model, as the user named it, between these speedups."""
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft))
+
+    @property
+    def worth_measuring(self) -> bool:
+        """Whether the draft gains even if it accepts little for its kind."""
+        return self.speedups[0] >= WORTH_MEASURING
 
     @property
     def text(self) -> str:
