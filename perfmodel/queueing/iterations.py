@@ -1,5 +1,8 @@
 """The decoding passes of each request, drawn token by token from its own acceptance."""
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,41 +18,63 @@ DRAWN_AT_ONCE = 2_000_000
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
     """Number of decoding passes of each request: drawn gains are summed until its tokens are complete."""
-    gained = steps.tokens_per_iteration
-    gamma = steps.gamma
-    if gained <= 1:
+    if steps.tokens_per_iteration <= 1:
         return decoded
+    survival = None if steps.survival is None else tuple(steps.survival.tolist())
+    gains = Gains(steps.gamma, steps.tokens_per_iteration, survival, spread)
+    return _iterations(gains, decoded.tobytes(), seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """How many tokens an iteration gains: the draft length, the mean gain, and P(at least j drafted tokens
+    are accepted) from j = 0 (None for a constant acceptance). spread: of the acceptance between requests.
+    """
+
+    gamma: int
+    tokens_per_iteration: float
+    survival: tuple[float, ...] | None
+    spread: float
+
+
+@lru_cache(maxsize=16)
+def _iterations(gains: Gains, decoded_bytes: bytes, seed: int) -> NDArray[np.int64]:
+    """The iterations of requests, which are the same at every load and on every layout. decoded_bytes: tokens
+    of each request, as int64.
+    """
+    decoded = np.frombuffer(decoded_bytes, np.int64)
     draw = np.random.default_rng([seed, 1])
-    survival = _own_survival(steps, spread, decoded.size, draw)
+    survival = _own_survival(gains, decoded.size, draw)
     needed = np.zeros(decoded.size, np.int64)
     block = max(DRAWN_AT_ONCE // int(decoded.max(initial=1)), 1)
     for at in range(0, decoded.size, block):
         part = slice(at, at + block)
         tokens = decoded[part]
         drawn = draw.random((tokens.size, int(tokens.max(initial=1))))
-        gains = np.ones(drawn.shape, np.int16)
-        for j in range(gamma):
-            gains += drawn < survival[part, j, None]
-        decoded_so_far = np.cumsum(gains, 1, dtype=np.int32)
+        gained = np.ones(drawn.shape, np.int16)
+        for j in range(gains.gamma):
+            gained += drawn < survival[part, j, None]
+        decoded_so_far = np.cumsum(gained, 1, dtype=np.int32)
         needed[part] = 1 + (decoded_so_far < tokens[:, None]).sum(1)
+    needed.setflags(write=False)
     return needed
 
 
-def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.Generator) -> Array:
+def _own_survival(gains: Gains, count: int, draw: np.random.Generator) -> Array:
     """P(at least j drafted tokens are accepted), ``[request, j - 1]``, with a Beta-distributed acceptance of
     each request.
 
     Engines count iterations, so the draws keep 1 / E[1/Omega] at the given gain.
     """
-    gained = steps.tokens_per_iteration
-    gamma = steps.gamma
+    gained = gains.tokens_per_iteration
+    gamma = gains.gamma
     alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
     rates: Array = np.full(gamma, alpha)
-    if steps.survival is not None:
-        rates = conditional_from_survival(steps.survival)
-    if spread == 0 or alpha == 1:
+    if gains.survival is not None:
+        rates = conditional_from_survival(np.array(gains.survival))
+    if gains.spread == 0 or alpha == 1:
         return np.tile(np.cumprod(rates), (count, 1))
-    own = draw.beta(*beta_of(alpha, spread), count)[:, None] / alpha
+    own = draw.beta(*beta_of(alpha, gains.spread), count)[:, None] / alpha
     low = 0.0
     high = 1.0 / alpha
     survival = np.zeros((count, gamma))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
@@ -23,23 +22,27 @@ class PassTimes:
     cached_s: float
 
 
-@lru_cache(maxsize=16)
-def pass_times(steps: StepTimes, lengths: Lengths) -> tuple[PassTimes, ...]:
-    """Passes by running batch from 0; a prompt alone reads the weights too, so 0 is as 1."""
-    table = steps.table or (steps,) * steps.decode_s.size
+def pass_times(steps: StepTimes, lengths: Lengths, most: int) -> tuple[PassTimes, ...]:
+    """Passes by running batch, from 0 to the seats or to `most` requests; a prompt alone reads the weights
+    too, so 0 is as 1.
+    """
+    count = min(max(most, 1), steps.decode_s.size)
+    table = steps.table[:count] or (steps,) * count
+    decode_s = steps.decode_s[:count].tolist()
+    if steps.table:
+        decode_s = [float(t.decode_s[at]) for at, t in enumerate(table)]
+    prompt_s = steps.prompt_s[:count].tolist()
     readings = {t.reading for t in table if t.reading}
     prompts_s = {reading: reading.of_one() for reading in readings}
-    passes = []
-    for at in [0, *range(len(table))]:
-        t = table[at]
-        passes.append(
-            PassTimes(
-                float(t.decode_s[at]),
-                t.tokens_per_iteration,
-                t.gamma + 1,
-                float(steps.prompt_s[at]) / lengths.input_mean,
-                prompts_s[t.reading] if t.reading else None,
-                t.reading.cached_s if t.reading else 0.0,
-            )
+    passes = [
+        PassTimes(
+            decode_s[at],
+            t.tokens_per_iteration,
+            t.gamma + 1,
+            prompt_s[at] / lengths.input_mean,
+            prompts_s[t.reading] if t.reading else None,
+            t.reading.cached_s if t.reading else 0.0,
         )
-    return tuple(passes)
+        for at, t in enumerate(table)
+    ]
+    return (passes[0], *passes)

@@ -81,7 +81,8 @@ def replay(
     first = steps.reading is not None and steps.reading.order is PassOrder.PROMPTS_FIRST
     drafts = any(t.gamma for t in steps.table or (steps,))
     limits = replace(limits, max_num_seqs=limits.seats(drafts))
-    server = _Server(pass_times(steps, lengths), limits, cache, queue, senders, first)
+    most = clients or cap or len(queue)
+    server = _Server(pass_times(steps, lengths, most), limits, cache, queue, senders, first)
     return server.run(requests.output_tokens)
 
 
@@ -160,17 +161,25 @@ class _Server:
     def run(self, output_tokens: NDArray[np.int64]) -> ReplayedRequests:
         """Runs all requests to their last token. output_tokens: as they arrived."""
         count = len(self.requests)
+        senders = self.senders
+        polls_always = self.limits.poll_passes == 1
         while self.answered < count:
-            if self._polls() and self.senders.coming and self.senders.coming[0].at_s <= self.time_s:
+            if (polls_always or self._polls()) and senders.next_s <= self.time_s:
                 self._arrive()
-            if not (self.running or self.reading or self.waiting):
-                self.time_s = self.senders.next_s
-                continue
-            prompts = self._prompts() if (self.reading or self.waiting) and not self._holds() else []
-            if prompts and self.prompts_first:
-                self._prompt_pass(prompts)
+            each = self.passes[min(self.running, self.last)]
+            if self.reading or self.waiting:
+                prompts = [] if self._holds(each) else self._prompts(each)
+            elif self.running:
+                prompts = []
             else:
-                self._pass(prompts, 1 if prompts else self._passes_until_event())
+                self.time_s = senders.next_s
+                continue
+            if not prompts:
+                self._pass(each, prompts, self._passes_until_event(each))
+            elif self.prompts_first:
+                self._prompt_pass(each, prompts)
+            else:
+                self._pass(each, prompts, 1)
             self._finish()
         sent = np.array([request.sent_s for request in self.requests])
         first = np.array([request.first_s for request in self.requests])
@@ -188,18 +197,16 @@ class _Server:
 
     def _polls(self) -> bool:
         """Whether the server looks for new requests before the coming pass; an idle one always does."""
-        if self.limits.poll_passes == 1:
-            return True
         if self.running and self.pass_number < self.next_poll:
             return False
         self.next_poll = self.pass_number + self.limits.poll_passes
         return True
 
-    def _holds(self) -> bool:
+    def _holds(self, each: PassTimes) -> bool:
         """Whether prompts wait for a fuller pass."""
         if self.waits is None:
             return False
-        tokens = self.running * self.passes[min(self.running, self.last)].tokens
+        tokens = self.running * each.tokens
         tokens += sum(request.unread_tokens for request in self.reading)
         tokens += sum(request.prompt_tokens for request in self.waiting)
         return self.waits.holds(self.running, tokens)
@@ -212,87 +219,94 @@ class _Server:
             request.from_pass = max(self.pass_number, coming.from_pass) + ahead
             self.waiting.append(request)
 
-    def _prompts(self) -> list[QueuedRequest]:
+    def _prompts(self, each: PassTimes) -> list[QueuedRequest]:
         """The requests whose prompts the coming pass reads, with the tokens of each."""
         budget = self.limits.max_num_batched_tokens
         if not self.prompts_first:
-            budget -= self.running * self.passes[min(self.running, self.last)].tokens
-        most = self.most_of_a_prompt
+            budget -= self.running * each.tokens
         requests = []
         for request in self.reading:
             if budget <= 0:
                 break
-            tokens = request.unread_tokens
-            if tokens > budget or tokens > most:
-                tokens = min(budget, most)
-            request.part_tokens = tokens
-            budget -= tokens
+            budget -= self._take_part(request, budget)
             requests.append(request)
         while budget > 0 and self.waiting and self._admit(self.waiting[0]):
             request = self.waiting.popleft()
-            tokens = request.unread_tokens
-            if tokens > budget or tokens > most:
-                tokens = min(budget, most)
-            request.part_tokens = tokens
-            budget -= tokens
+            budget -= self._take_part(request, budget)
             requests.append(request)
         return requests
 
+    def _take_part(self, request: QueuedRequest, budget: int) -> int:
+        """The tokens of a prompt that the coming pass reads, of so many that it has room for."""
+        tokens = request.unread_tokens
+        most = self.most_of_a_prompt
+        if tokens > budget or tokens > most:
+            tokens = min(budget, most)
+        request.part_tokens = tokens
+        return tokens
+
     def _admit(self, request: QueuedRequest) -> bool:
         """Gives a request a seat and room in the cache, unless it has to wait."""
+        seats_taken = self.running + len(self.reading)
+        if seats_taken and seats_taken >= self.limits.max_num_seqs:
+            return False
         if request.from_pass > self.pass_number and self.running:
             return False
-        hit_tokens, needed_tokens = self.cache.find(request)
-        seats_taken = self.running + len(self.reading)
-        room_tokens = self.cache.room_tokens - self._reserved_tokens(request)
-        no_room = self.cache.used_tokens + needed_tokens > room_tokens
-        if seats_taken and (no_room or seats_taken >= self.limits.max_num_seqs):
+        cache = self.cache
+        hit_tokens, needed_tokens = cache.find(request)
+        room_tokens = cache.room_tokens
+        if self.limits.reserved_output:
+            room_tokens -= self._reserved_tokens(request)
+        if seats_taken and cache.used_tokens + needed_tokens > room_tokens:
             return False
         request.hit_tokens = hit_tokens
         request.unread_tokens = request.prompt_tokens - hit_tokens
-        self.cache.enter(request, needed_tokens)
+        cache.enter(request, needed_tokens)
         self.outstanding_tokens += request.output_tokens - 1
         self.reading.append(request)
         return True
 
     def _reserved_tokens(self, request: QueuedRequest) -> float:
         """Room that a new request must leave for tokens still to come."""
-        share = self.limits.reserved_output
-        return share * self.outstanding_tokens + request.output_tokens if share else 0.0
+        return self.limits.reserved_output * self.outstanding_tokens + request.output_tokens
 
-    def _passes_until_event(self) -> int:
+    def _passes_until_event(self, each: PassTimes) -> int:
         """Number of passes until an event other than decoding."""
-        each = self.passes[min(self.running, self.last)]
         passes = math.ceil((self.endings[0].work - self.work) / each.gain - NEGLIGIBLE_WORK)
+        room_tokens = self.cache.room_tokens - self.cache.used_tokens
+        fitting = int(room_tokens / (self.grows * each.gain)) + 1
+        if fitting < passes:
+            passes = fitting
         if self.senders.coming:
-            passes = min(passes, int((self.senders.next_s - self.time_s) / each.decode_s) + 1)
+            undisturbed = int((self.senders.next_s - self.time_s) / each.decode_s) + 1
+            if undisturbed < passes:
+                passes = undisturbed
         if self.waiting and self.waiting[0].from_pass > self.pass_number:
             passes = min(passes, self.waiting[0].from_pass - self.pass_number)
         if self.limits.poll_passes > 1:
             passes = min(passes, self.next_poll - self.pass_number)
         if self.waits is not None and self.waits.passes:
             passes = 1
-        room_tokens = self.cache.room_tokens - self.cache.used_tokens
-        passes = min(passes, int(room_tokens / (self.grows * each.gain)) + 1)
         return max(passes, 1)
 
-    def _pass(self, prompts: Sequence[QueuedRequest], passes: int) -> None:
+    def _pass(self, each: PassTimes, prompts: Sequence[QueuedRequest], passes: int) -> None:
         """Runs a number of passes, the first of which reads prompts."""
-        each = self.passes[min(self.running, self.last)]
         seconds = passes * each.decode_s
         if prompts:
             seconds += self._prompts_s(each, prompts)
+        work = passes * each.gain
+        tokens = work * self.grows
         self.decoding_s += self.running * seconds
         self.time_s += seconds
         self.pass_number += passes
-        self.work += passes * each.gain
-        self.cache.used_tokens += passes * each.gain * self.grows
-        self.outstanding_tokens -= passes * each.gain * self.grows
-        self._read(prompts)
+        self.work += work
+        self.cache.used_tokens += tokens
+        self.outstanding_tokens -= tokens
+        if prompts:
+            self._read(prompts)
 
-    def _prompt_pass(self, prompts: Sequence[QueuedRequest]) -> None:
+    def _prompt_pass(self, each: PassTimes, prompts: Sequence[QueuedRequest]) -> None:
         """Runs a pass of prompts alone, while those that decode wait."""
-        each = self.passes[min(self.running, self.last)]
         seconds = self._prompts_s(each, prompts)
         self.decoding_s += self.running * seconds
         self.time_s += seconds
@@ -301,8 +315,7 @@ class _Server:
 
     def _read(self, prompts: Sequence[QueuedRequest]) -> None:
         """Prompts have been read as far as the pass had room; the whole ones decode."""
-        if prompts:
-            self.next_poll = self.pass_number
+        self.next_poll = self.pass_number
         for request in prompts:
             request.unread_tokens -= request.part_tokens
             if not request.unread_tokens:
@@ -342,7 +355,8 @@ class _Server:
         the room.
         """
         endings = self.endings
-        while endings and endings[0].work <= self.work + NEGLIGIBLE_WORK:
+        done = self.work + NEGLIGIBLE_WORK
+        while endings and endings[0].work <= done:
             ending = heappop(endings)
             if ending.stay == ending.request.stay:
                 beyond_tokens = (self.work - ending.work) * ending.request.growth
@@ -352,10 +366,11 @@ class _Server:
                 self._leave(ending.request)
         while endings and endings[0].stay != endings[0].request.stay:
             heappop(endings)
-        while self.cache.used_tokens > self.cache.room_tokens and self.running > 1:
+        cache = self.cache
+        while cache.used_tokens > cache.room_tokens and self.running > 1:
             self._preempt()
-        if self.cache.shared:
-            self.cache.trim()
+        if cache.shared:
+            cache.trim()
 
     def _vacate(self, request: QueuedRequest) -> None:
         """A request stops decoding."""

@@ -1,5 +1,6 @@
 """Who sends the requests of a replay, and when: at given times, or when an answer ends."""
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -23,7 +24,8 @@ class Senders:
 
     clients: each sends its first request at the time of that request, and another when it is answered; None
     if all requests come at their own times. cap: the most requests at the server; further ones are sent when
-    another ends. own_s: seconds until the server has a request. A session's request is sent after the answer
+    another ends. next_s: when the next request reaches the server; infinite if none is on its way. own_s:
+    seconds until the server has a request. A session's request is sent after the answer
     to the previous one.
     """
 
@@ -56,16 +58,16 @@ class Senders:
         self.unsent = deque(first[begin:])
         self.coming = [Coming(r.sent_s + own_s, r.number, 0, r) for r in first[:begin]]
         heapify(self.coming)
+        self.next_s = self._first_s()
 
-    @property
-    def next_s(self) -> float:
-        """When the next request reaches the server."""
-        return self.coming[0].at_s
+    def _first_s(self) -> float:
+        return self.coming[0].at_s if self.coming else math.inf
 
     def arrived(self, time_s: float) -> Iterator[Coming]:
         """The requests that reach the server until a time, as far as the cap lets them in."""
-        while self.coming and self.coming[0].at_s <= time_s:
+        while self.next_s <= time_s:
             coming = heappop(self.coming)
+            self.next_s = self._first_s()
             if self.at_server == self.cap:
                 self.held.append(coming.request)
                 continue
@@ -86,3 +88,4 @@ class Senders:
     def _send(self, request: QueuedRequest, at_s: float, from_pass: int) -> None:
         request.sent_s = at_s
         heappush(self.coming, Coming(at_s + self.own_s, request.number, from_pass, request))
+        self.next_s = self._first_s()

@@ -54,7 +54,7 @@ class ReplayedLoad:
         gains = gains_along(question, self.scenario, steps.gamma, contexts)
         around = None
         if gains is None:
-            around = self.around(steps)
+            around = self.around(steps) if steps.table else None
         else:
             requests = replace(requests, gain=gains / steps.tokens_per_iteration)
         return replayed(
