@@ -7,7 +7,7 @@ EARLY = (
     "printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
 ENGINE_FLAGS = {
-    EARLY: ("--spec-draft-p-min", "--draft-p-min"),
+    EARLY: ("--spec-draft-p-min", "--draft-p-min", "--p-min"),
     LENGTH: (
         "--spec-draft-n-max",
         "--draft-max",

@@ -109,7 +109,10 @@ def _refuse_chain(name: str) -> None:
     parts = [part.strip().partition(":")[0] for part in re.split("[,+]", name)]
     kinds_named = [part for part in parts if spelled(part) in (*names(), "eagle3")]
     if len(parts) > 1 and len(kinds_named) == len(parts):
-        allowed = "one kind of draft: kinds that take turns in one server are not modelled"
+        allowed = (
+            "one kind of draft: kinds that take turns in one server are not modelled; ask for each alone "
+            "(on repeated text the gain is that of the n-gram)"
+        )
         raise refuse("--draft", None, allowed, name)
 
 

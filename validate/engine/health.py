@@ -33,8 +33,13 @@ _TPOT = "vllm:request_time_per_output_token_seconds"
 """Seconds per output token, by request."""
 _GAPS = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 """Seconds of an iteration, as a client sees them; the second is the name before 0.11."""
-_BACKEND = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend")
-"""The attention backend in a log of vLLM."""
+_BACKEND = re.compile(
+    r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"
+    r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
+)
+"""The attention backend in a log of vLLM or SGLang."""
+_FLASH = "flash-attn"
+_FLASH_VERSION = re.compile(r"Using FlashAttention version (\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +230,20 @@ def _load_in_words(pace: Pace, share: float) -> list[str]:
 
 def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
     """A sign if attention runs on another backend than the predicted one."""
-    printed = _BACKEND.search(text)
     expected = predicted.query.attention_backend
+    version = _FLASH_VERSION.search(text)
+    if version and expected and expected.startswith(_FLASH) and expected != f"{_FLASH}{version[1]}":
+        meaning = (
+            f"attention runs on {_FLASH}{version[1]}, and {expected} was predicted (--attention-backend)"
+        )
+        yield Sign(_FLASH_VERSION, Half.STEP, meaning)
+    printed = _BACKEND.search(text)
     attention = attention_of(predicted.calibration.stack)
     if printed is None or expected is None or attention is None:
         return
-    backend = printed[1]
+    backend = next(word for word in printed.groups() if word)
     known = [of_engine.word for of_engine in attention.backends.values()]
-    expected_word = attention.backends[expected].word
+    expected_word = attention.backends[expected].word or expected
     if backend in known and backend != expected_word:
         meaning = f"attention runs on {backend}, and {expected_word} was predicted (--attention-backend)"
         yield Sign(_BACKEND, Half.STEP, meaning)

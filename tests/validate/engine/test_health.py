@@ -201,6 +201,21 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        ("server_args=ServerArgs(attention_backend='triton')", "runs on triton, and fa3 was predicted"),
+        ("Attention backend not specified. Use flashinfer backend by default.", "runs on flashinfer"),
+        ("Attention backend not specified. Use fa3 backend by default.", "nothing that explains"),
+        ("server_args=ServerArgs(attention_backend=None)", "nothing that explains"),
+    ],
+)
+def test_another_attention_backend_of_sglang_is_named(tmp_path, capsys, line: str, says: str) -> None:
+    log = sglang_log(2.8, (2.8 - 1) / 5).replace("400.00", "40.00")
+    _, out = watched(tmp_path, capsys, f"{line}\n{log}", "--engine", "sglang")
+    assert says in out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
         ("INFO Using TRITON_ATTN attention backend out of potential backends: [...]", "runs on TRITON_ATTN"),
         (
             "WARNING Async scheduling is disabled because the V1 model runner",
@@ -209,6 +224,8 @@ def test_more_requests_than_sglang_captured_are_named(tmp_path, capsys) -> None:
         ("WARNING Overriding cudagraph_mode from FULL to PIECEWISE.", "CUDA graphs are piecewise"),
         ("load_tensors: offloaded 25/65 layers to GPU", "40 of 65 layers run on the host"),
         ("llama_context: flash_attn    = disabled", "flash attention is off"),
+        ("INFO Using FlashAttention version 2", "runs on flash-attn2, and flash-attn3 was predicted"),
+        ("INFO Using FlashAttention version 3", "nothing that explains"),
         ("INFO config: {'cpu_offload_gb': 0.5}", "weights lie in host memory"),
         ("INFO config: cpu_offload_gb=4, swap_space=4", "weights lie in host memory"),
         ("INFO config: cpu_offload_gb=0.0, {'cpu_offload_gb': 0}", "nothing that explains"),
