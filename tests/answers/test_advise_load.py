@@ -224,3 +224,16 @@ def test_an_unknown_acceptance_is_said_with_the_typical_gain() -> None:
     stated = {"draft": ["ngram"], "rate": {"ngram": "0.1"}}
     known = advise("llama-3.1-405b", **question, **stated)
     assert "no acceptance" not in known.reason
+
+
+def test_a_draft_that_gains_only_at_a_share_of_the_rate_saves_servers() -> None:
+    """One server of 30 requests/s is saturated and drafts nothing; of 15 it serves all with a draft, and
+    without one it does not.
+    """
+    question = {"request_rate": 30, "input_len": 1024, "output_len": 250, "slo": "ttft:500,tpot:20"}
+    found = advise("llama-3.1-8b", "h100", **question)
+    half = traffic("llama-3.1-8b", "h100", draft="eagle3", **question | {"request_rate": 15.0})
+    alone, drafted = half.rows
+    assert alone.slo_share < 0.9 <= drafted.slo_share
+    assert (found.chosen.layout, found.chosen.gamma) == ("2 x TP 1", drafted.gamma)
+    assert found.baseline.gpus == 3

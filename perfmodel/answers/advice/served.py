@@ -1,6 +1,7 @@
 """Servers of one candidate under a load, as `traffic` predicts them, and how many of them the load needs."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -185,17 +186,46 @@ def _share_of_load(question: AdviseQuery, replicas: int) -> dict[str, Any]:
 def _replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int | None:
     """The fewest servers that serve the load within the limits by the closed form; None if no number does."""
     if question.request_rate is not None:
-        asked = question_of(question, candidate, drafts, **_share_of_load(question, 1))
-        needed = [
-            _for_rate(question, row, question.request_rate)
-            for row in compared(asked, replays=False).by_load[0]
-            if (row.gamma != 0) is drafts
-        ]
-        return min((number for number in needed if number is not None), default=None)
+        whole = _replicas_for(question, candidate, drafts, question.request_rate)
+        if whole is not None or not drafts:
+            return whole
+        return _replicas_that_draft(question, candidate)
     asked = question_of(question, candidate, drafts, **_clients_each(question, _shares(question)))
     by_load = compared(asked, replays=False).by_load
     rows = (row for rows in by_load for row in rows)
     return _servers_for(question, _met(rows, drafts))
+
+
+def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rate: float) -> int | None:
+    """The fewest servers for a rate, by what one server of it serves; None if no number serves it, or if one
+    server would not draft at this rate.
+    """
+    asked = question_of(question, candidate, drafts, request_rate=max(rate, RATES[0]))
+    needed = [
+        _for_rate(question, row, rate)
+        for row in compared(asked, replays=False).by_load[0]
+        if (row.gamma != 0) is drafts
+    ]
+    return min((number for number in needed if number is not None), default=None)
+
+
+def _replicas_that_draft(question: AdviseQuery, candidate: Candidate) -> int | None:
+    """The fewest servers which serve a rate with a draft that gains only at a share of it. Shares are halved
+    until one server serves its share, and the fewest servers are searched between the last two.
+    """
+    assert question.request_rate is not None
+    rate = question.request_rate
+
+    def serves(servers: int) -> bool:
+        return _replicas_for(question, candidate, True, rate / servers) == 1
+
+    most = 2
+    while not serves(most):
+        most *= 2
+        if most > MOST_SERVERS:
+            return None
+    between = range(most // 2 + 1, most)
+    return between.start + bisect_left(between, True, key=serves)
 
 
 def most_clients(question: AdviseQuery, candidate: Candidate, drafts: bool) -> int:
