@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question import Query
+from perfmodel.answers.question import Query, resolve
+from perfmodel.answers.question.caveats import slowing
 from perfmodel.specs import DRIFT, LLAMACPP, VERSION, files, load_model
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.fit.errors import same_side
@@ -21,7 +22,7 @@ from perfmodel.validate.studies import choices, llamacpp, mlx
 from perfmodel.validate.studies.engines import replayed_as_recorded
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered
+from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered, PublicRun, speculating_query
 from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.sources import (
     TITLES,
@@ -45,7 +46,8 @@ class JudgedRun:
 
     off: logarithm of predicted over measured, with constants fitted without the row's source. shipped: the
     same with the constants of answers. interval: of an answer, over the measured value. ratio: of an
-    iteration to a step, behind a speedup, as answers predict it.
+    iteration to a step, behind a speedup, as answers predict it. slowed: whether the answer names a known
+    defect of the engine that slows this draft, and so gives no verdict in its favour.
     """
 
     source: str
@@ -58,6 +60,7 @@ class JudgedRun:
     interval: tuple[float, float] | None = None
     kind: str = ""
     ratio: float | None = None
+    slowed: bool = False
 
     @property
     def half_width(self) -> float:
@@ -109,7 +112,13 @@ def _of_run(a: Answered, off: float) -> JudgedRun:
         interval=interval,
         kind=llamacpp.kind_of(run) if run.engine == LLAMACPP else "",
         ratio=run.gained / a.predicted if a.figure == "speedup" else None,
+        slowed=a.figure != "step" and is_slowed(run),
     )
+
+
+def is_slowed(run: PublicRun) -> bool:
+    """Whether the answer for a run with drafts names a known defect that slows them (`slowing`)."""
+    return slowing(resolve(speculating_query(run)), run.context_tokens) is not None
 
 
 def errors_left_out(figure: str) -> dict[str, float]:
@@ -260,8 +269,10 @@ NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
 
 def _groups(rows: list[JudgedRun]) -> Groups:
     """Rows by engine; for serving engines also by the device and model that other sources have, and by
-    draft.
+    draft. Drafts that a known defect slows have a heading of their own and are under no other.
     """
+    slowed = [r for r in rows if r.slowed]
+    rows = [r for r in rows if not r.slowed]
     by_engine = grouped(rows, lambda r: TITLES[r.engine])
     llamacpp_steps = [r for r in rows if r.kind and not r.draft]
     by_kind = grouped(llamacpp_steps, lambda r: "llama.cpp, " + r.kind.replace("_", ", "))
@@ -275,6 +286,7 @@ def _groups(rows: list[JudgedRun]) -> Groups:
         ("data-centre devices of NVIDIA", data_centre),
         *_by_novelty(of_engines),
         *by_draft.items(),
+        ("slowed by a known defect", slowed),
     ]
 
 

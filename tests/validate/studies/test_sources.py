@@ -24,7 +24,13 @@ from perfmodel.validate.studies.left_out import (
 )
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import Answered, answers, public_runs
-from perfmodel.validate.studies.source_figures import JudgedRun, best_length_loss, group_errors, side_counts
+from perfmodel.validate.studies.source_figures import (
+    JudgedRun,
+    best_length_loss,
+    group_errors,
+    is_slowed,
+    side_counts,
+)
 
 H20 = [run for run in public_runs() if run.hardware == "h20-sxm-96gb" and run.kind == "step"]
 ROWS = [answers(run)[0] for run in H20 if run.counts and run.weights != "int4-g128"][:6]
@@ -54,9 +60,11 @@ def test_a_step_moves_with_its_own_constants_alone() -> None:
 
 
 def test_a_source_of_a_device_of_its_own_is_predicted_without_what_it_taught() -> None:
-    """One source has all rows here: without it, small kernels of this version take 1 / 2.8 of their time."""
+    """One source has all rows here: without it, small kernels of this version take vLLM's time, which is
+    shorter.
+    """
     shipped = np.array([row.off for row in ROWS])
-    assert np.all(left_out(ROWS) < shipped - 0.1)
+    assert np.all(left_out(ROWS) < shipped)
 
 
 def test_constants_are_refitted_by_generalised_least_squares() -> None:
@@ -191,6 +199,17 @@ def test_sides_and_sure_verdicts_are_counted() -> None:
     ]
     speedups = [Answered(ROWS[0].run, "speedup", made, got, None, verdict) for made, got, verdict in rows]
     assert side_counts(speedups) == {"rows": 5, "right": 3, "sure": 3, "sure_and_wrong": 1}
+
+
+def test_runs_that_a_known_defect_slows_are_those_whose_answer_names_it() -> None:
+    """MTP of a model with recurrent layers and experts on Ampere, not without experts, nor on Blackwell."""
+    slowed = {}
+    for run in public_runs():
+        if run.draft == "mtp" and run.engine == "vllm" and run.model.startswith("qwen3.5-"):
+            slowed.setdefault((run.model, run.hardware), is_slowed(run))
+    assert slowed["qwen3.5-35b-a3b", "rtx-3090-24gb"]
+    assert not slowed["qwen3.5-27b", "rtx-3090-24gb"]
+    assert not slowed["qwen3.5-397b-a17b", "rtx-pro-6000-96gb"]
 
 
 # The answers themselves.
