@@ -136,10 +136,16 @@ def argument(
     )
 
 
+def same_as(asked: type, name: str) -> Any:
+    """The field of another question, with its argument and default."""
+    known = {each.name: each for each in fields(asked)}[name]
+    return field(default=known.default, metadata=known.metadata)
+
+
 T = TypeVar("T")
 
 
-@dataclass_transform(field_specifiers=(argument,))
+@dataclass_transform(field_specifiers=(argument, same_as))
 def question(cls: type[T]) -> type[T]:
     """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
     made: Any = dataclass(frozen=True)(cls)
@@ -154,7 +160,7 @@ def question(cls: type[T]) -> type[T]:
     return made
 
 
-@dataclass_transform(field_specifiers=(argument,))
+@dataclass_transform(field_specifiers=(argument, same_as))
 def options(cls: type[T]) -> type[T]:
     """Makes the fields that several questions share. None is made of them alone, so it has no methods."""
     return dataclass(frozen=True, init=False, repr=False, eq=False)(cls)

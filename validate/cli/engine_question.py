@@ -5,13 +5,33 @@ from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.declaration import Argument, Question, argument, question
+from perfmodel.answers.declaration import Argument, Question, argument, question, same_as
 from perfmodel.answers.question import Query, arguments as arg
-from perfmodel.answers.readers import whole
+from perfmodel.answers.readers import MaybeReal, MaybeWhole, Whole, whole
 from perfmodel.errors import InputError
 from perfmodel.specs import DRIFT, parse_engine
 from perfmodel.validate.cli.arguments import Machine, ResultsFolder, Resume
 from perfmodel.validate.records import RESULTS, machine_folder
+
+SERVED = (
+    "tp",
+    "ep",
+    "dp",
+    "pp",
+    "layer_split",
+    "cpu_moe",
+    "gpu_layers",
+    "host_bandwidth",
+    "attention_backend",
+    "memory_fraction",
+    "state_rollback",
+    "power_limit",
+    "weights",
+    "draft_weights",
+    "kv_dtype",
+    "draft_tp",
+)
+"""Arguments of a `Query` that describe the server besides its model, device, draft and calibration."""
 
 
 @question
@@ -55,28 +75,15 @@ class EngineQuestion(Question):
     tp: arg.TP = argument(default=1)
     ep: arg.EP = argument(default=1)
     dp: arg.DP = argument(default=1)
-    layer_split: Annotated[
-        int, Argument("Devices that share the layers and run in turn (-sm layer).", "N", group="Engine")
-    ] = 1
-    cpu_moe: Annotated[
-        int, Argument("Layers whose routed experts stay in host memory.", "N", read=whole, group="Engine")
-    ] = 0
-    gpu_layers: Annotated[
-        int | None,
-        Argument("Layers on the device; the others run on the host.", "N", default="all", group="Engine"),
-    ] = None
-    host_bandwidth: Annotated[
-        float | None,
-        Argument(
-            "Memory bandwidth of the host in GB/s; --cpu-moe and --gpu-layers need it.",
-            "GB/S",
-            group="Engine",
-        ),
-    ] = None
-    attention_backend: Annotated[
-        str | None,
-        Argument("Attention kernels of the engine.", "NAME", default="the engine's own", group="Engine"),
-    ] = None
+    pp: Whole = same_as(Query, "pp")
+    layer_split: Whole = same_as(Query, "layer_split")
+    cpu_moe: Whole = same_as(Query, "cpu_moe")
+    gpu_layers: MaybeWhole = same_as(Query, "gpu_layers")
+    host_bandwidth: MaybeReal = same_as(Query, "host_bandwidth")
+    attention_backend: str | None = same_as(Query, "attention_backend")
+    memory_fraction: MaybeReal = same_as(Query, "memory_fraction")
+    state_rollback: str = same_as(Query, "state_rollback")
+    power_limit: arg.PowerLimit = argument(default=None)
     draft: Annotated[
         str | None,
         Argument(
@@ -96,6 +103,7 @@ class EngineQuestion(Question):
         Argument("Draft length, if neither file nor server states it; 0 is the baseline.", "N", "-g", whole),
     ] = None
     weights: arg.Weights = argument(default=None)
+    draft_weights: str | None = same_as(Query, "draft_weights")
     kv_dtype: arg.KVType = argument(default=None)
     engine: Annotated[
         str | None,
@@ -154,19 +162,9 @@ class EngineQuestion(Question):
             batch=1,
             context=1,
             draft=self.draft or "ngram",
-            tp=self.tp,
-            ep=self.ep,
-            dp=self.dp,
-            layer_split=self.layer_split,
-            cpu_moe=self.cpu_moe,
-            gpu_layers=self.gpu_layers,
-            host_bandwidth=self.host_bandwidth,
-            attention_backend=self.attention_backend,
-            draft_tp=self.draft_tp,
             draft_kv=self.draft_kv,
-            weights=self.weights,
-            kv_dtype=self.kv_dtype,
             calibration=self.calibration,
+            **{name: getattr(self, name) for name in SERVED},
         )
 
     def query_of_engine(self, printed_by: str = "") -> Query:

@@ -11,7 +11,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs import DRIFT, load_gpu
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
 from perfmodel.specs.boundary.files import looks_like_path
-from perfmodel.validate.cli.engine_question import EngineQuestion
+from perfmodel.validate.cli.engine_question import SERVED, EngineQuestion
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
     counts_drafts,
@@ -36,22 +36,8 @@ from perfmodel.validate.engine.watch import (
     running,
 )
 
-FURTHER = (
-    "tp",
-    "ep",
-    "dp",
-    "layer_split",
-    "cpu_moe",
-    "gpu_layers",
-    "host_bandwidth",
-    "attention_backend",
-    "weights",
-    "kv_dtype",
-    "draft_tp",
-    "engine",
-    "calibration",
-)
-"""Arguments of a question besides its model, device and draft."""
+FURTHER = (*(name for name in SERVED if name != "power_limit"), "engine", "calibration")
+"""Arguments of a `schedule` besides its model, device and draft; it has no power limit."""
 
 
 def watch_pages(question: EngineQuestion) -> None:

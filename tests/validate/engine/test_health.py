@@ -124,6 +124,18 @@ def test_at_most_two_positions_more_than_were_counted_are_recommended(tmp_path, 
         assert "--weights fp8 --engine sglang" in out
 
 
+def test_the_next_command_has_every_flag_of_the_question(tmp_path, capsys) -> None:
+    served = {"--weights": "fp8", "--kv-dtype": "fp8", "--memory-fraction": "0.8", "--draft-weights": "fp8"}
+    served["--engine"] = "sglang"
+    more = [word for pair in served.items() for word in pair]
+    log = sglang_log(5.5, (5.5 - 1) / 5).replace("400.00", "4000.00")
+    _, out = watched(tmp_path, capsys, log, *more)
+    command = out.partition("run instead: ")[2].split()
+    for flag, value in {**served, "--tp": "2"}.items():
+        assert command[command.index(flag) + 1] == value
+    assert run(command[1:]) == 0
+
+
 def test_a_length_that_is_best_nowhere_is_said_without_empty_ranges(tmp_path, capsys) -> None:
     rates = (0.05, 0.01, 0.001)
     _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(rates), rates=rates))

@@ -410,3 +410,14 @@ def test_devices_in_turn_and_host_memory_are_part_of_the_prediction(monkeypatch,
     assert by_host_ms > 1.5 * alone_ms
     _, refused_line = pasted(monkeypatch, capsys, log, "--draft", "mtp", "--from", "-", "--gpu-layers", "40")
     assert "--gpu-layers: needs --host-bandwidth" in refused_line
+
+
+def test_a_power_limit_is_part_of_the_prediction(monkeypatch, capsys) -> None:
+    ask = ["validate", "engine", "--model", "qwen3.8-27b", "--weights", "q4_k_m", "--hardware", "rtx-5090"]
+    predicted_ms = []
+    for more in ([], ["--power-limit", "400"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sample("llama_server_log").encode())))
+        assert run([*ask, *more, "--draft", "mtp", "--from", "-"]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        predicted_ms.append(float(re.search(r"predicted (\d+) ms", out)[1]))
+    assert predicted_ms[1] > predicted_ms[0]
