@@ -237,3 +237,18 @@ def test_a_draft_that_gains_only_at_a_share_of_the_rate_saves_servers() -> None:
     assert alone.slo_share < 0.9 <= drafted.slo_share
     assert (found.chosen.layout, found.chosen.gamma) == ("2 x TP 1", drafted.gamma)
     assert found.baseline.gpus == 3
+
+
+def test_a_shared_prefix_shortens_the_prompts_as_in_traffic() -> None:
+    load = {"input_len": 20480, "output_len": 600}
+    question = {"clients": 16, "gpus": 4, "weights": "fp8", "draft": ["ngram"]} | load
+    whole = advise("glm-4.5-air", "rtx-pro-6000", **question)
+    shared = advise("glm-4.5-air", "rtx-pro-6000", prefix_len=16384, **question)
+    p = shared.chosen
+    assert p.ttft_s < whole.chosen.ttft_s / 2
+    assert "20480 (16384 shared) + 600 tokens" in shared.reason
+    asked = {"max_concurrency": -(-16 // p.replicas), "prefix_len": 16384, "output_std": 30} | load
+    row = traffic("glm-4.5-air", "rtx-pro-6000", weights="fp8", gamma=0, tp=p.tp, dp=p.dp, ep=p.ep, **asked)
+    assert p.ttft_s == pytest.approx(row.rows[0].ttft_s.mean)
+    with pytest.raises(InputError, match="prefix_len: needs request_rate or clients"):
+        advise("glm-4.5-air", "rtx-pro-6000", prefix_len=16384)

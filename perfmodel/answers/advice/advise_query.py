@@ -220,6 +220,8 @@ class AdviseQuery(CommonOptions):
         group=LOAD,
         needs=LOADS,
     )
+    prefix_len: arg.PrefixLen = argument(default=None)
+    prefix_hits: arg.PrefixHits = argument(default=1.0)
     max_ttft_ms: MaybeReal = argument(
         "Upper bound on TTFT in milliseconds; without a load, it applies to one prompt of "
         "--context tokens on an idle server.",
@@ -247,6 +249,10 @@ class AdviseQuery(CommonOptions):
             raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
         if self.has_load and (self.input_len is None or self.output_len is None):
             raise InputError("--request-rate, --clients: need --input-len and --output-len")
+        if self.prefix_len is not None and not self.has_load:
+            raise InputError("--prefix-len: needs --request-rate or --clients, whose prompts it shortens")
+        if (self.prefix_len or 0) > (self.input_len or 0):
+            raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
         if self.clients is not None and self.gpus is None and not self.latency_limits_ms:
             raise InputError("--clients: needs --gpus, or limits (--slo) from which the number follows")
         if (self.gpus or 0) % self.layer_split:
@@ -407,6 +413,8 @@ class AdviseQuery(CommonOptions):
             "input_len": self.input_len,
             "output_len": self.output_len,
             "slo": self.latency_limits_ms or None,
+            "prefix_len": self.prefix_len,
+            "prefix_hits": self.prefix_hits,
             "max_gamma": self.max_gamma,
         }
         return TrafficQuery(**shared | asked | changes)

@@ -98,7 +98,11 @@ def _in_words(question: AdviseQuery) -> str:
         load = clients(question.clients or 0)
     limits = ", ".join(f"{name} {limit:g} ms" for name, limit in question.latency_limits_ms.items())
     within = f" within {limits}" if limits else ""
-    return f"{load} of {question.input_len} + {question.output_len} tokens{within}"
+    cached = ""
+    if question.prefix_len:
+        whose = "" if question.prefix_hits == 1.0 else f" in {question.prefix_hits:.0%} of the prompts"
+        cached = f" ({question.prefix_len} shared{whose})"
+    return f"{load} of {question.input_len}{cached} + {question.output_len} tokens{within}"
 
 
 def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates: Candidates) -> str:
@@ -160,5 +164,6 @@ def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:
 
 def at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
     """The question about the time per token at one batch instead of a load, without bounds."""
-    one = replace(question, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
+    load = dict.fromkeys(("request_rate", "clients", "input_len", "output_len", "slo", "prefix_len"))
+    one = replace(question, **load, prefix_hits=1.0)
     return replace(one, batch=(batch,), max_tpot_ms=None, objective="latency")

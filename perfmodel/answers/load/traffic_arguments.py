@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.answers.declaration import MAX_LISTED, SHARE, argument, flag, question
+from perfmodel.answers.declaration import MAX_LISTED, argument, flag, question
 from perfmodel.answers.load.pool_question import parse_instances, parse_kv_link
 from perfmodel.answers.load.rates import parse_rates
 from perfmodel.answers.load.tier_question import parse_tier
@@ -170,22 +170,8 @@ class TrafficArguments(CommonOptions):
         default=1,
         group="Engine",
     )
-    prefix_len: MaybeWhole = argument(
-        "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
-        arg.TOKENS,
-        shown="no prefix cache",
-        default=None,
-        group="Prefix cache",
-    )
-    prefix_hits: Real = argument(
-        "Share of the requests that begin with the shared tokens.",
-        "SHARE",
-        limits=SHARE,
-        default=1.0,
-        group="Prefix cache",
-        needs=("prefix_len",),
-        why="the tokens that requests share",
-    )
+    prefix_len: arg.PrefixLen = argument(default=None)
+    prefix_hits: arg.PrefixHits = argument(default=1.0)
     prefix_block: MaybeWhole = argument(
         "Tokens per block of the prefix cache.",
         arg.TOKENS,

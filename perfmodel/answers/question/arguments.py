@@ -11,6 +11,7 @@ from perfmodel.answers.readers import (
     MaybeReal,
     MaybeWhole,
     Parsed,
+    Real,
     Whole,
     counts,
     gamma,
@@ -115,6 +116,26 @@ DP = Annotated[
         "N",
         "--data-parallel-size --dp-size --attn-dp-size",
         many=counts,
+    ),
+]
+PrefixLen = Annotated[
+    MaybeWhole,
+    Argument(
+        "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
+        TOKENS,
+        default="no prefix cache",
+        group="Prefix cache",
+    ),
+]
+PrefixHits = Annotated[
+    Real,
+    Argument(
+        "Share of the requests that begin with the shared tokens.",
+        "SHARE",
+        limits=SHARE,
+        group="Prefix cache",
+        needs=("prefix_len",),
+        why="the tokens that requests share",
     ),
 ]
 WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
