@@ -3,7 +3,7 @@
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import load_gpu, parse_engine
+from perfmodel.specs import load_gpu, load_model, parse_engine
 from perfmodel.specs.boundary.unlisted import unlisted_names
 from perfmodel.specs.engines.serving import programs, stack_titles
 
@@ -16,7 +16,7 @@ def test_no_listed_name_is_called_unlisted() -> None:
 
 def test_each_beginning_is_listed_once() -> None:
     names = unlisted_names()
-    for listed in (names.engines, names.devices, names.weight_formats):
+    for listed in (names.engines, names.devices, names.models, names.weight_formats):
         beginnings = [name for each in listed for name in each.names]
         assert len(beginnings) == len(set(beginnings))
 
@@ -25,6 +25,28 @@ def test_each_beginning_is_listed_once() -> None:
 def test_an_unlisted_name_is_known_in_any_spelling(spelled: str) -> None:
     with pytest.raises(InputError, match=r"the nearest question is --engine llamacpp"):
         parse_engine(spelled)
+
+
+@pytest.mark.parametrize("name", ["zai-org/GLM-OCR", "glm-ocr", "Qwen/Qwen2.5-VL-7B-Instruct"])
+def test_a_model_of_pictures_has_the_nearest_question(name: str) -> None:
+    with pytest.raises(
+        InputError, match=r"is not modelled: its encoder .* the nearest question is its language"
+    ):
+        load_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "longest"),
+    [
+        ("lmsys/vicuna-7b-v1.3", "llama-2-7b", 2048),
+        ("vicuna-13b-v1.5", "llama-2-13b", 4096),
+        ("deepseek-r1:70b", "llama-3.1-70b", 131072),
+    ],
+)
+def test_another_name_of_a_shape_is_known(name: str, shape: str, longest: int) -> None:
+    known = load_model(name)
+    assert known.name == shape
+    assert known.max_position_embeddings == longest
 
 
 def test_a_name_that_nobody_knows_has_the_alike_ones_and_the_way_to_a_file() -> None:

@@ -26,10 +26,11 @@ class Unlisted(Frozen):
 
 
 class UnlistedNames(Frozen):
-    """The file: names of engines, of devices and of weight formats."""
+    """The file: names of engines, of devices, of models and of weight formats."""
 
     engines: tuple[Unlisted, ...] = ()
     devices: tuple[Unlisted, ...] = ()
+    models: tuple[Unlisted, ...] = ()
     weight_formats: tuple[Unlisted, ...] = ()
 
 

@@ -12,6 +12,7 @@ from perfmodel.errors import InputError, about_file
 from perfmodel.parse import parse_text
 from perfmodel.reading import data_folder, exists, is_file, is_folder, read_rows
 from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, ollama_tag, repository
@@ -56,13 +57,20 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _as_file(load_model(repo[0], flag), repo[1])
     if tag := ollama_tag(name):
         return _of_ollama(*tag, flag)
-    spec = _quantised(key) or load_bundled(
-        files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
-    )
+    spec = _quantised(key) or load_bundled(_bundled(_plain(key) or name, flag))
     other = variant(name)
     if other is None:
         return spec
     return spec.replace(max_position_embeddings=other.max_position_embeddings)
+
+
+def _bundled(name: str, flag: str) -> str:
+    """The bundled file of a name. Raises InputError, with the reason for one that no file can have."""
+    try:
+        return files.bundled_name("models", "model", name, flag, aliases)
+    except InputError:
+        refuse_unlisted(flag, name.rpartition("/")[2], unlisted_names().models)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
