@@ -34,6 +34,7 @@ SIGNS = (
             r"(?<!')enforce_eager=True|'enforce_eager': True|(?<!['`])--enforce-eager\b|Enforce eager set"
             r"|[Cc]udagraph is disabled|C(?i:uda) graph is disabled|cuda graph: False"
             r"|disable_cuda_graph['\"]?[=:]\s*True|--disable-cuda-graph(?![-\w])"
+            r"|\bcuda_graph_config['\"]?[=:]\s*(?:None|null)"
         ),
         Half.STEP,
         "CUDA graphs are off (eager mode): the host launches every kernel",
@@ -60,7 +61,10 @@ SIGNS = (
         "llama.cpp found no GPU: the processor runs all layers",
     ),
     Sign(
-        re.compile(r"flash_attn\s+= (?:0|disabled)|(?:-fa|--flash-attn)[ =](?:0|off)\b"),
+        re.compile(
+            r"flash_attn\s+= (?:0|disabled)|Flash Attention was auto, set to disabled"
+            r"|(?:-fa|--flash-attn)[ =](?:0|off)\b"
+        ),
         Half.STEP,
         "flash attention is off",
     ),
@@ -72,7 +76,7 @@ SIGNS = (
     Sign(
         re.compile(
             r"[Oo]verlap schedul\w+ is disabled|disable_overlap_schedule['\"]?[=:]\s*True"
-            r"|--disable-overlap-schedule"
+            r"|--disable-overlap-schedule|disable_overlap_scheduler['\"]?[=:]\s*[Tt]rue"
         ),
         Half.STEP,
         "the overlap of host and device is off: the device waits while the host prepares a pass",
@@ -100,6 +104,23 @@ SIGNS = (
         re.compile(r"cpu[_-]offload[_-]gb['\"]?[=: ]\s*(?=[\d.]*[1-9])[\d.]+"),
         Half.STEP,
         "weights lie in host memory",
+    ),
+    Sign(
+        re.compile(r"CompilationMode\.NONE|TORCHDYNAMO_DISABLE=1"),
+        Half.STEP,
+        "torch.compile is off: small operations are not fused",
+    ),
+    Sign(
+        re.compile(r"NCCL_P2P_DISABLE=1|P2P is disabled|P2P (?:access )?(?:is )?not (?:available|supported)"),
+        Half.STEP,
+        "devices exchange data through host memory (P2P is off)",
+        decides=False,
+    ),
+    Sign(
+        re.compile(r"disabling CUDA graphs due to"),
+        Half.STEP,
+        "llama.cpp launches kernels without CUDA graphs",
+        decides=False,
     ),
     Sign(
         re.compile(r"not compiled with GPU offload support"),
