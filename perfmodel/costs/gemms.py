@@ -73,6 +73,7 @@ class Experts(Immutable):
     expert_columns: float
     flops_per_token: float
     activation_bytes_per_token: float
+    routed_bytes_per_token: float
     popularity: float
     groups: int
     architecture: str = ""
@@ -306,10 +307,12 @@ def experts(
     groups: int,
     redundant: int = 0,
     imbalance: float = 1.0,
+    exchanges: bool = False,
 ) -> Experts | None:
     """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`.
 
-    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean.
+    redundant: further copies of experts. imbalance: tokens of the fullest group over the mean. exchanges:
+    whether a group gets only the tokens of its own experts; by default every group gets all tokens.
     """
     moe = model.moe
     layers = model.num_moe_layers
@@ -337,6 +340,7 @@ def experts(
         expert_columns=layers * columns,
         flops_per_token=experts_met * 2.0 * matrices / groups * imbalance,
         activation_bytes_per_token=experts_met * per_token / groups * imbalance,
+        routed_bytes_per_token=experts_met * outer * act / (groups if exchanges else 1),
         popularity=popularity,
         groups=groups,
         architecture=model.model_type,

@@ -202,4 +202,5 @@ def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
         layers=e.layers,
         held_bytes=e.held_bytes,
         architecture=e.architecture,
+        routed_bytes=e.routed_bytes_per_token * tokens,
     )

@@ -64,7 +64,7 @@ def shard(
     head = head.replace(gathered=groups > 1 and not exchanges)
     gemms = tuple(linears(model, n, precision, groups, exchanges))
     redundant = layout.redundant_experts if model.moe else 0
-    routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance)
+    routed = experts(model, n, precision, popularity, expert_groups, redundant, layout.imbalance, exchanges)
     attentions = _attentions(model, attends, precision)
     expert_bytes = routed.held_bytes if routed else 0.0
     embedding_bytes = 0.0

@@ -37,7 +37,7 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
 
 
 def experts(popularity: float) -> Experts:
-    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, popularity, 1)
+    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, 0.0, popularity, 1)
 
 
 def test_popular_experts_are_touched_less() -> None:
@@ -66,6 +66,11 @@ def test_expert_kernels_add_loading_to_computing() -> None:
     assert machine(expert_kernels=kernels, expert_factor=0.8).op_predicted_s(op) == pytest.approx(
         0.8 * by_hand
     )
+    prompts = kernels.replace(prompts={"bf16": kernels.kernels["bf16"].replace(routed_passes=4.0)})
+    of_prompt = op.replace(of_prompt=True, routed_bytes=3e8)
+    assert machine(expert_kernels=prompts).op_predicted_s(op) == pytest.approx(by_hand)
+    assert machine(expert_kernels=prompts).op_predicted_s(of_prompt) == pytest.approx(by_hand + 4 * 3e8 / BW)
+    assert machine(expert_kernels=kernels).op_predicted_s(of_prompt) == pytest.approx(by_hand)
     at_peak = 2 * 5e-6 + 1e8 / BW + 1e10 / F  # ten times as fast reaches the peaks, and no more
     assert machine(expert_kernels=kernels, expert_factor=0.1).op_predicted_s(op) == pytest.approx(at_peak)
 

@@ -7,7 +7,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec
 from perfmodel.validate.fit.kernel_tables.allreduce import allreduce_knots
 from perfmodel.validate.fit.kernel_tables.attention import attention_fits
-from perfmodel.validate.fit.kernel_tables.experts import expert_fits
+from perfmodel.validate.fit.kernel_tables.experts import ExpertFit, expert_fits
 from perfmodel.validate.fit.kernel_tables.fits import MemoryConstants, RooflineConstants, TableFit
 from perfmodel.validate.fit.kernel_tables.gemms import GemmConstants, gemm_fits
 from perfmodel.validate.fit.kernel_tables.latent import latent_fits
@@ -35,7 +35,7 @@ class Kernels:
 
     source: str
     gemm: dict[str, TableFit[GemmConstants]]
-    experts: dict[str, TableFit[RooflineConstants]]
+    experts: dict[str, ExpertFit]
     attention: dict[str, TableFit[MemoryConstants]]
     latent: dict[str, TableFit[RooflineConstants]]
     allreduce: dict[int, list[tuple[float, float]]] = field(default_factory=dict)

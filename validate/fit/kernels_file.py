@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.specs import Calibration, GPUSpec
-from perfmodel.validate.fit.kernel_tables.experts import POPULARITY
+from perfmodel.validate.fit.kernel_tables.experts import (
+    DECODED_TOKENS,
+    POPULARITY,
+    PROMPT_TOKENS,
+    PromptConstants,
+)
 from perfmodel.validate.fit.kernel_tables.fits import RooflineConstants, TableFit
 from perfmodel.validate.fit.kernels import IndexConstants, Kernels
 from perfmodel.validate.solving import significant
@@ -121,19 +126,27 @@ def _curves(k: Kernels) -> dict[str, Any]:
 
 
 def _experts(k: Kernels) -> dict[str, Any]:
-    calls = f"up to 1024 tokens on up to 16 ranks, experts of popularity {POPULARITY:g}"
-    kernels = {form: _expert_kernel(fitted) for form, fitted in k.experts.items()}
-    return {"source": f"{calls}, {_sources(k.experts)}", "kernels": kernels}
-
-
-def _expert_kernel(fitted: TableFit[RooflineConstants]) -> dict[str, float]:
-    constants = fitted.constants
+    tokens = f"up to {DECODED_TOKENS} tokens, prompts up to {PROMPT_TOKENS}"
+    calls = f"{tokens}, on up to 16 ranks, experts of popularity {POPULARITY:g}"
+    decoding = {form: fitted.decoding for form, fitted in k.experts.items()}
+    prompts = {form: fitted.prompts for form, fitted in k.experts.items() if fitted.prompts}
     return {
+        "source": f"{calls}, {_sources(decoding)}",
+        "kernels": {form: _expert_kernel(fitted) for form, fitted in decoding.items()},
+        "prompts": {form: _expert_kernel(fitted) for form, fitted in prompts.items()},
+    }
+
+
+def _expert_kernel(fitted: TableFit[RooflineConstants] | TableFit[PromptConstants]) -> dict[str, float]:
+    constants = fitted.constants
+    kernel = {
         "fixed_s": significant(constants.fixed_s, 4),
         "bandwidth_fraction": round(constants.bandwidth_fraction, 3),
         "flops_fraction": round(min(constants.flops_fraction, MOST_PEAK_SHARE), 3),
-        "median_error": round(fitted.median_error, 3),
     }
+    if isinstance(constants, PromptConstants):
+        kernel["routed_passes"] = significant(constants.routed_passes, 3)
+    return kernel | {"median_error": round(fitted.median_error, 3)}
 
 
 def _allreduce(k: Kernels, gpu: GPUSpec) -> dict[str, Any]:

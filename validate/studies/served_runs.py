@@ -17,6 +17,7 @@ from perfmodel.validate.studies.steps import dated
 DEEPSEEK = "DeepSeek-R1, random tokens"
 LONG_PROMPTS = "DeepSeek-R1, 8K prompts"
 COOKBOOK = "SGLang, cookbook"
+BURSTS = "gpustack, bursts"
 STUDIES = (
     "gpt-oss-120b, random tokens",
     "Qwen3-32B, mt-bench",
@@ -25,6 +26,7 @@ STUDIES = (
     LONG_PROMPTS,
     COOKBOOK,
     "SGLang, other sources",
+    BURSTS,
 )
 """The studies whose runs are replayed."""
 MAIN_OF_2026_01 = "0.14"

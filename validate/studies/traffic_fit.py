@@ -269,12 +269,17 @@ def _is_fitted(run: ServedRun) -> bool:
 
 
 def _left_out(lines: Sequence[StraightLines], engines: Sequence[str]) -> dict[str, dict[str, EngineRequests]]:
-    """Held-out group -> constants of the other runs, with engines that are not fitted as recorded."""
+    """Held-out group -> constants of the other runs, with engines that are not fitted as recorded. A new
+    group was in no fit so far.
+    """
+    known = request_constants()
     recorded = folds()
     left_out = {}
     for by in HeldOutBy:
         for name, fit in without(lines, by.group_of).items():
-            before = {place: EngineRequests(**costs) for place, costs in recorded[name].items()}
+            before = {"common": known.common, **known.engines}
+            if name in recorded:
+                before = {place: EngineRequests(**costs) for place, costs in recorded[name].items()}
             left_out[name] = kept(before, fit, engines)
     return left_out
 

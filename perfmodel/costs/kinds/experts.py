@@ -6,7 +6,7 @@ import numpy as np
 
 from perfmodel.costs.device_group import DeviceGroup
 from perfmodel.costs.kinds.gemm import GemmOp, curve_of
-from perfmodel.costs.split import Split
+from perfmodel.costs.split import Part, Split
 from perfmodel.operations import Floats
 from perfmodel.specs import serving_engines
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel
@@ -17,18 +17,26 @@ class ExpertsOp(GemmOp):
 
     layers: their number. held_bytes: weights of all experts that a device holds, touched or not.
     architecture: of the model (``model_type``).
+    routed_bytes: hidden vectors of the tokens, once for each expert of a token. of_prompt: whether the pass
+    reads prompts.
     """
 
-    added_up: ClassVar[tuple[str, ...]] = (*GemmOp.added_up, "layers", "held_bytes")
+    added_up: ClassVar[tuple[str, ...]] = (*GemmOp.added_up, "layers", "held_bytes", "routed_bytes")
 
     layers: int = 0
     held_bytes: float = 0.0
     architecture: str = ""
+    routed_bytes: Floats = 0.0
+    of_prompt: bool = False
 
     def split(self, group: DeviceGroup) -> Split:
         constants = group.calibration.expert_kernels
         if constants and self.layers:
-            return self._by_own_kernels(group, constants.kernels[curve_of(constants.kernels, self)])
+            name = curve_of(constants.kernels, self)
+            kernel = constants.kernels[name]
+            if self.of_prompt:
+                kernel = constants.prompts.get(name, kernel)
+            return self._by_own_kernels(group, kernel)
         return GemmOp.split(self, group)
 
     def _by_own_kernels(self, group: DeviceGroup, kernel: ExpertKernel) -> Split:
@@ -42,7 +50,11 @@ class ExpertsOp(GemmOp):
         computed_share = min(kernel.flops_fraction / factor, 1.0)
         loaded = self._read_bytes(c.expert_alone_tokens.value) * (group.byte_s / loaded_share)
         computed = self.cost.flops * (1.0 / (group.gpu.peak_flops(self.compute) * computed_share))
-        return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
+        parts: tuple[Part, ...] = (("fixed", start), ("param_load", loaded), ("flops", computed))
+        if kernel.routed_passes:
+            moved = self.routed_bytes * (kernel.routed_passes * group.byte_s)
+            parts = (*parts, ("activations", moved))
+        return parts, None
 
     def _by_default_s(self, group: DeviceGroup) -> float:
         """Time of a layer under default flags, beyond the kernels' own."""

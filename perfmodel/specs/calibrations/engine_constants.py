@@ -33,21 +33,28 @@ class Curves(Frozen):
 class ExpertKernel(Frozen):
     """Routed experts of one layer in one format: a fixed time, and shares of the bandwidth and of the
     format's peak.
+
+    routed_passes: how many times the kernels read or write the 16-bit hidden vectors of all tokens, once for
+    each expert of a token.
     """
 
     fixed_s: Annotated[float, Meta(ge=0, le=10)]
     bandwidth_fraction: Annotated[float, Meta(gt=0, le=2)]
     flops_fraction: Annotated[float, Meta(gt=0, le=2)]
+    routed_passes: Annotated[float, Meta(ge=0, le=100)] = 0.0
     median_error: Annotated[float, Meta(ge=0)] | None = None
 
 
 class ExpertKernels(Frozen):
     """`ExpertKernel` by weight format. Loading and computing add up, because few tokens per expert fill no
     tile.
+
+    prompts: the same kernels in passes over prompts, with more tokens; by default those of `kernels`.
     """
 
     kernels: dict[str, ExpertKernel]
     source: Text
+    prompts: dict[str, ExpertKernel] = {}
 
     def __post_init__(self) -> None:
         if not self.kernels:
@@ -57,7 +64,7 @@ class ExpertKernels(Frozen):
         """Every number that must lie within the constant's bounds."""
         return (
             each
-            for k in self.kernels.values()
+            for k in (*self.kernels.values(), *self.prompts.values())
             for each in (k.fixed_s, k.bandwidth_fraction, k.flops_fraction)
         )
 

@@ -17,12 +17,11 @@ class EngineRequests(Frozen):
     """Request costs of one engine; by default none.
 
     request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of the
-    routed experts of a prompt over that of the roofline, whose kernels were measured with at most 1,024
-    tokens. prompt_kernel_s: additional time per kernel of a pass that reads prompts, which are launched
-    one by one and not as a graph. passes_ahead: passes already handed to the device before the one that takes
-    a new request (none with a draft that has its own model). reserved_bytes: memory for activations and
-    graphs, which neither weights nor caches may take. prompts_alone: whether prompts have passes of their
-    own, as by default in SGLang.
+    routed experts of a prompt over that of their kernels, which were measured alone. prompt_kernel_s:
+    additional time per kernel of a pass that reads prompts, which are launched one by one and not as a graph.
+    passes_ahead: passes already handed to the device before the one that takes a new request (none with a
+    draft that has its own model). reserved_bytes: memory for activations and graphs, which neither weights
+    nor caches may take. prompts_alone: whether prompts have passes of their own, as by default in SGLang.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0

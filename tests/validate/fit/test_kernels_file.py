@@ -15,6 +15,7 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.specs import GPUSpec, load_gpu, load_model, precision_of, with_engine
 from perfmodel.validate.fit.indexers import NAME, with_indexer
+from perfmodel.validate.fit.kernel_tables.experts import ExpertFit, PromptConstants
 from perfmodel.validate.fit.kernel_tables.fits import MemoryConstants, RooflineConstants, TableFit
 from perfmodel.validate.fit.kernel_tables.gemms import GemmConstants
 from perfmodel.validate.fit.kernels import IndexConstants, Kernels
@@ -28,7 +29,9 @@ GEMM = TableFit(
     GemmConstants(6e-6, 4.5e-6, ((1.0, 0.5), (16.0, 0.61234), (4096.0, 0.9))), 0.0123, 400, "vllm 2"
 )
 FP8 = TableFit(GemmConstants(6e-6, 4.5e-6, ((1.0, 0.4), (4096.0, 0.70051))), 0.05, 300, "trtllm 7")
-EXPERTS = TableFit(RooflineConstants(1.23456e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
+DECODING = TableFit(RooflineConstants(1.23456e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
+PROMPTS = TableFit(PromptConstants(1e-5, 0.7, 0.4, 5.4321), 0.05, 90, "vllm 2")
+EXPERTS = {"nvfp4": ExpertFit(DECODING, PROMPTS), "mxfp4": ExpertFit(DECODING)}
 WIDE = TableFit(MemoryConstants(8e-6, 0.75), 0.02, 100, "vllm 2")
 NARROW = TableFit(MemoryConstants(9e-6, 0.5), 0.031, 50, "vllm 2")
 LATENT = TableFit(RooflineConstants(1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3")
@@ -37,7 +40,7 @@ DAY = datetime.date(2031, 2, 3)
 ALL = Kernels(
     "tables 1, vllm 2",
     {"bf16": GEMM, "fp8": FP8},
-    {"nvfp4": EXPERTS},
+    EXPERTS,
     {"bfloat16": WIDE, "fp8": NARROW},
     {"bfloat16": LATENT, "fp8": LATENT_FP8},
     {2: [(16384.0, 5e-6), (65536.0, 1.23456e-05)]},
@@ -85,12 +88,20 @@ def test_every_fit_stands_where_it_belongs() -> None:
         "bf16 vllm 2; fp8 trtllm 7; median error 1.2% (bf16), 5.0% (fp8)"
     )
     # a share of the peak above 2 would say that it is another peak
-    assert constants["expert_kernels"]["kernels"] == {
+    decoding = {
+        "fixed_s": 1.235e-5,
+        "bandwidth_fraction": 0.712,
+        "flops_fraction": 2.0,
+        "median_error": 0.046,
+    }
+    assert constants["expert_kernels"]["kernels"] == {"nvfp4": decoding, "mxfp4": decoding}
+    assert constants["expert_kernels"]["prompts"] == {
         "nvfp4": {
-            "fixed_s": 1.235e-5,
-            "bandwidth_fraction": 0.712,
-            "flops_fraction": 2.0,
-            "median_error": 0.046,
+            "fixed_s": 1e-5,
+            "bandwidth_fraction": 0.7,
+            "flops_fraction": 0.4,
+            "routed_passes": 5.43,
+            "median_error": 0.05,
         }
     }
     assert constants["allreduce"]["knots"] == {"2": [[16384, 5e-6], [65536, 1.235e-5]]}

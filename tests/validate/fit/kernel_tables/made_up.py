@@ -104,10 +104,10 @@ FP8 = gemms("fp8", 1.0, 1.0, H100.peak_flops("fp8"), EIGHT_BIT_TOKENS, EIGHT_BIT
 # Experts.
 
 
-EXPERT_CALLS = tuple(
-    product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
-)
-"""Tokens, (experts, experts per token), (TP, EP)."""
+EXPERT_SHAPES = (((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
+"""(experts, experts per token), (TP, EP)."""
+EXPERT_CALLS = tuple(product((1, 4, 16, 64, 256, 1024), *EXPERT_SHAPES))
+"""Tokens and one of each of the shapes."""
 
 
 def touched(tokens: int, experts: int, topk: int) -> float:
@@ -120,11 +120,21 @@ def touched(tokens: int, experts: int, topk: int) -> float:
 
 
 def expert_rows(
-    word: str, size: float, peak: float, start: float, bandwidth: float, flops: float, noise: float = 1.0
+    word: str,
+    size: float,
+    peak: float,
+    start: float,
+    bandwidth: float,
+    flops: float,
+    noise: float = 1.0,
+    more: Sequence[int] = (),
 ) -> Rows:
-    """60 calls; noise: every other one takes that many times as long, the rest so many times less."""
+    """60 calls; noise: every other one takes that many times as long, the rest so many times less. more:
+    further numbers of tokens, of 10 calls each.
+    """
     rows = []
-    for i, (tokens, (experts, topk), (tp, ep)) in enumerate(EXPERT_CALLS):
+    calls = [*EXPERT_CALLS, *product(more, *EXPERT_SHAPES)]
+    for i, (tokens, (experts, topk), (tp, ep)) in enumerate(calls):
         matrices = 3 * 4096 * 1536 / tp
         loaded_bytes = touched(tokens, experts, topk) / ep * matrices * size
         loaded_s = loaded_bytes / H100.memory_bandwidth_bytes_per_s / bandwidth

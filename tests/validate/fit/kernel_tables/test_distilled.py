@@ -45,7 +45,8 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert bf16.start_s == pytest.approx(6e-6)
     assert bf16.fixed_s == pytest.approx(4.5e-6, rel=1e-4)
     assert sources(constants.gemm) == {"bf16": "vllm 2", "fp8": "trtllm 7"}
-    assert sources(constants.experts) == {"bf16": "vllm 2", "int4": "sglang 5"}
+    decoding = {form: fit.decoding for form, fit in constants.experts.items()}
+    assert sources(decoding) == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert constants.latent == {}
     assert constants.allreduce == {}
     assert kernels.distil(both, H100, "vllm", "1").source == "tables 1, vllm 1"

@@ -4,11 +4,16 @@ from dataclasses import astuple
 
 import pytest
 
+from perfmodel.validate.fit.kernel_tables.experts import ExpertFit
 from perfmodel.validate.fit.kernel_tables.fits import RooflineConstants, TableFit
 from tests.validate.fit.kernel_tables.made_up import H100, ODD, Rows, distilled, expert_rows
 
 
 def expert_fits(rows: Rows) -> dict[str, TableFit[RooflineConstants]]:
+    return {form: fit.decoding for form, fit in both_fits(rows).items()}
+
+
+def both_fits(rows: Rows) -> dict[str, ExpertFit]:
     return distilled({("moe", "vllm", "3", "moe_perf"): rows}).experts
 
 
@@ -43,3 +48,21 @@ def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
     fitted = expert_fits([fast, slow, *main[1:], alone])["bf16"]
     assert astuple(fitted.constants) == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert fitted.rows == 60
+
+
+def test_calls_of_prompts_move_the_vectors_of_their_tokens() -> None:
+    """Every token is moved once for each of its experts, on every rank."""
+    rows = []
+    for row in expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4, more=(4096, 16384)):
+        routed_bytes = row["num_tokens"] * row["topk"] * 4096 * 2
+        rows.append(row | {"seconds": row["seconds"] + 5 * routed_bytes / H100.memory_bandwidth_bytes_per_s})
+    fitted = both_fits(rows)["bf16"]
+    assert fitted.prompts is not None
+    assert astuple(fitted.prompts.constants) == pytest.approx((2e-5, 0.7, 0.4, 5.0), rel=1e-4)
+    assert fitted.prompts.rows == 80
+    assert fitted.decoding.rows == 60
+
+
+def test_prompts_that_a_server_contradicts_are_left_out() -> None:
+    mxfp4 = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
+    assert both_fits(mxfp4)["mxfp4"].prompts is None
