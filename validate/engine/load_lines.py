@@ -7,7 +7,9 @@ and are taken as busy if they agree.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from statistics import median
 
 _VLLM = re.compile(
@@ -17,10 +19,12 @@ _VLLM = re.compile(
     r"(?:.*?KV cache usage: (?P<used>[\d.]+)%)?(?P<cached>)"
 )
 _SGLANG = re.compile(
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[^\]\n]*\] )?"
     r"Decode batch.*?#running-req: (?P<running>\d+)(?:.*?#(?:full )?token: (?P<cached>\d+))?"
     r".*?gen throughput \(token/s\): (?P<decode>[\d.]+)"
     r"(?:, #queue-req: (?P<waiting>\d+))?(?P<prompt>)(?P<used>)"
 )
+_SGLANG_PROMPT = re.compile(r"Prefill batch.*?#new-token: (?P<tokens>\d+)")
 ALIKE = 0.1
 """Share by which two intervals of one pace differ."""
 _CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
@@ -139,4 +143,25 @@ def _lines(text: str) -> list[LoadLine]:
     size = _CACHE.search(text)
     cache_tokens = float(size[1].replace(",", "")) if size else None
     vllm = [LoadLine.of(match, cache_tokens) for match in _VLLM.finditer(text)]
-    return vllm or [LoadLine.of(match) for match in _SGLANG.finditer(text)]
+    return vllm or list(_lines_of_sglang(text))
+
+
+def _lines_of_sglang(text: str) -> Iterator[LoadLine]:
+    """The lines of decoding, each with the prompts that were read since the one before it."""
+    end = 0
+    before: datetime | None = None
+    for match in _SGLANG.finditer(text):
+        line = LoadLine.of(match)
+        now = _time(match["time"])
+        prompts = [int(tokens) for tokens in _SGLANG_PROMPT.findall(text, end, match.start())]
+        passed_s = (now - before).total_seconds() if now and before else 0.0
+        yield replace(line, prompt_tokens_per_s=sum(prompts) / passed_s) if passed_s > 0 else line
+        end = match.end()
+        before = now
+
+
+def _time(text: str | None) -> datetime | None:
+    """The time that a line begins with; None without a valid one."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(text or "")
+    return None

@@ -93,6 +93,9 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> tuple[lis
     steps = []
     sources = []
     for per_token in read_pasted(pasted.where, pasted.text, replace(facts, accepted=1.0)):
+        if not per_token.gamma or per_token.tokens_per_iteration > 1.0:  # it states its own acceptance
+            steps.append(per_token)
+            continue
         expected = gained(per_token)
         if expected is None:
             raise lacking

@@ -32,7 +32,7 @@ SIGNS = (
     Sign(
         re.compile(
             r"(?<!')enforce_eager=True|'enforce_eager': True|(?<!['`])--enforce-eager\b|Enforce eager set"
-            r"|[Cc]udagraph is disabled|C(?i:uda) graph is disabled|cuda graph: False"
+            r"|[Cc]udagraph is disabled|C(?i:uda) graph is disabled|Decode batch.*cuda graph: False"
             r"|disable_cuda_graph['\"]?[=:]\s*True|--disable-cuda-graph(?![-\w])"
             r"|\bcuda_graph_config['\"]?[=:]\s*(?:None|null)"
         ),

@@ -136,6 +136,31 @@ def test_the_next_command_has_every_flag_of_the_question(tmp_path, capsys) -> No
     assert run(command[1:]) == 0
 
 
+def sglang_prompts(new_tokens: int, tokens_per_s: float) -> str:
+    """Four running requests; one prompt batch before each line of decoding, every ten seconds."""
+    decoding = sglang_log(2.8, (2.8 - 1) / 5).splitlines()[0].replace("400.00", f"{tokens_per_s:.2f}")
+    prompts = f"Prefill batch, #new-seq: 2, #new-token: {new_tokens}, #running-req: 4, cuda graph: False"
+    stamps = [f"[2026-11-02 10:00:{second:02}" for second in range(0, 60, 10)]
+    return "".join(f"{stamp} TP0] {prompts}\n{stamp} TP0] {decoding}\n" for stamp in stamps)
+
+
+@pytest.mark.parametrize(
+    ("new_tokens", "half"), [(150_000, "the load is off"), (100, "the iteration is off")]
+)
+def test_prompts_between_the_lines_of_sglang_are_the_load(tmp_path, capsys, new_tokens, half) -> None:
+    """Lines of prompts say that they run without a CUDA graph, which is usual."""
+    _, out = watched(tmp_path, capsys, sglang_prompts(new_tokens, 60.0), "--engine", "sglang")
+    assert f"health: {half}" in out
+    assert "CUDA graphs are off" not in out
+    assert ("15000 prompt tokens per second take" in out) == (new_tokens > 1000)
+
+
+def test_a_line_of_sglang_without_a_valid_time_has_no_prompts(tmp_path, capsys) -> None:
+    log = sglang_prompts(100_000, 60.0).replace("2026-11-02", "2026-99-99")
+    _, out = watched(tmp_path, capsys, log, "--engine", "sglang")
+    assert "health: the iteration is off" in out
+
+
 def test_a_length_that_is_best_nowhere_is_said_without_empty_ranges(tmp_path, capsys) -> None:
     rates = (0.05, 0.01, 0.001)
     _, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(rates), rates=rates))

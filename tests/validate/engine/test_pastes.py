@@ -243,6 +243,19 @@ def test_a_block_without_acceptance_takes_the_published_one_and_says_so(monkeypa
     assert "K=3: 45 ms per iteration, 2.26 tokens per iteration" in out
 
 
+def test_a_block_without_drafts_beside_one_with_them_is_the_baseline(monkeypatch, capsys) -> None:
+    block = sample("serving_block")
+    alone = block.partition("---------------Speculative")[0]
+    given = [*ASK, "--draft", "mtp", "--gamma", "3", "--from", "-"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{alone}{block}".encode())))
+    assert run(given) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "B=8 S=1152 baseline: 20 ms per iteration" in out
+    assert "B=8 S=1152 K=3: 50 ms per iteration, 2.50 tokens per iteration" in out
+    assert "measured 1.00 times the baseline" in out
+    assert "acceptance is not in the text" not in out
+
+
 def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
     assert status == 2

@@ -5,6 +5,7 @@ SGLang's client prints the same words, with ``Accept length`` for the tokens per
 """
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import InputError
@@ -36,11 +37,15 @@ KEYS = {
 """Printed words -> name in the client's JSON."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
+ACCEPTED = re.compile(r"^[^\n:]*?(?:accept length|acceptance length|acceptance rate \(%\)):", re.M | re.I)
+"""A line of a block that counts drafts."""
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
 class ServingBlock(TextForm):
-    """One step per block. A truncated block is refused."""
+    """One step per block; of several, those that count no drafts are baselines if others count some. A
+    truncated block is refused.
+    """
 
     title = f"block {BLOCK_TITLE!r} of vllm bench serve or sglang.bench_serving"
 
@@ -52,9 +57,11 @@ class ServingBlock(TextForm):
         """See `TextForm.read`."""
         before, *blocks = text.split(BLOCK_TITLE)
         timings = []
-        for n, block in enumerate(blocks, 1):
+        counting = [ACCEPTED.search(block) is not None for block in blocks]
+        for n, (block, counts) in enumerate(zip(blocks, counting, strict=True), 1):
             place = where if len(blocks) == 1 else f"{where}: block {n}"
-            timings += _block(place, block, facts.over(_started(place, before)))
+            of_block = facts if counts or not any(counting) else replace(facts, gamma=0)
+            timings += _block(place, block, of_block.over(_started(place, before)))
             before = block
         return timings
 
