@@ -164,6 +164,6 @@ def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:
 
 def at_batch(question: AdviseQuery, batch: int) -> AdviseQuery:
     """The question about the time per token at one batch instead of a load, without bounds."""
-    load = dict.fromkeys(("request_rate", "clients", "input_len", "output_len", "slo", "prefix_len"))
-    one = replace(question, **load, prefix_hits=1.0)
+    whole = replace(question, prefix_len=None, prefix_hits=1.0)
+    one = replace(whole, request_rate=None, clients=None, input_len=None, output_len=None, slo=None)
     return replace(one, batch=(batch,), max_tpot_ms=None, objective="latency")
