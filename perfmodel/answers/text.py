@@ -108,7 +108,9 @@ def kv_cache_text(cache: KVCapacity) -> str:
         return text
     taken = {
         "weights": size(cache.draft_weight_bytes) if cache.draft_weight_bytes else "",
-        "its cache and states": f"{100 * cache.draft_cache_share:.1f} %" if cache.draft_cache_share else "",
+        "its cache and states": f"{100 * cache.draft_cache_share:.1f} % per token"
+        if cache.draft_cache_share
+        else "",
         "graphs": size(cache.draft_reserved_bytes) if cache.draft_reserved_bytes else "",
     }
     parts = ", ".join(f"{name} {value}" for name, value in taken.items() if value)

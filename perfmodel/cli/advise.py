@@ -31,6 +31,8 @@ COLOURS = {
 DRAFT = Column("draft", left=True)
 NEARLY = 1.15
 """Factor of the shortest time per token up to which smaller servers are named beside the choice."""
+NEARLY_GOOD = 1.1
+"""Factor by which a simpler layout may be worse than the choice and still be named."""
 SHOWN = 6
 """Most points of a front, and most rows of other layouts, that are printed."""
 
@@ -67,7 +69,9 @@ def _print(a: Advice, verbose: bool) -> None:
         if a.on_off is not None:
             say(_on_off(a.on_off, chosen=a.chosen.gamma > 0))
         _say_trees(a)
-        if not q.has_load and (simpler := _simpler(a)):
+        if not q.has_load and (harder := _harder(a)):
+            say(harder)
+        if a.objective.name != "latency" and (simpler := _simpler(a)):
             say(simpler)
         if (fewer := _fewer_gpus(a)) is not None:
             say(fewer)
@@ -117,7 +121,7 @@ def _print(a: Advice, verbose: bool) -> None:
                 say(_why_option(a))
                 _say_line(a.option or a.chosen, option)
         if line is None or servers()[word].serves_files:
-            say("; ".join(a.serve.notes), "dim")
+            say("; ".join((a.serve_option or a.serve).notes), "dim")
         elif word in a.serve.remarks:
             say(f"{a.serve.remarks[word]}.")
 
@@ -300,13 +304,42 @@ def _tree(tree: TreeDraft) -> str:
     return f"{verdict}; {where}{start}."
 
 
-def _simpler(a: Advice) -> str | None:
+def _harder(a: Advice) -> str | None:
     """The layout that is a little better than the choice and takes more to run; None without one."""
     if a.chosen is None or not a.layouts or a.layouts[0].layout == a.chosen.layout:
         return None
     first = a.layouts[0]
     gain = (a.gain(first) or 1.0) / (a.gain(a.chosen) or 1.0) - 1.0
     return f"{first.layout} would be {gain:.1%} better, too little to decide for it."
+
+
+def _simpler(a: Advice) -> str | None:
+    """The simplest layout of as many GPUs that is nearly as good as the choice; None without one."""
+    chosen = a.chosen
+    if chosen is None:
+        return None
+    as_many = [p for p in a.layouts if p.gpus == chosen.gpus and p.simplicity < chosen.simplicity]
+    near = [(p, _behind(a, p)) for p in as_many if _behind(a, p) <= NEARLY_GOOD]
+    if not near:
+        return None
+    p, behind = min(near, key=lambda each: each[0].simplicity)
+    what = "more time per request" if a.query.has_load else "fewer tokens per second"
+    share = behind - 1.0 if a.query.has_load else 1.0 - 1.0 / behind
+    return f"{p.layout} is simpler to run, for {share:.0%} {what}."
+
+
+def _behind(a: Advice, p: Pick) -> float:
+    """The factor by which a configuration is worse than the choice."""
+    assert a.chosen is not None
+    if a.query.has_load:
+        return _request_s(a, p) / _request_s(a, a.chosen)
+    return (a.gain(a.chosen) or 1.0) / (a.gain(p) or 1.0)
+
+
+def _request_s(a: Advice, p: Pick) -> float:
+    """The mean time of a request under a load."""
+    assert a.query.output_len is not None
+    return (p.ttft_s or 0.0) + (a.query.output_len - 1) * p.tpot_s
 
 
 def _fewer_gpus(a: Advice) -> str | None:

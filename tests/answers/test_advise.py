@@ -437,3 +437,16 @@ def test_a_draft_that_surely_gains_comes_with_a_line_to_measure_it(load: dict[st
     assert "speculative" not in answer.serve.vllm_line
     assert '"method": "mtp"' in answer.serve_option.vllm_line
     assert answer.option is None
+
+
+def test_a_draft_without_room_comes_with_the_cache_that_makes_room() -> None:
+    """Qwen2.5-Coder-32B in Q4_K_M fills an RTX 3090 at 16k; a cache in Q8_0 leaves room for a draft model."""
+    question = {"engine": "llamacpp", "weights": "q4_k_m", "context": 16384}
+    question["rate"] = {"qwen2.5-coder-0.5b": 0.7}
+    full = advise("qwen2.5-coder-32b", "rtx-3090", **question)
+    assert full.chosen.gamma == 0
+    (remedy,) = full.remedies
+    assert remedy.switch == "--kv-dtype q8_0"
+    smaller = advise("qwen2.5-coder-32b", "rtx-3090", kv_dtype="q8_0", **question)
+    assert smaller.chosen.gamma == remedy.gamma
+    assert full.chosen.tpot_s / smaller.chosen.tpot_s == pytest.approx(remedy.speedup)

@@ -221,3 +221,8 @@ def test_a_device_without_bf16_is_told_to_compute_in_fp16() -> None:
     line = advise("qwen2.5-7b", "t4", weights="awq-g128", draft=["ngram"], context=4096).serve.vllm_line
     assert "--dtype half" in line
     assert "--dtype" not in advise("qwen2.5-7b", "a10", draft=["ngram"], context=4096).serve.vllm_line
+
+
+def test_a_short_name_of_a_coder_is_the_model_that_follows_instructions() -> None:
+    line = advise("qwen2.5-coder-32b", "h100", draft=["ngram"], context=4096).serve.vllm_line
+    assert line.startswith("vllm serve Qwen/Qwen2.5-Coder-32B-Instruct ")

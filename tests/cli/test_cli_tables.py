@@ -134,3 +134,9 @@ def test_a_table_says_that_an_older_version_has_another_verdict(capsys) -> None:
     assert cli.run(words.split()) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "version at batch 1, context 500, gamma 3: SGLang 0.5.13, the newest fitted; 0.5.5: 0.7" in out
+
+
+def test_a_simpler_layout_that_is_nearly_as_good_is_named(capsys) -> None:
+    command = "advise -m qwen3-235b-a22b-2507 --hardware 4xh200 --weights fp8-block -c 32k --max-tpot-ms 25"
+    text = run(capsys, *shlex.split(command))
+    assert re.search(r"TP 4 is simpler to run, for \d% fewer tokens per second\.", text)

@@ -28,6 +28,7 @@ from perfmodel.answers.advice.ranking import (
     front,
 )
 from perfmodel.answers.advice.reasons import reason_of
+from perfmodel.answers.advice.room_for_draft import room_for_draft
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.advice.under_load import under_load
 from perfmodel.answers.declaration import asks
@@ -104,6 +105,7 @@ def _of_one_kind(question: AdviseQuery) -> Advice:
     reason = reason_of(question, chosen, rival, would_pay, likely, drafted, gain)
     layouts = [pick_of(p, question) for p in best_of_each_layout(weighed)]
     remedies = () if chosen.gamma else remedies_of(question, rival)
+    remedies = remedies or room_for_draft(question, chosen, searched)
     objective = Objective(question.objective, UNITS[question.objective])
     fronts = Fronts(front(baseline), front(searched))
     switch = None if rival is None else on_off(rival, question)

@@ -115,10 +115,15 @@ def _listed(would: str, ways: tuple[str, ...]) -> str:
     return f"; {would} {', '.join(texts)} or {last}" if texts else f"; {would} {last}"
 
 
+def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
+    """The smaller formats of a KV cache that the engine of a candidate has, the largest first."""
+    return SMALLER_KV.get(_conversion(candidate), ())
+
+
 def _formats(largest: Candidate, helps: Helps) -> Iterator[str]:
     """The smallest change of number formats; one of both kinds only where neither suffices alone."""
     conversion = _conversion(largest)
-    caches = SMALLER_KV.get(conversion, ())
+    caches = smaller_caches(largest)
     formats = [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(largest)]
     kv = [f"--kv-dtype {name}" for name in caches if helps(kv_dtype=name)]
     weights = [f"--weights {name}" for name in formats if helps(weights=name)]

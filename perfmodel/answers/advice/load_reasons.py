@@ -118,12 +118,13 @@ def why_insufficient(question: AdviseQuery, served: Sequence[Served], candidates
         )
     best = max(served, key=lambda s: (s.row.slo_share or 0.0, s.row.requests_per_s))
     needed = [s.needed_gpus for s in served if s.needed_gpus is not None]
-    enough = f"; {min(needed)} would" if needed else ""
+    fewest = min(needed, default=None)
+    enough = f"; {fewest} would" if needed else ""
     share = ""
     if best.row.slo_share is not None:
         share = f" ({best.row.slo_share:.0%} of the requests within the limits)"
     these = "1 GPU does not" if question.gpus == 1 else f"{question.gpus} GPUs do not"
-    others = f"{enough}{_fewer_clients(question, candidates)}{_in_fp8(question, candidates)}"
+    others = f"{enough}{_fewer_clients(question, candidates)}{_in_fp8(question, candidates, fewest)}"
     return f"{these} serve {_in_words(question)}{share}{others}"
 
 
@@ -137,9 +138,9 @@ def _fewer_clients(question: AdviseQuery, candidates: Candidates) -> str:
     return f"; about {clients(max(most))} would be within them" if any(most) else ""
 
 
-def _in_fp8(question: AdviseQuery, candidates: Candidates) -> str:
+def _in_fp8(question: AdviseQuery, candidates: Candidates, enough: int | None) -> str:
     """What FP8 weights would change without a draft, by the closed form; empty if the question names a format
-    or the model's own is not one of 16 bits.
+    or the model's own is not one of 16 bits. enough: the GPUs that suffice without them.
     """
     if question.weights is not None or load_model(question.model).weights not in UNQUANTISED:
         return ""
@@ -153,7 +154,9 @@ def _in_fp8(question: AdviseQuery, candidates: Candidates) -> str:
     if any(each.suffices for each in fitting):
         return "; with --weights fp8 they would"
     needed = [each.needed_gpus for each in fitting if each.needed_gpus is not None]
-    return f"; with --weights fp8 {min(needed)} would" if needed else ""
+    if not needed or (enough is not None and min(needed) >= enough):
+        return ""
+    return f"; with --weights fp8 {min(needed)} would"
 
 
 def _one_request(question: AdviseQuery, candidates: Candidates) -> list[Priced]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.servers.base import longest_sequence
 from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
@@ -57,6 +58,11 @@ class Pick:
     ttft_s: float | None = None
     slo_share: float | None = None
     load_share: float | None = None
+
+    @property
+    def simplicity(self) -> tuple[int, int, bool, int, bool]:
+        """See `Layout.simplicity`."""
+        return Layout(self.gpus, self.replicas, self.tp, self.dp, self.ep, self.layer_split).simplicity
 
 
 def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) -> Pick:

@@ -1,0 +1,32 @@
+"""What makes room for a draft that does not fit beside the target."""
+
+from dataclasses import replace
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.infeasible import smaller_caches
+from perfmodel.answers.advice.prices import Priced, price
+from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.point.remedies import Remedy
+from perfmodel.errors import InputError
+
+
+def room_for_draft(query: AdviseQuery, chosen: PricedPoint, searched: list[Priced]) -> tuple[Remedy, ...]:
+    """The first smaller format of the KV cache with which a draft of known acceptance fits and gains, on the
+    layout of the choice; empty if a draft fits already.
+    """
+    if not searched or any(x.fits.any() for x in searched) or query.kv_dtype is not None:
+        return ()
+    for cache in smaller_caches(chosen.candidate):
+        changed = replace(query, kv_dtype=cache)
+        try:
+            found = find_candidates(changed, [chosen.layout])
+            _, drafted = price(found.baselines, found.drafted, changed)
+        except InputError:
+            continue
+        allowed = [x for x in drafted if query.may_choose(x.candidate.runs)]
+        points = [point for x in allowed if (point := best(x, changed)) is not None]
+        point = max(points, key=lambda each: each.value, default=None)
+        if point is not None and (gain := point.times(chosen, query)) > 1.0:
+            return (Remedy(f"--kv-dtype {cache}", point.gamma, gain, None),)
+    return ()
