@@ -193,6 +193,11 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
         ("sglang", "0.5.6", "b200", "usual", False, "flashinfer"),
         ("sglang", "0.5.9", "b200", "usual", False, "trtllm"),
         ("sglang", "", "mi300x", "latent", False, "aiter-mla"),
+        # Gemma 4
+        ("sglang", "0.5.13", "h200", "wide", False, "triton"),
+        ("sglang", "0.5.13", "mi300x", "wide", False, "triton"),
+        ("sglang", "0.5.12", "b200", "wide", False, "triton"),
+        ("sglang", "0.5.13", "b200", "wide", False, "trtllm"),
         ("trtllm", "", "h200", "usual", False, "trtllm"),
         ("magicdec", "", "a100-sxm-80gb", "usual", False, None),
     ],
