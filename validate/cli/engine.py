@@ -147,6 +147,7 @@ def _pasted(files: tuple[str, ...], hardware: str) -> "tuple[PastedText, GivenFa
 
 def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out: Path | None) -> None:
     """Prints what a text is, what was taken from it, how it compares, and what a calibration needs."""
+    from perfmodel.validate.engine.cache_size import TITLE
     from perfmodel.validate.engine.compared import (
         compared,
         compared_prompts,
@@ -165,6 +166,10 @@ def _describe(q: EngineQuestion, pasted: "PastedText", facts: "GivenFacts", out:
         from perfmodel.validate.cli.engine_watch import watch
 
         return watch(q, pasted.where, pasted.text)
+    if pasted.title == TITLE:
+        from perfmodel.validate.cli.engine_watch import compare_cache
+
+        return compare_cache(q, pasted.text)
     query = q.query_of_engine(pasted.engine)
     scenario = resolve_costs(query)
     facts = facts.over(GivenFacts(gamma=q.gamma))

@@ -23,6 +23,7 @@ from perfmodel.validate.engine.acceptance.contexts import MissingContexts
 from perfmodel.validate.engine.acceptance.counters import states_positions
 from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
+from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
 from perfmodel.validate.engine.client import without_words
 from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.watch import (
@@ -51,6 +52,17 @@ def watch_pages(question: EngineQuestion) -> None:
     watch(question, where, text)
 
 
+def compare_cache(question: EngineQuestion, text: str) -> None:
+    """Prints the size of a server's cache, as its log states it, against the predicted one."""
+    query = _query_of_log(question, text)
+    for difference in LoggedConfig.of(text).differences(query, resolve_costs(query).target.weights):
+        say(f"warning: {difference}")
+    gamma = 0
+    if question.draft is not None:
+        gamma = question.gamma or printed_draft_length(text) or 1
+    say(compared_cache(query, text, gamma))
+
+
 def watch(question: EngineQuestion, where: str, text: str) -> None:
     """Prints whether the served draft length is still good, and exits with 1 if it is not."""
     query = _query_of_log(question, text)
@@ -64,6 +76,8 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
     if counts_drafts(text) is None:
         return _without_drafts(question, query, where, text)
     served = served_counts(question, query, where, text)
+    if words := compared_cache(query, text, served[0].gamma):
+        say(words)
     usual = [expected(query, scenario, counts.context, question.acceptance) for counts in served]
     drifts = [drift(query, counts, known) for counts, known in zip(served, usual, strict=True)]
     for of_range in drifts:

@@ -9,6 +9,7 @@ from pathlib import Path
 from perfmodel.errors import InputError
 from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.validate.engine.acceptance import counts_drafts
+from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.pastes import form_of
@@ -62,6 +63,8 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
         return PastedText(where, text, f"counters of {counted}", "", counters=True)
     if Pace.of(where, text) is not None:
         return PastedText(where, text, "throughput of a server without drafts", "", counters=True)
+    if printed_cache_tokens(text) is not None:
+        return PastedText(where, text, TITLE, "", counters=False)
     if asked := question_of(text, hardware):
         why = "is the command of a server, without times"
         slow = slowed_by(text)

@@ -458,6 +458,22 @@ def test_a_log_without_the_size_of_its_cache_has_the_predicted_one(tmp_path, cap
     assert "health: healthy" in out
 
 
+def test_the_size_of_a_cache_is_compared_with_the_predicted_one(tmp_path, capsys) -> None:
+    path = tmp_path / "start.log"
+    cache = whatif("qwen3-32b", "h100", batch=1, context=4096, tp=2, draft="eagle3", gamma=3).kv_cache
+    config = "speculative_config=SpeculativeConfig(method='eagle3', num_spec_tokens=3), quantization=fp8"
+    ask = ["validate", "engine", *[word for word in ASK if word not in ("--context", "4k")]]
+    for line in (f"GPU KV cache size: {cache.kv_tokens:,} tokens", f"max_total_num_tokens={cache.kv_tokens}"):
+        path.write_text(f"INFO {config}\nINFO {line}\n")
+        assert run([*ask, "--from", str(path)]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        words = f"{cache.kv_tokens:,} tokens in the log; predicted {cache.kv_tokens:,} (1.00 times)"
+        assert f"KV cache: {words}" in out
+        assert "warning: the log has fp8 weights" in out
+    _, watching = watched(tmp_path, capsys, vllm_log(100.0, first="GPU KV cache size: 1,000 tokens"))
+    assert "KV cache: 1,000 tokens in the log; predicted" in watching
+
+
 def test_what_the_log_says_of_the_server_is_compared_with_the_question(tmp_path, capsys) -> None:
     config = "Initializing a V1 LLM engine (v0.20.1) with config: {}"
     same = config.format("tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto")
