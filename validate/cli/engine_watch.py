@@ -25,7 +25,9 @@ from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
 from perfmodel.validate.engine.client import without_words
+from perfmodel.validate.engine.health import Pace
 from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.watch import (
     ServedCounts,
     check_health,
@@ -47,6 +49,10 @@ def watch_pages(question: EngineQuestion) -> None:
         allowed = "given once, or twice: an earlier page and a later one"
         raise refuse("--watch", None, allowed, len(question.watch))
     (where, text), *earlier = [read_page(place) for place in reversed(question.watch)]
+    form = form_of(text)
+    if form is not None and counts_drafts(text) is None and Pace.of(where, text) is None:
+        kind = f"{where} is {form.title}"
+        raise InputError(f"--watch: must be a log of a server or a page of metrics: {kind}; use --from")
     if earlier:
         text = since(earlier[0][1], text)
     watch(question, where, text)

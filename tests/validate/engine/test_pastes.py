@@ -256,6 +256,13 @@ def test_a_block_without_drafts_beside_one_with_them_is_the_baseline(monkeypatch
     assert "acceptance is not in the text" not in out
 
 
+@pytest.mark.parametrize("name", ["serving_block", "llama_bench", "mlx_lm"])
+def test_the_output_of_a_client_is_no_log_to_watch(monkeypatch, capsys, name: str) -> None:
+    status, out = pasted(monkeypatch, capsys, "", "--watch", str(SAMPLES / f"{name}.txt"), "--draft", "mtp")
+    assert status == 2
+    assert f"is {form_of(sample(name)).title}; use --from" in out
+
+
 def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
     assert status == 2
