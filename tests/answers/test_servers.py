@@ -226,3 +226,15 @@ def test_a_device_without_bf16_is_told_to_compute_in_fp16() -> None:
 def test_a_short_name_of_a_coder_is_the_model_that_follows_instructions() -> None:
     line = advise("qwen2.5-coder-32b", "h100", draft=["ngram"], context=4096).serve.vllm_line
     assert line.startswith("vllm serve Qwen/Qwen2.5-Coder-32B-Instruct ")
+
+
+def test_tokens_are_dispatched_by_the_library_that_was_priced() -> None:
+    question = {"model": "deepseek-r1", "draft": ["mtp"], "context": 4096}
+    assert "--all2all-backend deepep_low_latency" in advise(hardware="16xh100", **question).serve.vllm_line
+    sglang = advise(hardware="16xh100", engine="sglang", **question).serve.sglang_line
+    assert "--moe-a2a-backend deepep" in sglang
+    amd = advise(hardware="16xmi300x", dp=16, ep=16, **question).serve.vllm_line
+    assert "--all2all-backend mori_low_latency" in amd
+    assert "all2all" not in advise(hardware="8xh200", **question).serve.vllm_line
+    gathered = advise(hardware="16xh100", all_to_all="gather", **question).serve.vllm_line
+    assert "all2all" not in gathered

@@ -77,12 +77,21 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         latent=latent,
         engine=engine,
         nodes=nodes,
+        dispatch=_dispatch(scenario),
         version=version,
         alone=known is not None and known.conversion == "mlx",
         on_load=quantises,
         holds_unquantised=_holds_unquantised(scenario),
         longest=longest,
     )
+
+
+def _dispatch(scenario: Scenario) -> Mapping[str, str]:
+    """Engine -> its word for the library that dispatches tokens to their experts; empty if none does."""
+    fabric = scenario.machine.fabric
+    if fabric is None or fabric.link.exchange is None or not scenario.layout.exchanges:
+        return {}
+    return fabric.link.exchange.words
 
 
 def _attention(scenario: Scenario) -> tuple[str | None, str]:

@@ -33,8 +33,8 @@ class Exchange(Frozen):
 
     hidden, experts_per_token: those of the measurement. payloads: compute format -> size of a dispatched
     token relative to the table's. within_box: engines that dispatch with data-parallel attention in a box
-    too. assumed_below: tokens of a rank below which the times are a bound. log_rms:
-    standard deviation of the logarithm of a time.
+    too. words: engine -> its word for the library in the flag that chooses one. assumed_below: tokens of a
+    rank below which the times are a bound. log_rms: standard deviation of the logarithm of a time.
     """
 
     library: Text
@@ -46,6 +46,7 @@ class Exchange(Frozen):
     source: Text
     log_rms: LogError
     within_box: tuple[str, ...] = ()
+    words: dict[str, str] = {}
     assumed_below: Annotated[float, Meta(ge=0)] = 0.0
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,6 +82,8 @@ class ServedTarget:
     """The engine that was modelled, by its word."""
     nodes: int = 1
     """Nodes over which the devices of a server are spread evenly."""
+    dispatch: Mapping[str, str] = field(default_factory=dict)
+    """Engine -> its word for the library that dispatches tokens to their experts; empty if none does."""
     version: str = ""
     """The version of this engine that the question names; empty for the newest."""
     alone: bool = False
@@ -110,6 +112,10 @@ class ServedTarget:
     def version_of(self, engine: str) -> str:
         """The version of an engine that its line is for; empty for the newest."""
         return self.version if engine == self.engine else ""
+
+    def dispatch_of(self, engine: str) -> str | None:
+        """An engine's word for the library that dispatches tokens, in its newest version; None for none."""
+        return None if self.version_of(engine) else self.dispatch.get(engine)
 
     def sequence_tokens(self, table: LengthTable, sequences: int = 1) -> int | None:
         """Tokens of the longest sequence at the contexts of a table; None leaves the engine's own limit."""

@@ -91,6 +91,7 @@ class SGLang(Server):
             | self._groups(target.data_parallel, target.version_of(self.word))
             | {
                 "--ep": experts if experts > 1 else None,
+                "--moe-a2a-backend": target.dispatch_of(self.word),
                 "--tp": devices if devices > 1 else None,
                 "--quantization": target.weights if target.on_load else None,
                 "--kv-cache-dtype": cache,

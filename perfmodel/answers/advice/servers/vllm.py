@@ -93,6 +93,7 @@ class VLLM(Server):
             | {
                 "--data-parallel-size": groups if groups > 1 else None,
                 "--enable-expert-parallel": target.expert_parallel > 1,
+                "--all2all-backend": target.dispatch_of(self.word),
                 "--tensor-parallel-size": devices if devices > 1 else None,
                 "--dtype": "half" if target.half and target.engine == self.word else None,
                 "--quantization": target.weights if target.on_load else None,
