@@ -24,6 +24,7 @@ ONE_EACH = {
     "perfmodel/drafts": "earlyexit",
     "perfmodel/queueing/policies": "quiet",
     "hardware/engines": "lmdeploy",
+    "perfmodel/answers/advice/servers": "lmdeploy",
 }
 
 pytestmark = pytest.mark.slow

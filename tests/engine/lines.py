@@ -65,7 +65,9 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "a named backend": ({"draft": "eagle3"}, CONSTANT, {"attention_backend": "triton"}),
 }
 CHECKED = {
-    word: server.checked for word, server in servers().items() if not (server.serves_files or server.alone)
+    word: server.checked
+    for word, server in servers().items()
+    if server.checked and not (server.serves_files or server.alone)
 }
 """Engine -> the version whose parser takes the lines."""
 

@@ -1,4 +1,7 @@
-"""Random questions to `advise`, drawn from a seed, and the lines that it prints for them."""
+"""Random questions to `advise`, drawn from a seed, and the lines that it prints for them.
+
+Only lines of engines whose parsers were asked (`flags`).
+"""
 
 import random
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ from typing import Any
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
 from perfmodel.errors import InputError
+from tests.engine.flags import vocabularies
 
 QUESTIONS = 60
 """Questions with a printed line."""
@@ -133,4 +137,5 @@ def _answered() -> Iterator[list[Printed]]:
         except InputError:
             continue
         if advice.serve is not None and advice.serve.lines:
-            yield [Printed(question, advice, word, line) for word, line in advice.serve.lines.items()]
+            lines = advice.serve.lines
+            yield [Printed(question, advice, word, lines[word]) for word in lines if word in vocabularies()]

@@ -1,7 +1,9 @@
 """Lines that `advise` prints for 60 random questions: parsers take them, and they serve what was priced."""
 
 import json
+import re
 import shlex
+from itertools import dropwhile
 
 import pytest
 
@@ -16,12 +18,19 @@ TENSOR = {"vllm": "--tensor-parallel-size", "sglang": "--tp"}
 GROUPS = {"vllm": "--data-parallel-size", "sglang": "--dp"}
 COMMANDS = {"vllm": 2, "sglang": 3, "llamacpp": 1}
 """Engine -> words before the first argument."""
+VARIABLE = re.compile(r"[A-Z_]+=")
+"""The start of a variable that is set for the command."""
 BLOCK = 128
+
+
+def command(case: Printed) -> list[str]:
+    """The words of a line without the variables that it sets."""
+    return [*dropwhile(VARIABLE.match, shlex.split(case.line))]
 
 
 def values(case: Printed) -> dict[str, str | None]:
     """The flags of a line, by the engine's own vocabulary."""
-    words = shlex.split(case.line)[COMMANDS[case.engine] :]
+    words = command(case)[COMMANDS[case.engine] :]
     if case.engine == "vllm":
         words = words[1:]
     return vocabularies()[case.engine].values(words)
@@ -30,7 +39,7 @@ def values(case: Printed) -> dict[str, str | None]:
 def served(case: Printed) -> str:
     """The model that a line names."""
     if case.engine == "vllm":
-        return shlex.split(case.line)[2]
+        return command(case)[2]
     flags = values(case)
     return str(flags.get("--model-path") or flags.get("-m") or flags["-hf"])
 

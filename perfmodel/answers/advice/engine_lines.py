@@ -5,7 +5,7 @@ Where an engine has no such draft, the answer is None and a note gives the reaso
 The engines' own parsers accepted every kind of line (tests/engine/lines.json, made by ``make test-engine``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -196,9 +196,7 @@ def export(
         line = server.start(setup, notes)
         if line is not None:
             started[word] = line
-    if started:
-        taken = [_parser(word) for word in started]
-        notes.append(f"lines of this form parse in {' and '.join(taken)}")
+    notes += _parsed(started)
     remarks = {word: _remark(word, served) for word in started}
     return Export.of(started, notes, {word: text for word, text in remarks.items() if text})
 
@@ -215,9 +213,20 @@ def _remark(word: str, served: ServedTarget) -> str:
     return "; ".join(filter(None, facts))
 
 
-def _parser(word: str) -> str:
-    server = servers()[word]
-    return server.checked if server.serves_files else f"{server.title} {server.checked}"
+def _parsed(words: Iterable[str]) -> Iterator[str]:
+    """Which parsers accepted lines of this form, and which engines' parsers nobody asked."""
+    accepted = []
+    unasked = []
+    for word in words:
+        server = servers()[word]
+        if not server.checked:
+            unasked.append(server.title)
+        else:
+            accepted.append(server.checked if server.serves_files else f"{server.title} {server.checked}")
+    if accepted:
+        yield f"lines of this form parse in {' and '.join(accepted)}"
+    if unasked:
+        yield f"no parser of {' and '.join(unasked)} has read such a line"
 
 
 def line_of_file(query: Query, tokens: int) -> str | None:
