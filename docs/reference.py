@@ -81,7 +81,10 @@ def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[
         arguments = [p.make_metavar(None) for p in command.params if p.param_type_name == "argument"]
         also = ", ".join(f"`{_long(flag)}`" for flag, cells in _flags(command) if (flag, cells) in named)
         said = f"`perfmodel {' '.join((name, verb, *arguments))}`: {_paragraphs(command.help)}"
-        yield f"{said} It also has these flags of the table above: {also}.\n" if also else f"{said}\n"
+        if also:
+            yield f"{said} `{verb}` also has these flags of the table above: {also}.\n"
+        else:
+            yield f"{said}\n"
         if own := _own(command, known):
             yield f"{_list(own)}"
 

@@ -129,9 +129,9 @@ def _print(a: Advice, verbose: bool) -> None:
 def _why_option(a: Advice) -> str:
     """What the second command line is for."""
     if a.option is not None:
-        return f"With {_draft(a.option)}, if your own measurement decides for it:"
+        return f"With {_draft(a.option)}, if your own measurement favours it:"
     draft = next(gain.draft for gain in a.likely if gain.worth_measuring)
-    return f"With {draft}, which gains even if it accepts little for its kind, to measure it:"
+    return f"To measure {draft}, which gains even with a low acceptance for its kind:"
 
 
 def _say_line(pick: Pick | None, line: str) -> None:
@@ -287,7 +287,7 @@ def _tree(tree: TreeDraft) -> str:
     pace = f"{seconds(tree.tpot_s)} per token, {ratio_text(tree.speedup)} the baseline"
     best = f"{point}; {pace}"
     if tree.over_choice is None:
-        verdict = f"A tree keeps the bound: {best}"
+        verdict = f"A tree meets the bound: {best}"
     elif tree.close:
         verdict = f"The best tree ({best}) is as good as the choice, too close to call"
     elif tree.wins:

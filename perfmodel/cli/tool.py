@@ -37,7 +37,7 @@ def called(name: str, given: dict[str, Any], files: Path | None) -> dict[str, An
         if error.of_file is None:
             return {"text": one_line(str(error))}
         place = one_line(as_names(error.of_file))
-        return {"text": f"{place}: does not answer this question; the command line names the fault"}
+        return {"text": f"{place}: does not answer this question; the command line gives the reason"}
 
 
 def main() -> None:

@@ -100,14 +100,14 @@ def _pools(a: Pools) -> None:
     say(f"highest rate of {gpus} GPUs: --prefill {prefill}x{sizes[0]} --decode {decode}x{sizes[1]}")
     for note in a.notes:
         say(note)
-    say("the same GPUs as servers of the decode layout that do both, with their share of the load:", "bold")
+    say("the same GPUs as one pool in the decode layout, each server with its share of the load:", "bold")
 
 
 def _offload(a: Offload) -> str:
     """Reading from a tier against computing again."""
-    kept = f"{a.bytes_per_token:,.0f} bytes a token on a device"
+    kept = f"{a.bytes_per_token:,.0f} bytes per token on a device"
     if a.draft_share:
-        kept += f", {a.draft_share:.1%} of them of the draft, which must be kept too"
+        kept += f", {a.draft_share:.1%} of them for the draft's cache"
     return f"{a.sentence}; {kept}; {a.source}"
 
 

@@ -185,7 +185,7 @@ class Acceptance(Immutable):
         if self.tail is not None or not known or gamma <= known:
             return self
         later = (self.prefix[-1] * decay ** (position + 1) for position in range(gamma - known))
-        more = f"; a position beyond {known} at {decay:.2f} of the one before, as is usual"
+        more = f"; each position beyond {known} at {decay:.2f} of the one before, as is usual"
         return self.replace(prefix=(*self.prefix, *later), source=self.source + more)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:

@@ -74,7 +74,7 @@ def test_a_chain_has_the_rate_of_a_first_child_or_its_own() -> None:
         ({"engine": "vllm"}, "trees of eagle3: vLLM verifies chains only"),
         ({"engine": "sglang@0.4.5"}, "SGLang >= 0.4.6, not in 0.4.5"),
         ({"tree_rate": {"ngram": RATES}}, "trees of ngram: SGLang verifies chains only"),
-        ({"max_tpot_ms": 0.01, "rate": {"eagle3": "0.7"}}, "no shape fits, or keeps the bound"),
+        ({"max_tpot_ms": 0.01, "rate": {"eagle3": "0.7"}}, "no shape fits, or meets the bound"),
     ],
 )
 def test_trees_that_the_engine_does_not_run_are_named(changes: dict[str, Any], reason: str) -> None:
@@ -98,7 +98,7 @@ def test_a_tree_that_alone_keeps_the_bound_is_the_answer(capsys: pytest.CaptureF
     assert cli.run((*words.split(), *bound)) == 0
     printed = capsys.readouterr().out
     assert "Only a tree is feasible" in printed
-    assert "A tree keeps the bound: eagle3" in printed
+    assert "A tree meets the bound: eagle3" in printed
     assert cli.run((*words.split(), *bound[:-1], "0.1")) == 1
 
 

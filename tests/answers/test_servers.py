@@ -94,7 +94,7 @@ def test_a_quantised_checkpoint_is_a_known_one_or_asked_for(
         assert named.lines["vllm"].startswith("vllm serve me/quantised ")
         return
     assert served.lines["vllm"].startswith(f"vllm serve {repository} ")
-    told = any("was priced" in remark for remark in served.remarks.values())
+    told = any("the prediction is for" in remark for remark in served.remarks.values())
     assert told == (weights in ("int4-g128", "int4-g32", "fp8")), "another format of the same size is said"
 
 

@@ -62,7 +62,7 @@ def test_a_longer_draft_than_was_published_accepts_less_as_is_usual() -> None:
     seven, eight, nine = (whatif("qwen3-8b", "h100", gamma=g, **question).acceptance for g in (7, 8, 9))
     eighth = eight.tokens_per_iteration - seven.tokens_per_iteration
     assert 0 < nine.tokens_per_iteration - eight.tokens_per_iteration < eighth
-    assert f"a position beyond 7 at {typical_decay('eagle3'):.2f} of the one before" in nine.source
+    assert f"each position beyond 7 at {typical_decay('eagle3'):.2f} of the one before" in nine.source
 
 
 def ask(**flags) -> dict:
@@ -249,7 +249,7 @@ def test_a_tokens_per_iteration_is_not_carried_far_beyond_its_draft_length() -> 
     a = whatif(query)
     assert a.gamma_optimal <= 3
     decay = typical_decay("mtp")
-    assert f"a position beyond 1 at {decay:.2f} of the one before" in a.acceptance.source
+    assert f"each position beyond 1 at {decay:.2f} of the one before" in a.acceptance.source
     assert a.acceptance.tokens_per_iteration == pytest.approx(1.9)
     rates = f"0.9/{0.9 * decay:.12g}/{0.9 * decay**2:.12g}"
     by_position = whatif(query, tokens_per_iteration=None, rate=rates, gamma=None)
@@ -386,7 +386,7 @@ def test_states_of_drafted_tokens_that_do_not_fit_are_said() -> None:
     one = whatif("qwen3.8-27b", "dgx-spark", 32, 1024, state_rollback="replay", **question)
     assert kept.verdict == "does_not_fit"
     assert one.memory.fits
-    words = f"keeps one for a sequence holds batch {one.memory.max_batch} (--state-rollback replay)"
+    words = f"one state per sequence has room for batch {one.memory.max_batch} (--state-rollback replay)"
     assert any(words in warning for warning in kept.warnings)
     fits = whatif("qwen3.8-27b", "dgx-spark", 8, 1024, **question)
     assert not any("--state-rollback" in warning for warning in (*one.warnings, *fits.warnings))

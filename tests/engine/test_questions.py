@@ -1,4 +1,4 @@
-"""Lines that `advise` prints for 60 random questions: parsers take them, and they serve what was priced."""
+"""Lines that `advise` prints for 60 random questions: parsers take them, and they serve the question."""
 
 import json
 import re
@@ -107,7 +107,8 @@ def test_the_checkpoint_has_the_format_of_the_question(cases) -> None:
             case.line
         )
         assert (
-            known == question_format or f"{served(case)} is {known}; {question_format} was priced" in remark
+            known == question_format
+            or f"{served(case)} is {known}; the prediction is for {question_format}" in remark
         ), case.line
 
 

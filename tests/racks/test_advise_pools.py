@@ -238,8 +238,8 @@ def test_clients_beyond_the_limits_have_no_option_and_without_limits_any_number_
     many = _advice(**OF_CLIENTS | {"clients": 5000})
     assert not many.options
     assert "for 5000 clients" in many.sentence
-    assert any(note.startswith("two pools with mtp keep the limits on ") for note in many.notes)
-    assert any(note.startswith("one pool without a draft keeps the limits on ") for note in many.notes)
+    assert any(note.startswith("two pools with mtp meet the limits on ") for note in many.notes)
+    assert any(note.startswith("one pool without a draft meets the limits on ") for note in many.notes)
     free = _advice(**OF_CLIENTS | {"slo": None})
     assert "any number of devices serves 300 clients" in free.for_rate
     assert {option.two for option in free.options} == {False, True}

@@ -106,7 +106,7 @@ def test_tp_beyond_a_box_assumes_nodes_and_says_so() -> None:
 
 def test_the_batch_of_a_rank_is_said() -> None:
     answer = pm.whatif(**V3, nodes="2x8", ep=16, dp=16, batch=40)
-    assert "batch 40 is of all 16 ranks: 3 on the fullest" in answer.warnings
+    assert "batch 40 counts the sequences of all 16 ranks: 3 on the fullest" in answer.warnings
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def _remark(word: str, served: ServedTarget) -> str:
         server.other_nodes(served),
     ]
     if served.checkpoint not in ("", served.weights):
-        facts.append(f"{served.model_id} is {served.checkpoint}; {served.weights} was priced")
+        facts.append(f"{served.model_id} is {served.checkpoint}; the prediction is for {served.weights}")
     return "; ".join(filter(None, facts))
 
 
@@ -246,7 +246,7 @@ def line_of_file(query: Query, tokens: int) -> str | None:
 
 def no_line(why: str) -> Export:
     """An export without lines, with the reason."""
-    return Export.of({}, (f"{why}: no line for it",))
+    return Export.of({}, (f"{why}, so no command line is printed",))
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:

@@ -59,7 +59,7 @@ def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
         return "the engine runs no draft with a known acceptance"
     if not any(x.fits.any() for x in searched):
         return "no draft with a known acceptance fits in memory"
-    return "no draft with a known acceptance keeps the bound on time per token"
+    return "no draft with a known acceptance meets the bound on time per token"
 
 
 def likely_text(likely: tuple[TypicalGain, ...]) -> str:

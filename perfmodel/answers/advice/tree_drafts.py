@@ -113,7 +113,7 @@ def tree_drafts(
             skips.append(TreeSkip(name, as_names(error.as_flags)))
             continue
         if priced is None:
-            skips.append(TreeSkip(name, "no shape fits, or keeps the bound on the time per token"))
+            skips.append(TreeSkip(name, "no shape fits, or meets the bound on the time per token"))
             continue
         value, best = _best(query, chains, priced, choice, acceptance.source)
         if name not in best_by_draft or value > best_by_draft[name][0]:

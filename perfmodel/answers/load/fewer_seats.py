@@ -23,5 +23,5 @@ def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[No
     if drafts and seats is not None and seats < most_at_once:
         yield Note(
             f"with a draft the engine runs {seats} requests at once by default, without one "
-            f"{limits.max_num_seqs}: --max-num-seqs states another number"
+            f"{limits.max_num_seqs}: --max-num-seqs sets another limit"
         )

@@ -88,5 +88,5 @@ def _reason(best: TrafficRow, speedup: float, known: bool) -> str:
     if best.replicas is not None:
         reason += f", {best.replicas} replica{'s' if best.replicas != 1 else ''}"
     if best.slo_share is not None:
-        reason += f", {best.slo_share:.0%} within the SLO on one"
+        reason += f", {best.slo_share:.0%} of the requests within the SLO on one replica"
     return reason

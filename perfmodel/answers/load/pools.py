@@ -71,7 +71,7 @@ class Pools:
         drafted = self.ratio[row.gamma]
         drafting = f"gamma {row.gamma}" if row.gamma else "no draft"
         each = f"{row.output_tokens_per_s_per_gpu:.0f} tokens/s per GPU, limited by {row.limits}"
-        needed = f"{plain:.2f} prefill GPUs for each of decode"
+        needed = f"{plain:.2f} prefill GPUs per decode GPU"
         ratios = f"{needed} without a draft, {drafted:.2f} with it" if row.gamma else needed
         where = f"Prefill {self.prefill}, decode {self.decode}"
         return f"{where}: {drafting}, {each}; full pools need {ratios}"
@@ -198,7 +198,9 @@ def _notes(question: TrafficQuery, both: Sequence[TwoPools]) -> tuple[str, ...]:
     if any(each.first_alone for each in both):
         notes.append("the prefill pool does not run the draft: the first decode step drafts nothing")
     if runs_draft(question, False):
-        notes.append("the decode pool does not draft: what prefill runs and sends of its draft is lost")
+        notes.append(
+            "the decode pool does not draft: the prefill pool runs it in vain (--prefill-draft none)"
+        )
     if question.turns > 1:
         notes.append(ANSWERS_READ)
     return tuple(notes)

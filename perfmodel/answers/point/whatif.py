@@ -118,7 +118,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     a = _assemble(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     if alpha is None:
-        pays = f"does not pay at {lengths}, whatever is accepted"
+        pays = f"does not pay at {lengths} at any acceptance"
     else:
         pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
@@ -284,8 +284,8 @@ def _of_states(query: Query, scenario: Scenario, gamma: int, room: Memory[float]
     holds = memory_of(one_state, batch, float(query.context), gamma, query.memory_fraction).single()
     if holds.fits:
         yield (
-            f"a state of the recurrent layers is counted for each of {gamma + 1} verified tokens; an engine "
-            f"that keeps one for a sequence holds batch {holds.max_batch} (--state-rollback replay)"
+            f"the prediction keeps a recurrent state for each of the {gamma + 1} verified tokens; an engine "
+            f"with one state per sequence has room for batch {holds.max_batch} (--state-rollback replay)"
         )
 
 

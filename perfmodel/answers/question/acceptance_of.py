@@ -80,10 +80,10 @@ def published_acceptance(
     unknown = head is not None and head_kind(head) is not None and entry.head.lower() != head.lower()
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)
-    smoothed = ", smoothed to gain less with the length" if _noisy(drafted, tokens) else ""
+    smoothed = ", smoothed so that later positions gain less" if _noisy(drafted, tokens) else ""
     decay = typical_decay(library_word(draft))
     if drafted[-1] < LEAST_KNOWN:
-        smoothed += f"; a position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
+        smoothed += f"; each position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     instead = f"; none is published for {head}" if unknown else ""
     source = f"{entry.source}{unsaid}{smoothed}{instead}"
     acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)

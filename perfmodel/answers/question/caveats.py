@@ -157,8 +157,8 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
         )
     if scenario.machine.host_experts or scenario.machine.host_layers:
         yield (
-            "layers and experts on the host are fitted to two runs of one repository: the interval does not "
-            "cover that part"
+            "the times of layers and experts on the host are fitted to two runs of one repository: the "
+            "interval does not cover them"
         )
 
 
@@ -197,9 +197,9 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
     if known.measured_to is not None and gamma == known.max_gamma:
         positions = "one position" if known.measured_to == 1 else f"{known.measured_to} positions"
         yield Note(
-            f"gamma {gamma} is the longest draft that is recommended from this acceptance: "
-            f"{BEYOND_MEASURED} more than the {positions} that it measures; rates by position (--rate, "
-            "--acceptance) allow longer ones"
+            f"gamma {gamma} is the longest draft that is recommended with an acceptance measured at "
+            f"{positions} ({BEYOND_MEASURED} more); rates by position (--rate, --acceptance) allow longer "
+            "drafts"
         )
     if SHORT in known.source and context > SHORT_TOKENS:
         yield (
@@ -286,7 +286,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     if scenario.machine.over_host and gpu.link:
         yield (
             f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
-            "servers differ"
+            "PCIe differs between servers"
         )
     if tp > 1 and gpu.link and gpu.link.devices and not scenario.machine.over_host:
         yield (
@@ -296,7 +296,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
     if c.constants_of:
         yield (
             f"no constants were fitted for {ENGINES[c.stack]}: those of {ENGINES[c.constants_of]} are "
-            "borrowed, and another engine's constants were off by more"
+            "borrowed, and errors with borrowed constants were larger"
         )
     if is_transferred(scenario) and c.gpu != gpu.name:
         yield f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}"

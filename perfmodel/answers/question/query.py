@@ -195,20 +195,20 @@ class CommonOptions(Question):
         "Tokens of the fullest expert-parallel rank over the mean.",
         "RATIO",
         limits=(1, 16),
-        shown="1 in a box; on racks the published value",
+        shown="1 on one node; on racks the published value",
         default=None,
         group="Rack",
     )
     overlap: str = argument(
-        "two-batch overlaps computing and communicating of two micro-batches; auto is the "
-        "engines' default, none.",
+        "two-batch overlaps the computation of one micro-batch with the communication of another; "
+        "auto is none, the engines' default.",
         choices=OVERLAPS,
         default="auto",
         group="Rack",
     )
     all_to_all: str = argument(
-        "Way of tokens to their experts: gathered from all ranks, or sent by a dispatch library; "
-        "auto dispatches beyond a box.",
+        "How tokens reach their experts: gathered from all ranks, or sent by a dispatch library; "
+        "auto dispatches on several nodes.",
         "WAY",
         "--moe-a2a-backend",
         choices=ALL_TO_ALLS,

@@ -129,7 +129,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
     parts = groups * layout.stages
     each = math.ceil(batch / parts)
     if parts > 1:
-        yield f"batch {batch:.0f} is of all {parts} ranks: {each} on the fullest"
+        yield f"batch {batch:.0f} counts the sequences of all {parts} ranks: {each} on the fullest"
     if question.nodes is None and fabric.nodes > 1:
         gpu = scenario.machine.gpu.name
         yield f"no --nodes was given: {fabric.nodes} nodes of {fabric.node_devices} {gpu} are assumed"
@@ -142,7 +142,8 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
             f"wider ({table.source})"
         )
     elif attends > (table.measured_devices if table else attends):
-        yield f"all-reduces of {attends} devices take the time of {table.measured_devices if table else 0}"
+        measured = table.measured_devices if table else 0
+        yield f"all-reduces of {attends} devices are assumed to be as fast as those of {measured}"
     if layout.exchanges and link.exchange:
         yield from _of_exchange(question, scenario, each * (gamma + 1))
 

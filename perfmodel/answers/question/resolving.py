@@ -283,7 +283,7 @@ def given_tokens(tokens_per_iteration: float, gamma: int, draft: Draft) -> Accep
     source = f"{GIVEN}, by tokens per iteration"
     decay = 1.0 if draft.kind == "self" else typical_decay(library_word(draft))
     if decay < 1.0:
-        source += f"; a position beyond {gamma} at {decay:.2f} of the one before, as is usual"
+        source += f"; each position beyond {gamma} at {decay:.2f} of the one before, as is usual"
     return Acceptance.from_tokens_per_iteration(tokens_per_iteration, gamma, source, decay)
 
 

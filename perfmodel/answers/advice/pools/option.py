@@ -106,7 +106,7 @@ class PoolAdvice:
         """The advice in words."""
         best = self.chosen
         if best is None:
-            return f"No layout of {self.gpus} GPUs keeps the limits {self._where}"
+            return f"No layout of {self.gpus} GPUs meets the limits {self._where}"
         other = self.best(not best.two)
         most = "most within the limits" if self.clients is None else f"{self.load} fastest"
         if best is not self.options[0]:
@@ -147,4 +147,4 @@ class PoolAdvice:
         """The ratio of prefill to decode devices with and without a draft, in words."""
         best_of_both = (self.best(two=True, drafts=False), self.best(two=True, drafts=True))
         parts = [f"{each.ratio:.2f} with {each.drafting}" for each in best_of_both if each and each.ratio]
-        return f"Prefill GPUs for each of decode within the limits: {', '.join(parts)}" if parts else None
+        return f"Prefill GPUs per decode GPU within the limits: {', '.join(parts)}" if parts else None

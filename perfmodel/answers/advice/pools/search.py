@@ -124,13 +124,13 @@ class Search:
             with_draft = f"with {each.draft}" if each.draft else "without a draft"
             servers = self.load.fewest_servers(list(servers_of(each)))
             if servers is not None:
-                yield f"one pool {with_draft} keeps the limits on {servers.devices} GPUs: {servers}"
+                yield f"one pool {with_draft} meets the limits on {servers.devices} GPUs: {servers}"
             with suppress(InputError):  # no link between pools
                 limits_s = each.question.limits_s
                 pools = self.load.fewest_pools(pairs_of(each, limits_s), limits_s)
                 if pools is not None:
                     where = f"prefill {pools.prefill}, decode {pools.decode}"
-                    yield f"two pools {with_draft} keep the limits on {pools.devices} GPUs: {where}"
+                    yield f"two pools {with_draft} meet the limits on {pools.devices} GPUs: {where}"
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
         """The candidates of one pool with the lowest TPOT at the rate, by the mean batch; of those that do

@@ -254,7 +254,7 @@ def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None
     if target.kv_dtype == "bf16":
         return
     where = f"{title} {backend.word}" if backend else title
-    notes.append(f"{where} has no {target.kv_dtype} KV cache: its line serves bf16, the table is for another")
+    notes.append(f"{where} has no {target.kv_dtype} KV cache: its command line has bf16")
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:

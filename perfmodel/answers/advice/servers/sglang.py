@@ -130,7 +130,8 @@ class SGLang(Server):
         if (owns and path is None) or (algorithm == "STANDALONE" and target.foreign(draft)):
             return None, None
         if owns and draft.tensor_parallel != target.tensor_parallel:
-            notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
+            degree = draft.tensor_parallel
+            notes.append(f"SGLang shards a draft like its target, not over {degree} devices: no command line")
         flags: dict[str, Any] = {"algorithm": algorithm}
         if owns:
             flags["draft-model-path"] = path
@@ -170,6 +171,6 @@ def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, 
     if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
         return None
     if algorithm == "EAGLE3":
-        notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
+        notes.append("SGLang's EAGLE-3 heads keep no sink tokens: the prediction is for the window alone")
         return {"draft-window-size": draft.kv.budget}
     return {"draft-window-size": draft.kv.budget - draft.kv.sinks, "draft-sink-size": draft.kv.sinks}

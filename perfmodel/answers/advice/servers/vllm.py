@@ -130,7 +130,7 @@ class VLLM(Server):
         if method not in ("ngram", "mtp") and draft.tensor_parallel not in allowed:
             degrees = " or ".join(map(str, sorted(allowed)))
             notes.append(
-                f"vLLM runs this draft on {degrees} devices, not on {draft.tensor_parallel}: no line for it"
+                f"vLLM runs this draft on {degrees} devices, not on {draft.tensor_parallel}: no command line"
             )
             return None
         layers = (target.mtp_layers if method == "mtp" else None) or 1
@@ -138,7 +138,7 @@ class VLLM(Server):
         if max(longest, layers) % layers:
             notes.append(
                 f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "
-                f"{longest}: no line for it (--max-gamma {longest // layers * layers})"
+                f"{longest}: no command line (--max-gamma {longest // layers * layers})"
             )
             return None
         config: dict[str, Any] = {"method": method}
@@ -169,19 +169,19 @@ class VLLM(Server):
             notes.append(full if draft.kv.reads_all else NO_SPARSE)
             return None, None
         if known.until is not None:
-            notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
+            notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no command line")
             return None, None
         if word == "mtp" and path is None:
             notes.append(
                 "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
             )
         elif word == "mtp" and not draft.model.shared_kv_layers:
-            notes.append(f"{path} is priced as one layer of the target")
+            notes.append(f"the prediction takes {path} as one layer of the target")
         if word in ("ngram", "mtp"):
             return known.method, path if word == "mtp" else None
         if word == "suffix":
             notes.append(
-                "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
+                "vLLM takes the largest length of a suffix draft, the prediction its mean: no command line"
             )
             return None, None
         if draft.named_model and setup.target.foreign(draft):
