@@ -25,9 +25,21 @@ def adapter(gamma: int, **scheduler: object) -> SGLangPredictor:
 def replayed(engine: str, gamma: int):
     """The row of `traffic --replay` of the trace that `drawn` draws."""
     served = pm.traffic(
-        "qwen3-32b", "h100", 1500, 300, tp=2, engine=engine, max_concurrency=16, gamma=gamma,
-        num_prompts=200, input_std=400, output_std=80, replay=True, acceptance_std=0, **DRAFTS,
-    )  # fmt: skip
+        "qwen3-32b",
+        "h100",
+        1500,
+        300,
+        tp=2,
+        engine=engine,
+        max_concurrency=16,
+        gamma=gamma,
+        num_prompts=200,
+        input_std=400,
+        output_std=80,
+        replay=True,
+        acceptance_std=0,
+        **DRAFTS,
+    )
     (row,) = (row for row in served.replay or () if row.gamma == gamma)
     return row
 

@@ -1,4 +1,4 @@
-"""TTFT and TPOT never fall as the rate rises, whichever method makes the rows."""
+"""TTFT and TPOT never fall as the rate rises, whichever method makes the rows, or a warning says so."""
 
 import itertools
 
@@ -117,3 +117,12 @@ def test_a_replay_of_few_requests_has_their_rate_and_the_times_of_one_alone() ->
     assert rare.running_mean == pytest.approx(0.01 * rare.e2e_s.mean, rel=0.1)
     assert few.running_mean == pytest.approx(10 * rare.running_mean)
     assert few.tpot_s == rare.tpot_s
+
+
+@pytest.mark.parametrize(("gamma", "count"), [(0, 0), ("auto", 0), ("table", 1), ("table,tail", 2)])
+def test_a_policy_whose_times_may_fall_as_the_load_rises_says_so(gamma: str | int, count: int) -> None:
+    answer = pm.traffic(
+        "qwen3-8b", "h100", input_len=500, output_len=100, request_rate=2, alpha=0.6, gamma=gamma
+    )
+    notes = [each for each in answer.warnings if "may be shorter at a higher load" in each]
+    assert len(notes) == count

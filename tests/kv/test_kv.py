@@ -1,5 +1,6 @@
 """KV methods: what a step reads, worked by hand, and the words of the command line."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +33,8 @@ CODES = 32_000 * 8 * 2 * 6 / 8
         ("streamingllm:512,own-prefill=true", 512 * KAPPA, 512 * KAPPA),
         ("snapkv:2049", 2049 * KAPPA, 2049 * KAPPA),
         ("snapkv:2049,generated=100", 2149 * KAPPA, 2149 * KAPPA),
-        (
-            "h2o:1024",
-            1024 * KAPPA + 2 * 1024 * 8 * 4,
-            1024 * 8 * 4,
-        ),  # score per KV head: fp32 read and written
+        # score per KV head: fp32 read and written
+        ("h2o:1024", 1024 * KAPPA + 2 * 1024 * 8 * 4, 1024 * 8 * 4),
         ("tova:1024", 1024 * KAPPA + 2 * 1024 * 4, 1024 * 4),  # one averaged score
         ("topk:1024", 32_000 * KAPPA / 2 + 1024 * KAPPA / 2, 0),
         ("quest:1024,page=16", 2000 * KAPPA + 1024 * KAPPA, 2000 * KAPPA),
@@ -99,50 +97,118 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 # bytes.
 
 
-@pytest.mark.parametrize(
-    ("text", "when", "flops", "moved", "kernels"),
-    [
-        # one score a token and KV head written and read, and an index for each of 100 tokens
-        ("pillar:100", "select_iteration", 1000 * 32, 4 * 8 * (2 * 1000 + 100), 1),
-        ("pillar,share=0.2", "select_iteration", 1000 * 32, 4 * 8 * (2 * 1000 + 200), 1),
-        # 4 FLOPs a value; values read at 2 bytes, codes of half a byte and 16 ranges of 4 bytes written
-        ("quantized,bits=4", "setup", 4 * 1000 * 2048, 1000 * (4096 + 1024 + 16 * 4), 1),
-        # kept tokens: a head's scores summed over 32 query heads, one comparison a KV head
-        ("h2o:100", "select_step", 100 * (32 + 8), 2 * 4 * 100 * 8, 1),
-        ("h2o:100", "setup", 1000 * 1000 / 2 * 8192, 1000 * (2048 + 4 * 8), 2),
-        ("tova:100", "select_step", 100 * 33, 2 * 4 * 100, 1),
-        ("tova:100", "setup", 1000 * (8192 + 32), 1000 * (2048 + 2 * 4), 2),
-        # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4
-        # iterations
-        ("retrieval:100,every=4,chunk=20", "select_iteration", 50 * 8192 / 4, (50 * 2048 + 2 * 100 * 4096) /
-            4, 0.75),
-        ("retrieval:100,every=4,chunk=20", "setup", 50 * 8192 + 1000 * 1024, 1050 * 2048 + 2 * 100 * 4096, 3),
-        ("retrieval:100,every=4,chunk=20,keep_means=false", "select_iteration", (50 * 8192 + 1000 * 1024) / 4,
-            (1000 * 2048 + 2 * 100 * 4096) / 4, 0.75),
-        ("retrieval:100,every=4,chunk=20,keep_means=false", "setup", 50 * 8192 + 1000 * 1024, 1000 * 2048 + 2
-            * 100 * 4096, 3),
-        # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget once
-        ("snapkv:100", "setup", 1000 * 8192 * 32 + 1000 * 32 * (32 + 7), 1000 * 2048 + 4 * 4 * 1000 * 32 + 2 *
-            100 * 4096, 4),
-        ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
-        ("streamingllm:100,copy=false", "setup", 0, 0, 0),
-        ("streamingllm:100,own_prefill=true", "setup", 0, 0, 0),
-        ("full", "setup", 0, 0, 0),
-        ("topk:100", "select_step", 900 * 8192, 900 * 2048, 2),
-        # 50 pages of 20: both bounds scored; bounds of 2 keys a page
-        ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
-        ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
-        # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
-        ("pqcache:100,subvectors=4,bits=3,iterations=5", "select_step", 8 * 8192 + 1000 * 32 * 4, 1000 * 8 * 4
-            * 3 / 8, 3),
-        ("pqcache:100,subvectors=4,bits=3,iterations=5", "setup", 5 * 2 * 1000 * 8 * 128 * 8, 5 * 1000 * 2048
-            + 1000 * 8 * 4 * 3 / 8, 10),
-    ],
-)  # fmt: skip
-def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
-    step = getattr(kv.parse_kv(text), when)(1000.0, LLAMA)
+@dataclass(frozen=True)
+class Choosing:
+    """What a method costs in one of its steps (`when`)."""
+
+    text: str
+    when: str
+    flops: float
+    moved_bytes: float
+    kernels: float
+
+
+CHOOSING = [
+    # one score a token and KV head written and read, and an index for each of 100 tokens
+    Choosing(
+        "pillar:100", "select_iteration", flops=1000 * 32, moved_bytes=4 * 8 * (2 * 1000 + 100), kernels=1
+    ),
+    Choosing(
+        "pillar,share=0.2",
+        "select_iteration",
+        flops=1000 * 32,
+        moved_bytes=4 * 8 * (2 * 1000 + 200),
+        kernels=1,
+    ),
+    # 4 FLOPs a value; values read at 2 bytes, codes of half a byte and 16 ranges of 4 bytes written
+    Choosing(
+        "quantized,bits=4",
+        "setup",
+        flops=4 * 1000 * 2048,
+        moved_bytes=1000 * (4096 + 1024 + 16 * 4),
+        kernels=1,
+    ),
+    # kept tokens: a head's scores summed over 32 query heads, one comparison a KV head
+    Choosing("h2o:100", "select_step", flops=100 * (32 + 8), moved_bytes=2 * 4 * 100 * 8, kernels=1),
+    Choosing("h2o:100", "setup", flops=1000 * 1000 / 2 * 8192, moved_bytes=1000 * (2048 + 4 * 8), kernels=2),
+    Choosing("tova:100", "select_step", flops=100 * 33, moved_bytes=2 * 4 * 100, kernels=1),
+    Choosing("tova:100", "setup", flops=1000 * (8192 + 32), moved_bytes=1000 * (2048 + 2 * 4), kernels=2),
+    # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1
+    # in 4 iterations
+    Choosing(
+        "retrieval:100,every=4,chunk=20",
+        "select_iteration",
+        flops=50 * 8192 / 4,
+        moved_bytes=(50 * 2048 + 2 * 100 * 4096) / 4,
+        kernels=0.75,
+    ),
+    Choosing(
+        "retrieval:100,every=4,chunk=20",
+        "setup",
+        flops=50 * 8192 + 1000 * 1024,
+        moved_bytes=1050 * 2048 + 2 * 100 * 4096,
+        kernels=3,
+    ),
+    Choosing(
+        "retrieval:100,every=4,chunk=20,keep_means=false",
+        "select_iteration",
+        flops=(50 * 8192 + 1000 * 1024) / 4,
+        moved_bytes=(1000 * 2048 + 2 * 100 * 4096) / 4,
+        kernels=0.75,
+    ),
+    Choosing(
+        "retrieval:100,every=4,chunk=20,keep_means=false",
+        "setup",
+        flops=50 * 8192 + 1000 * 1024,
+        moved_bytes=1000 * 2048 + 2 * 100 * 4096,
+        kernels=3,
+    ),
+    # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget
+    # once
+    Choosing(
+        "snapkv:100",
+        "setup",
+        flops=1000 * 8192 * 32 + 1000 * 32 * (32 + 7),
+        moved_bytes=1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096,
+        kernels=4,
+    ),
+    Choosing("streamingllm:100", "setup", flops=0, moved_bytes=2 * 100 * 4096, kernels=1),
+    Choosing("streamingllm:100,copy=false", "setup", flops=0, moved_bytes=0, kernels=0),
+    Choosing("streamingllm:100,own_prefill=true", "setup", flops=0, moved_bytes=0, kernels=0),
+    Choosing("full", "setup", flops=0, moved_bytes=0, kernels=0),
+    Choosing("topk:100", "select_step", flops=900 * 8192, moved_bytes=900 * 2048, kernels=2),
+    # 50 pages of 20: both bounds scored; bounds of 2 keys a page
+    Choosing("quest:100,page=20", "select_step", flops=2 * 50 * 8192, moved_bytes=50 * 2 * 2048, kernels=2),
+    Choosing(
+        "quest:100,page=20",
+        "setup",
+        flops=2 * 1000 * 8 * 128,
+        moved_bytes=1000 * 2048 + 50 * 2 * 2048,
+        kernels=1,
+    ),
+    # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
+    Choosing(
+        "pqcache:100,subvectors=4,bits=3,iterations=5",
+        "select_step",
+        flops=8 * 8192 + 1000 * 32 * 4,
+        moved_bytes=1000 * 8 * 4 * 3 / 8,
+        kernels=3,
+    ),
+    Choosing(
+        "pqcache:100,subvectors=4,bits=3,iterations=5",
+        "setup",
+        flops=5 * 2 * 1000 * 8 * 128 * 8,
+        moved_bytes=5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8,
+        kernels=10,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CHOOSING, ids=lambda case: f"{case.text} {case.when}")
+def test_choosing_by_hand(case: Choosing) -> None:
+    step = getattr(kv.parse_kv(case.text), case.when)(1000.0, LLAMA)
     choosing = float(step.flops), float(step.bytes), float(step.kernels)
-    assert choosing == pytest.approx((flops, moved, kernels), rel=1e-14)
+    assert choosing == pytest.approx((case.flops, case.moved_bytes, case.kernels), rel=1e-14)
 
 
 @pytest.mark.parametrize(

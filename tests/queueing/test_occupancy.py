@@ -30,14 +30,22 @@ def server(decode_s, prompt_s=0.0, gained=1.0, gamma=0, **more) -> StepTimes:
         (replace(server([0.02], 0.05), seats=0), LENGTHS, Limits(), (0, 0)),
         # speculation divides the passes only: with 2 tokens a pass of 30 ms, 100 x 0.03 / (10 x 2), of which
         # the last wastes half a token on average, and the same prompt
-        (server([0.03] * 10, 0.05, gained=2.0, gamma=1), LENGTHS, Limits(), (1 / (100.5 * 0.03 / 20 + 0.05),
-            10)),
+        (
+            server([0.03] * 10, 0.05, gained=2.0, gamma=1),
+            LENGTHS,
+            Limits(),
+            (1 / (100.5 * 0.03 / 20 + 0.05), 10),
+        ),
         # 2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for
         # a prompt
-        (server([0.02] * 10, 0.05), Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=500), (1 / (0.02 /
-            ((500 - 1) / 1000) + 0.05), 1)),
+        (
+            server([0.02] * 10, 0.05),
+            Lengths(1000.0, 2.0),
+            Limits(max_num_batched_tokens=500),
+            (1 / (0.02 / ((500 - 1) / 1000) + 0.05), 1),
+        ),
     ],
-)  # fmt: skip
+)
 def test_saturation_by_hand(steps, lengths, limits, expected):
     assert capacity(steps, lengths, limits) == pytest.approx(expected)
 

@@ -2,8 +2,7 @@
 drawn.
 """
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -30,76 +29,237 @@ def server(decode_ms, prompt_ms=(50.0,), gamma=0, gained=1.0, room=13_000, **mor
 
 TWO = {"gamma": 3, "gained": 2.0, "survival": np.array([1.0, 1.0, 0.0, 0.0])}
 """Four tokens verified and two gained, in every iteration."""
-PLAIN, DRAFTS = server([10, 12, 14]), server([20, 24, 30], **TWO)
+PLAIN = server([10, 12, 14])
+DRAFTS = server([20, 24, 30], **TWO)
 BY_BATCH = replace(server([15, 30], **TWO), table=(server([15, 30], **TWO), server([10, 12])))
 READING = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
 """Up to 100 tokens a pass takes 1 s, then 10 ms a token; 1 ms for the attention of each prompt token."""
-TRACES: dict[str, Any] = {
-    # 60 prompt tokens in 40 ms | 40 + 20 | 59 beside the first's second token, in 39.5 | 21 in 20.5 | a token
-    # more
-    "cut prompts": (PLAIN, {"budget": 60}, [0, 0], [2, 2], [80, 140], [119.5, 150], 39.5 + 10),
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A server, its requests, and what is worked out by hand.
+
+    prompts: tokens of each request; None is 100 each. first_ms, last_ms: to the first and to the last token.
+    decoding_ms: request-milliseconds of decoding. preempted: preemptions.
+    """
+
+    server: StepTimes
+    arrive_ms: list[float]
+    outputs: list[int]
+    first_ms: list[float]
+    last_ms: list[float]
+    decoding_ms: float
+    prompts: list[int] | None = None
+    seats: int = 256
+    budget: int = 8192
+    clients: int | None = None
+    preempted: int = 0
+
+
+TRACES = {
+    # 60 prompt tokens in 40 ms | 40 + 20 | 59 beside the first's second token, in 39.5 | 21 in 20.5
+    # | a token more
+    "cut prompts": Trace(
+        PLAIN,
+        arrive_ms=[0, 0],
+        outputs=[2, 2],
+        first_ms=[80, 140],
+        last_ms=[119.5, 150],
+        decoding_ms=39.5 + 10,
+        budget=60,
+    ),
     # 100 prompt tokens | 99 beside the first's second token, in 59.5 | 1 in 10.5 | a token more
-    "a full budget": (PLAIN, {"budget": 100}, [0, 0], [2, 2], [60, 130], [119.5, 140], 59.5 + 10),
+    "a full budget": Trace(
+        PLAIN,
+        arrive_ms=[0, 0],
+        outputs=[2, 2],
+        first_ms=[60, 130],
+        last_ms=[119.5, 140],
+        decoding_ms=59.5 + 10,
+        budget=100,
+    ),
     # a token of each | two more beside the first's, 0.5 ms each | both 12
-    "a token left": (PLAIN, {"budget": 2, "prompts": [1, 3]}, [0, 0], [4, 2], [11, 32], [44, 44], 21 + 24),
+    "a token left": Trace(
+        PLAIN,
+        arrive_ms=[0, 0],
+        outputs=[4, 2],
+        first_ms=[11, 32],
+        last_ms=[44, 44],
+        decoding_ms=21 + 24,
+        budget=2,
+        prompts=[1, 3],
+    ),
     # two prompts in 10 + 100 ms | both 12 | the third's prompt beside the first's last token
-    "a free seat": (PLAIN, {"seats": 2}, [0, 0, 0], [3, 2, 1], [110, 110, 182], [182, 122, 182], 2 * 12 + 60),
-    # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no longer |
-    # one
-    "more than seats": (server([10, 12, 14], [50, 60, 70]), {}, [0, 0, 0.5, 111], [4, 4, 4, 2], [110, 110,
-        181.5, 155], [280, 280, 289.5, 169], 2 * 72 + 3 * 84 + 4 * 14 + 10),
+    "a free seat": Trace(
+        PLAIN,
+        arrive_ms=[0, 0, 0],
+        outputs=[3, 2, 1],
+        first_ms=[110, 110, 182],
+        last_ms=[182, 122, 182],
+        decoding_ms=2 * 12 + 60,
+        seats=2,
+    ),
+    # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no
+    # longer | one
+    "more than seats": Trace(
+        server([10, 12, 14], [50, 60, 70]),
+        arrive_ms=[0, 0, 0.5, 111],
+        outputs=[4, 4, 4, 2],
+        first_ms=[110, 110, 181.5, 155],
+        last_ms=[280, 280, 289.5, 169],
+        decoding_ms=2 * 72 + 3 * 84 + 4 * 14 + 10,
+    ),
     # 200 tokens of cache are room for both prompts, 199 are not
-    "just room": (server([10, 12], room=200), {}, [0, 0], [1, 3], [110, 110], [110, 130], 20),
-    "no room": (server([10, 12], room=199), {}, [0, 0], [1, 3], [60, 120], [60, 140], 20),
+    "just room": Trace(
+        server([10, 12], room=200),
+        arrive_ms=[0, 0],
+        outputs=[1, 3],
+        first_ms=[110, 110],
+        last_ms=[110, 130],
+        decoding_ms=20,
+    ),
+    "no room": Trace(
+        server([10, 12], room=199),
+        arrive_ms=[0, 0],
+        outputs=[1, 3],
+        first_ms=[60, 120],
+        last_ms=[60, 140],
+        decoding_ms=20,
+    ),
     # arrives within the fourth of 19 passes: its prompt is in the next one
-    "in between": (PLAIN, {}, [0, 95], [20, 2], [60, 65], [302, 77], 40 + 60 + 2 * 12 + 130),
+    "in between": Trace(
+        PLAIN,
+        arrive_ms=[0, 95],
+        outputs=[20, 2],
+        first_ms=[60, 65],
+        last_ms=[302, 77],
+        decoding_ms=40 + 60 + 2 * 12 + 130,
+    ),
     # 1 ms on the way in; when the second comes, at 56, a pass is handed out already
-    "a pass ahead": (server([10, 12], own_s=0.001, passes_ahead=1.0), {}, [0, 55], [4, 2], [61, 76], [143,
-        88], 94),
-    # sent as the first are answered: at 124 while a pass that begins without it runs, and at 134 when none
-    # does
-    "two clients": (server([10, 12], own_s=0.002), {"clients": 2}, [0, 0, 0, 0], [3, 2, 2, 2], [112, 112, 70,
-        120], [134, 124, 130, 130], 2 * 12 + 10 + 60 + 10),
-    "five clients": (PLAIN, {"clients": 5}, [0, 100], [2, 2], [60, 60], [70, 70], 20),
-    # 100 prompt tokens | 96 beside the 4 that the first verifies | 4 | both 24 | the second's last two
-    "drafts": (DRAFTS, {"budget": 100}, [0, 0], [7, 5], [70, 160], [184, 204], 68 + 22 + 2 * 24 + 20),
+    "a pass ahead": Trace(
+        server([10, 12], own_s=0.001, passes_ahead=1.0),
+        arrive_ms=[0, 55],
+        outputs=[4, 2],
+        first_ms=[61, 76],
+        last_ms=[143, 88],
+        decoding_ms=94,
+    ),
+    # sent as the first are answered: at 124 while a pass that begins without it runs, and at 134
+    # when none does
+    "two clients": Trace(
+        server([10, 12], own_s=0.002),
+        arrive_ms=[0, 0, 0, 0],
+        outputs=[3, 2, 2, 2],
+        first_ms=[112, 112, 70, 120],
+        last_ms=[134, 124, 130, 130],
+        decoding_ms=2 * 12 + 10 + 60 + 10,
+        clients=2,
+    ),
+    "five clients": Trace(
+        PLAIN,
+        arrive_ms=[0, 100],
+        outputs=[2, 2],
+        first_ms=[60, 60],
+        last_ms=[70, 70],
+        decoding_ms=20,
+        clients=5,
+    ),
+    # 100 prompt tokens | 96 beside the 4 that the first verifies | 4 | both 24 | the second's last
+    # two
+    "drafts": Trace(
+        DRAFTS,
+        arrive_ms=[0, 0],
+        outputs=[7, 5],
+        first_ms=[70, 160],
+        last_ms=[184, 204],
+        decoding_ms=68 + 22 + 2 * 24 + 20,
+        budget=100,
+    ),
     # together a token in 12 ms: two for the second's; then alone the first's six of eight in 3 x 15
-    "by batch": (BY_BATCH, {}, [0, 0], [9, 3], [115, 115], [184, 139], 2 * 24 + 45),
+    "by batch": Trace(
+        BY_BATCH,
+        arrive_ms=[0, 0],
+        outputs=[9, 3],
+        first_ms=[115, 115],
+        last_ms=[184, 139],
+        decoding_ms=2 * 24 + 45,
+    ),
     # a billion tokens, one every 10 ms, are one step of the model
-    "no end": (server([10], room=2e9), {}, [0], [10**9 + 1], [60], [60 + 10**10], 10**10),
-    # after 26 tokens each has 126 of 250: the second goes, and reads them when the first has left after 59
-    "preempted": (server([10], room=250), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [700, 1103], 520 +
-        660),
-    "not preempted": (server([10], room=318), {}, [0, 0], [60, 60], [110, 110], [700, 700], 2 * 590),
+    "no end": Trace(
+        server([10], room=2e9),
+        arrive_ms=[0],
+        outputs=[10**9 + 1],
+        first_ms=[60],
+        last_ms=[60 + 10**10],
+        decoding_ms=10**10,
+    ),
+    # after 26 tokens each has 126 of 250: the second goes, and reads them when the first has left
+    # after 59
+    "preempted": Trace(
+        server([10], room=250),
+        arrive_ms=[0, 0],
+        outputs=[60, 60],
+        first_ms=[110, 110],
+        last_ms=[700, 1103],
+        decoding_ms=520 + 660,
+        preempted=1,
+    ),
+    "not preempted": Trace(
+        server([10], room=318),
+        arrive_ms=[0, 0],
+        outputs=[60, 60],
+        first_ms=[110, 110],
+        last_ms=[700, 700],
+        decoding_ms=2 * 590,
+    ),
     # a short one came last and left after 9 passes
-    "the youngest left": (server([10], room=250), {"preempted": 1, "prompts": [100, 100, 10]}, [0, 0, 0], [60,
-        60, 10], [115, 115, 115], [705, 1108, 205], 3 * 90 + 2 * 170 + 330 + 330),
+    "the youngest left": Trace(
+        server([10], room=250),
+        arrive_ms=[0, 0, 0],
+        outputs=[60, 60, 10],
+        first_ms=[115, 115, 115],
+        last_ms=[705, 1108, 205],
+        decoding_ms=3 * 90 + 2 * 170 + 330 + 330,
+        preempted=1,
+        prompts=[100, 100, 10],
+    ),
     # the same two tokens a pass, after 13 passes
-    "two at a time": (server([10], room=250, **TWO), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [410,
-        653], 600),
+    "two at a time": Trace(
+        server([10], room=250, **TWO),
+        arrive_ms=[0, 0],
+        outputs=[60, 60],
+        first_ms=[110, 110],
+        last_ms=[410, 653],
+        decoding_ms=600,
+        preempted=1,
+    ),
     # 75 tokens hide; 99 beside the 2 that the first verifies are one too many: 1 + 0.01 + 0.099 s
-    "all tokens": (server([1000, 1000], gamma=1, gained=2.0, reading=READING), {"prompts": [75, 99]}, [0,
-        500], [4, 2], [1075, 1684], [3184, 2684], 1109 + 2 * 1000),
-}  # fmt: skip
-"""Server, what else; arrivals (ms) and outputs; ms to the first and to the last token; request-ms of
-decoding.
-"""
+    "all tokens": Trace(
+        server([1000, 1000], gamma=1, gained=2.0, reading=READING),
+        arrive_ms=[0, 500],
+        outputs=[4, 2],
+        first_ms=[1075, 1684],
+        last_ms=[3184, 2684],
+        decoding_ms=1109 + 2 * 1000,
+        prompts=[75, 99],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", TRACES)
 def test_a_trace_by_hand(name: str) -> None:
-    steps, more, at, outputs, first, last, decoding = TRACES[name]
-    limits = Limits(more.get("seats", 256), more.get("budget", 8192))
-    prompts = more.get("prompts", [100] * len(at))
-    at_s = np.array(at) / 1000
-    requests = Arrivals(at_s, np.array(prompts), np.array(outputs))
-    met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
-    np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
-    np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
-    assert met.running * met.duration_s * 1000 == pytest.approx(decoding)
-    assert met.preemptions == more.get("preempted", 0)
-    assert met.output_tokens.tolist() == outputs
-    decoded = np.maximum(np.array(outputs) - 1, 1)
+    trace = TRACES[name]
+    arrive_s = np.array(trace.arrive_ms) / 1000
+    prompts = trace.prompts or [100] * len(arrive_s)
+    requests = Arrivals(arrive_s, np.array(prompts), np.array(trace.outputs))
+    met = replay(trace.server, LENGTHS, Limits(trace.seats, trace.budget), requests, trace.clients)
+    np.testing.assert_allclose(met.ttft_s * 1000, trace.first_ms, rtol=1e-9)
+    np.testing.assert_allclose(met.e2e_s * 1000, trace.last_ms, rtol=1e-9)
+    assert met.running * met.duration_s * 1000 == pytest.approx(trace.decoding_ms)
+    assert met.preemptions == trace.preempted
+    assert met.output_tokens.tolist() == trace.outputs
+    decoded = np.maximum(np.array(trace.outputs) - 1, 1)
     np.testing.assert_allclose(met.tpot_s, (met.e2e_s - met.ttft_s) / decoded)
 
 

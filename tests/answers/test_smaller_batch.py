@@ -1,0 +1,26 @@
+"""Batches and seats that serve less than a smaller number would."""
+
+import perfmodel as pm
+
+
+def test_a_batch_that_a_smaller_one_beats_says_so() -> None:
+    """A captured graph of 16 sequences runs 9."""
+    question = {"model": "ling-2.6-flash", "hardware": "h100", "context": 512, "gamma": 0, "tp": 2}
+    eight, nine = (pm.whatif(**question, engine="trtllm", batch=batch) for batch in (8, 9))
+    assert 8 / eight.ar_tpot_s > 9 / nine.ar_tpot_s
+    (note,) = [each for each in nine.warnings if "a batch of" in each]
+    assert note.startswith("a batch of 8 serves more without a draft than 9")
+    assert not any("a batch of" in each for each in eight.warnings)
+
+
+def test_a_server_with_more_seats_than_are_fastest_says_so() -> None:
+    """A captured graph of 16 sequences runs 9."""
+    lengths = {"input_len": 8, "output_len": 1000, "max_concurrency": 2000, "closed_form": True}
+    server = {"model": "ling-2.6-flash", "hardware": "h100", "tp": 4, "engine": "trtllm", "gamma": 0}
+    eight, nine = (pm.traffic(**server, **lengths, max_num_seqs=seats) for seats in (8, 9))
+    assert eight.rows[0].output_tokens_per_s > nine.rows[0].output_tokens_per_s
+    (note,) = [each for each in nine.warnings if "a batch of" in each]
+    assert note.startswith("a batch of 8 serves more without a draft than 9")
+    assert not any("a batch of" in each for each in eight.warnings)
+    few = pm.traffic(**server, **lengths | {"max_concurrency": 4}, max_num_seqs=9)
+    assert not any("a batch of" in each for each in few.warnings)
