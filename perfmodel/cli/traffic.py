@@ -146,6 +146,8 @@ def _print(a: Traffic) -> None:
         for line in _simulated(a.rows):
             say(line)
     say(f"saturated from {request_rate(a.rows[0].saturation_rate, '.3g')} without drafts")
+    for line in _overloads(a.rows):
+        say(line)
     say(f"KV cache of a server: {kv_cache_text(a.kv_cache)}")
     if a.offload is not None:
         say(_offload(a.offload))
@@ -165,6 +167,21 @@ def _row_warnings(rows: Sequence[TrafficRow]) -> Iterator[str]:
     for row in rows:
         saturated = saturation_note(row.saturation_rate, row.replicas)
         yield from (f"{in_words(row.gamma)}: {note}" for note in row.warnings if note != saturated)
+
+
+def _overloads(rows: Sequence[TrafficRow]) -> Iterator[str]:
+    """The rates that no draft length serves on one server, against the highest rate that one serves."""
+    by_rate = dict[float, list[TrafficRow]]()
+    for row in rows:
+        if row.request_rate is not None:
+            by_rate.setdefault(row.request_rate, []).append(row)
+    for rate, of_rate in by_rate.items():
+        highest = max(row.saturation_rate for row in of_rate)
+        if highest and all(row.saturated for row in of_rate):
+            yield (
+                f"{request_rate(rate, 'g')} is {rate / highest:.3g} times what one server serves: with fewer "
+                "replicas requests wait without end, and measured times are those of a queue"
+            )
 
 
 def _simulated(rows: Sequence[TrafficRow]) -> Iterator[str]:

@@ -148,3 +148,12 @@ def test_the_example_of_a_verb_runs(
         return
     monkeypatch.chdir(tmp_path)
     assert cli.run([*verb.split(), *shlex.split(EXAMPLES[verb])]) == 0
+
+
+def test_a_rate_that_no_server_serves_is_said_to_be_a_queue(out: Run) -> None:
+    lengths = ["--input-len", "2000", "--output-len", "500"]
+    shown = out("traffic", *SUBJECT, *lengths, "--draft", "eagle3", "--request-rate", "1,1000")
+    (overload,) = re.findall(r"^(\S+ requests?/s) is (\S+) times what one server serves", shown, re.MULTILINE)
+    saturated = max(map(float, re.findall(r"saturated from ([\d.]+)", shown)))
+    assert overload[0] == "1000 requests/s"
+    assert float(overload[1]) == pytest.approx(1000 / saturated, rel=0.01)
