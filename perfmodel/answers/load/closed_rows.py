@@ -65,11 +65,11 @@ def _rows(
         saturated = bool(served.saturated[i])
         requests_per_s = float(served.requests_per_s[i])
         running = float(served.running[i])
-        replicas = None if bounds else replicas_of(question, loop, steps, served, value)
         found = None if hit_rate is None else float(hit_rate[i])
         slo_share = None
         if shares is not None:
             slo_share = 0.0 if saturated else float(shares[i])
+        replicas = None if bounds else replicas_of(question, loop, steps, served, value, slo_share)
         tpot_interval_s = None
         if interval is not None:
             low_s, high_s = interval

@@ -56,13 +56,20 @@ def falling_slo_share(question: TrafficQuery, loop: Loop, steps: StepTimes, load
 
 
 def replicas_of(
-    question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, rate: float
+    question: TrafficQuery,
+    loop: Loop,
+    steps: StepTimes,
+    served: ServedLoad,
+    rate: float,
+    share: float | None,
 ) -> int | None:
-    """Number of replicas that share an open loop's rate, so that none is saturated and the SLO is met."""
+    """Number of replicas that share an open loop's rate, so that none is saturated and the SLO is met. share:
+    of the requests within the SLO on one.
+    """
     if not loop.opens:
         return None
     least = math.floor(rate / served.saturation_rate) + 1
-    if not question.limits_s:
+    if share is None or (least == 1 and share >= SHARE_WANTED):
         return least
     tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
     while True:
